@@ -1,0 +1,138 @@
+"""The error tree, grouped by what the caller does next.
+
+Every message says what failed with its ids, what was expected, what was found and what to do; every error pickles,
+because Spark carries errors between processes.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, Self
+
+
+class DistcommitError(Exception):
+    """Root of all errors raised on purpose.
+
+    Args:
+        what: what failed, one clause.
+        expected: the state that the code needed.
+        found: the state that it met.
+        todo: what the reader does next.
+        **ids: the names involved (dataset, epoch, bucket, path, ...).
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, expected: str = "", found: str = "", todo: str = "", **ids: object) -> None:
+        self.what, self.expected, self.found, self.todo = what, expected, found, todo
+        self.ids = {name: str(value) for name, value in ids.items()}
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        ids = ", ".join(f"{name}={value}" for name, value in self.ids.items())
+        text = f"{self.what} [{ids}]" if ids else self.what
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.found:
+            text += f"; found {self.found}"
+        if self.todo:
+            text += f". To do: {self.todo}"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {"expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
+        return _rebuild, (type(self), self.what, fields)
+
+    @classmethod
+    def rebuilt(cls, what: str, fields: dict[str, str]) -> Self:
+        """The same error again, from its parts (pickle calls this)."""
+        return cls(what, **fields)
+
+
+def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
+    return kind.rebuilt(what, fields)
+
+
+class ConfigurationError(DistcommitError):
+    """The job file, an argument or the environment is wrong: a person changes it."""
+
+    exit_code = 2
+
+
+class ConflictError(DistcommitError):
+    """Surely not applied, because somebody else was first: look again, then decide."""
+
+    exit_code = 3
+
+
+class FencedError(ConflictError):
+    """A newer run has fenced this one: this run ends, and never takes a new epoch."""
+
+
+class LockHeldError(ConflictError):
+    """Another run of the job is alive."""
+
+
+class OutcomeUnknownError(DistcommitError):
+    """The operation may or may not have taken effect: read back, never delete."""
+
+    exit_code = 4
+
+
+class TransientError(DistcommitError):
+    """Nothing is wrong with the data: try again later."""
+
+    exit_code = 4
+
+
+class CorruptError(DistcommitError):
+    """Stored bytes are not what this program wrote: only what depends on them stops."""
+
+    exit_code = 5
+
+
+class UnknownVersionError(CorruptError):
+    """Stored bytes are of a format version that this program does not know."""
+
+
+class LostError(DistcommitError):
+    """A step's effect can't be proven and can't be redone: the dataset is quarantined, the watermark stays."""
+
+    exit_code = 5
+
+
+class RecordError(DistcommitError):
+    """A record could not be decoded: the work unit fails, or the record goes to the error file."""
+
+
+class SourceError(DistcommitError):
+    """The source refused or lost something: only the datasets concerned stop."""
+
+
+_OUTAGES = {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EDQUOT,
+    errno.EHOSTUNREACH,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+
+
+def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
+    """The typed error for a failed storage operation: transient where the data is not to blame."""
+    kind = TransientError if error.errno in _OUTAGES else DistcommitError
+    return kind(
+        what,
+        found=f"{type(error).__name__}: {error}",
+        todo="mend the storage (space, permissions, connection) and run again; nothing was lost",
+        **ids,
+    )

@@ -1,0 +1,164 @@
+"""The records of a commit log, and the state that folding them gives.
+
+Wire types: `stores.segment` writes them as MessagePack arrays, each record tagged with its name. Fields are only ever
+added at the end, with a default; anything else is a new format version.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import SkippedRange
+
+
+class StepBatch(Struct, frozen=True, array_like=True):
+    """Consecutive steps of one registered type, as data. `rows` is the MessagePack list of the steps' rows."""
+
+    type_name: str
+    version: int
+    rows: bytes
+
+
+class SealedSequence(Struct, frozen=True, array_like=True):
+    """All commit steps of one dataset in one run, with the watermark they carry from `low` to `high`.
+
+    Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
+    `low` begin.
+    """
+
+    dataset_urn: str
+    epoch: int
+    low: Watermark | None
+    high: Watermark | None
+    steps: tuple[StepBatch, ...]
+    start: dict[str, Position] = {}
+    skipped: tuple[SkippedRange, ...] = ()
+    records: int = 0
+    files: int = 0
+
+
+class SequenceName(Struct, frozen=True, array_like=True):
+    """The name of a sequence: its dataset, and the epoch of the run that sealed it."""
+
+    dataset_urn: str
+    epoch: int
+
+
+class Fence(Struct, frozen=True, array_like=True, tag=True):
+    """From here on only `epoch` may seal; `run_id` tells whose it is."""
+
+    epoch: int
+    run_id: str
+
+
+class Intent(Struct, frozen=True, array_like=True, tag=True):
+    """Seals sequences, all or none. `held`: they may run only after the job log's decision."""
+
+    epoch: int
+    sequences: tuple[SealedSequence, ...]
+    held: bool = False
+
+
+class Done(Struct, frozen=True, array_like=True, tag=True):
+    """All effects of these sequences are durable: their watermarks move with this record."""
+
+    epoch: int
+    sequences: tuple[SequenceName, ...]
+
+
+class Failed(Struct, frozen=True, array_like=True, tag=True):
+    """A run could not finish this sequence; with `quarantine` nobody tries again until a person says so."""
+
+    epoch: int
+    sequence: SequenceName
+    quarantine: bool
+    reason: str
+
+
+class Decide(Struct, frozen=True, array_like=True, tag=True):
+    """In the job log: the held sequences of `epoch` are to be published."""
+
+    epoch: int
+
+
+class Dropped(Struct, frozen=True, array_like=True, tag=True):
+    """Held sequences of an older epoch that was never decided: nothing of them was published."""
+
+    epoch: int
+    sequences: tuple[SequenceName, ...]
+
+
+class HandAction(StrEnum):
+    """What a person may do to a quarantined sequence."""
+
+    RETRY = "retry"
+    ACCEPT = "accept"
+    REVOKING = "revoking"
+    RESTORED = "restored"
+    ABANDONED = "abandoned"
+
+
+class ByHand(Struct, frozen=True, array_like=True, tag=True):
+    """A person's action on a sequence; needs no fence."""
+
+    action: HandAction
+    sequence: SequenceName
+    who: str
+
+
+class SetWatermark(Struct, frozen=True, array_like=True, tag=True):
+    """A person moves an idle dataset's watermark, in either direction."""
+
+    dataset_urn: str
+    watermark: Watermark | None
+    who: str
+
+
+class DatasetStatus(StrEnum):
+    """Where a dataset stands between its sequences."""
+
+    IDLE = "idle"
+    PENDING = "pending"
+    QUARANTINED = "quarantined"
+    REVOKING = "revoking"
+
+
+class DatasetState(Struct, frozen=True, array_like=True):
+    """What the fold knows of one dataset.
+
+    `closed_epoch`: newest epoch that may not seal again; `done_epoch`: newest epoch whose sequence is published;
+    `tried_epochs`: runs that failed to replay the present sequence; `origin`: the first position ever read, by
+    partition; `accepted_epochs`: sequences that a person declared done; `done_records` and
+    `done_files`: what the sequence of `done_epoch` published.
+    """
+
+    dataset_urn: str
+    status: DatasetStatus = DatasetStatus.IDLE
+    sequence: SealedSequence | None = None
+    held: bool = False
+    watermark: Watermark | None = None
+    closed_epoch: int = 0
+    done_epoch: int = 0
+    tried_epochs: tuple[int, ...] = ()
+    reason: str = ""
+    origin: dict[str, Position] = {}
+    skipped: tuple[SkippedRange, ...] = ()
+    accepted_epochs: tuple[int, ...] = ()
+    done_records: int = 0
+    done_files: int = 0
+
+
+class Checkpoint(Struct, frozen=True, array_like=True, tag=True):
+    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it."""
+
+    fence_epoch: int
+    fence_run_id: str
+    decided_epochs: tuple[int, ...]
+    datasets: tuple[DatasetState, ...]
+    previous: int
+
+
+Record = Fence | Intent | Done | Failed | Decide | Dropped | ByHand | SetWatermark | Checkpoint

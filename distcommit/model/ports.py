@@ -1,0 +1,130 @@
+"""Ports: what the stores, steps and writers need from a file system and from the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """Identity of a file. `file_id` is 0 where the file system has none."""
+
+    size_bytes: int
+    mtime_ns: int
+    file_id: int
+    is_folder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One name in a folder; `file_id` as in `FileStatus`, as far as the listing gives it."""
+
+    name: str
+    is_folder: bool
+    file_id: int = 0
+
+
+class StagedWriter(Protocol):
+    """A file being written, made exclusively. Its bytes are durable after `close_file(sync=True)`, or `sync_tree`."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        ...
+
+    @property
+    def checksum(self) -> int:
+        """xxh3-64 over the bytes written so far."""
+        ...
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int: ...
+    def close_file(self, *, sync: bool) -> FileStatus:
+        """Flushes, syncs if asked, closes, and returns the identity. A failed sync is final for this file."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The operations that the protocol is built from. Paths are absolute in the file system's own form.
+
+    Errors are the built-in ones: FileNotFoundError, FileExistsError, PermissionError, other OSError.
+    """
+
+    scheme: str
+
+    def read(self, path: str) -> bytes:
+        """All bytes of a file."""
+        ...
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        """Names in a folder, in any order; empty if there is no such folder."""
+        ...
+
+    def status(self, path: str) -> FileStatus | None:
+        """Identity of a file or folder, uncached; None if there is none. Symbolic links are not followed."""
+        ...
+
+    def checksum(self, path: str) -> int:
+        """xxh3-64 over the file's bytes."""
+        ...
+
+    def make_folder(self, path: str) -> bool:
+        """Makes one folder; False if the name is taken. FileNotFoundError if the folder above it is missing."""
+        ...
+
+    def make_folders(self, path: str) -> None:
+        """Makes a folder and those above it that are missing. Durable after `sync` of it (which goes up)."""
+        ...
+
+    def create(self, path: str) -> StagedWriter:
+        """Opens a new file. Raises FileExistsError if the name is taken, FileNotFoundError if its folder is missing."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Publishes a whole file under a name that nobody has, durably; False if the name was taken.
+
+        No reader ever sees part of it. An OSError leaves the outcome unknown: read back.
+        """
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves a file without replacing. FileExistsError if `target` is there, FileNotFoundError if `source` or the
+        target's folder is not. Durable after `sync` of the target's folder."""
+        ...
+
+    def delete(self, path: str) -> bool:
+        """Removes a file; False if it was not there."""
+        ...
+
+    def delete_folder(self, path: str) -> bool:
+        """Removes an empty folder; False if it was not there or not empty."""
+        ...
+
+    def sync(self, folders: Iterable[str], root: str) -> None:
+        """Makes the entries of these folders durable, with the folders above them up to and including `root`."""
+        ...
+
+    def sync_tree(self, root: str) -> None:
+        """Makes everything below `root` that was closed, made or renamed before durable: bytes and names."""
+        ...
+
+    def real_path(self, path: str) -> str:
+        """The path with symbolic links resolved."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, for leases, pacing and reports; never for correctness."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Waits."""
+        ...

@@ -1,0 +1,93 @@
+"""Base classes of sources: what plans datasets, and what reads their records."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetProblem:
+    """A dataset that could not be planned: it is skipped with its reason and keeps its watermark."""
+
+    dataset_urn: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The columns of a source's batches that say where each record came from: partition, and integer offset in it."""
+
+    partition_column: str
+    offset_column: str
+
+
+class Extraction(ABC):
+    """The records of one work unit, read once from front to back."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The records, in the order of the source within each partition.
+
+        Raises:
+            SourceError: if the source refused or lost something; the work unit fails.
+            TransientError: if trying again may help.
+        """
+
+    @abstractmethod
+    def actual_high(self) -> Watermark:
+        """After the iteration: how far was really read; never past the expected high watermark."""
+
+    @abstractmethod
+    def bytes_read(self) -> int:
+        """Payload bytes read so far."""
+
+
+class Extractor(ABC):
+    """Reads the work units of one task attempt, one after the other. Not shared between threads."""
+
+    def announce(self, units: Sequence[WorkUnit]) -> None:  # noqa: B027 - optional hook
+        """Tells which work units are coming, in their order, so that reading ahead is possible."""
+
+    @abstractmethod
+    def extract(self, unit: WorkUnit) -> Extraction:
+        """Starts reading a work unit."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of connections. Safe to call twice."""
+
+
+class Source(ABC):
+    """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
+
+    provenance: Provenance | None = None
+    """How records name their origin; None if the source has no integer offsets (the audit then counts only)."""
+
+    @abstractmethod
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        """Plans the datasets for which `owned` says yes, one at a time.
+
+        Args:
+            owned: whether a dataset URN belongs to the caller's buckets.
+            states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
+                not idle are not to be planned.
+
+        Raises:
+            SourceError: if the source as a whole can't be used.
+        """
+
+    @abstractmethod
+    def open(self) -> Extractor:
+        """An extractor for one task attempt."""

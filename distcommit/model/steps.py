@@ -1,0 +1,190 @@
+"""Commit steps, commit sequences and the store that holds them: the interface of the original design.
+
+After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from distcommit.model.errors import DistcommitError, LostError
+from distcommit.model.ports import FileSystem
+
+
+class Verdict(Enum):
+    """What is known of a step's effect. The third answer, LOST, is an instance of `Lost`."""
+
+    DONE = "done"
+    PENDING = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The effect can't be proven and can't be redone."""
+
+    expected: str
+    found: str
+
+
+Verification = Verdict | Lost
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What steps may touch: one file system, and two roots on it that every path is relative to."""
+
+    fs: FileSystem
+    staging_root: str
+    output_root: str
+
+
+class CommitStep(ABC):
+    """One idempotent effect with a proof at its target.
+
+    Subclasses set `type_name` and `version`, are made known with `steps.register`, and are stored as `to_row()`: plain
+    JSON-like values, never pickled. `execute` returns only when the effect is durable; executing again, also after
+    later sequences, changes nothing more.
+    """
+
+    type_name: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    @abstractmethod
+    def verify(self) -> Verification | bool:
+        """DONE, PENDING or LOST; a bool is accepted (True is DONE, False is PENDING)."""
+
+    @abstractmethod
+    def execute(self) -> None:
+        """Brings the effect about, durably.
+
+        Raises:
+            LostError: if the effect can neither be proven nor be redone.
+        """
+
+    @abstractmethod
+    def to_row(self) -> list[Any]:
+        """The step as plain values: numbers, text, bytes, booleans, None, and lists or dicts of them."""
+
+    @classmethod
+    @abstractmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        """The step from what `to_row` gave, in this or an older `version`."""
+
+    @classmethod
+    def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
+        """The verdict on each of many steps; the default asks one by one."""
+        return [as_verification(step.verify()) for step in steps]
+
+    @classmethod
+    def execute_all(
+        cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
+    ) -> list[DistcommitError | None]:
+        """Executes many steps and makes them durable together; the default goes one by one.
+
+        Args:
+            steps: the steps.
+            verdicts: what `verify_all` just said of them; steps found DONE are not executed, but are made durable.
+
+        Returns:
+            for each step None, or why it failed. One failure does not keep others from running.
+        """
+        errors: list[DistcommitError | None] = []
+        for place, step in enumerate(steps):
+            try:
+                if verdicts is None or verdicts[place] is not Verdict.DONE:
+                    step.execute()
+                errors.append(None)
+            except DistcommitError as error:
+                errors.append(error)
+        return errors
+
+
+def as_verification(answer: Verification | bool) -> Verification:
+    """The typed verdict for what a step's `verify` returned."""
+    if isinstance(answer, bool):
+        return Verdict.DONE if answer else Verdict.PENDING
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSequence:
+    """All steps of one dataset, sealed together, in the order they are executed.
+
+    `close` is called once every step is done and durable; it records that in the store.
+    """
+
+    dataset_urn: str
+    steps: tuple[CommitStep, ...]
+    close: Callable[[], None] = field(repr=False)
+
+    def commit(self) -> None:
+        """Verifies each step, executes those that are pending, then closes the sequence. Safe to call again.
+
+        Raises:
+            LostError: if a step's effect can neither be proven nor be redone; nothing is closed.
+        """
+        for step in self.steps:
+            match as_verification(step.verify()):
+                case Lost(expected, found):
+                    raise LostError(
+                        "a commit step is lost",
+                        dataset=self.dataset_urn,
+                        step=repr(step),
+                        expected=expected,
+                        found=found,
+                        todo="restore what is missing and commit again, or release the dataset by hand",
+                    )
+                case Verdict.PENDING:
+                    step.execute()
+                case Verdict.DONE:
+                    pass
+        self.close()
+
+
+class CommitStepStore(ABC):
+    """Holds commit steps by store (the job's name) and dataset URN until they are executed.
+
+    Steps that were `put` but not sealed are never executed and need not survive the process. `seal` makes all of a
+    dataset's steps durable at once: a reader sees all of them or none.
+    """
+
+    @abstractmethod
+    def create(self, store: str, urn: str | None = None) -> bool:
+        """Makes room for a job, or for one of its datasets. False if it was there already."""
+
+    @abstractmethod
+    def exists(self, store: str, urn: str | None = None) -> bool:
+        """Whether the job is known or, with `urn`, whether that dataset has a sealed sequence that is not done."""
+
+    @abstractmethod
+    def remove(self, store: str, urn: str | None = None) -> bool:
+        """Forgets a dataset's unsealed steps, or a job in which nothing is pending. False if there was nothing.
+
+        Raises:
+            ConflictError: if a sealed sequence is pending: it must be committed, not removed.
+        """
+
+    @abstractmethod
+    def put(self, store: str, urn: str, step: CommitStep) -> bool:
+        """Adds a step to the dataset's unsealed steps.
+
+        Raises:
+            ConflictError: if the dataset has a sealed sequence that is not done.
+        """
+
+    @abstractmethod
+    def seal(self, store: str, urn: str) -> None:
+        """Makes all steps put so far one durable sequence (all or nothing).
+
+        Raises:
+            ConflictError: if the dataset has a pending sequence, its watermark is not the planned one, or a newer
+                process has fenced this one; nothing was sealed.
+        """
+
+    @abstractmethod
+    def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
+        """The dataset's sealed sequence that is not done, or None."""

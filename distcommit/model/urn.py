@@ -1,0 +1,56 @@
+"""Dataset URNs: their bucket and their folder name.
+
+A URN is any non-empty text. Its bucket and its folder are functions of the text alone, so that every process, of every
+version, finds the same ones.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b, sha256
+
+from distcommit.model.errors import ConfigurationError
+
+MAX_URN_BYTES = 1024
+_KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
+_MAX_FOLDER_BYTES = 200
+
+
+def check_urn(urn: str) -> str:
+    """Returns `urn` if it can name a dataset.
+
+    Raises:
+        ConfigurationError: if it is empty, longer than 1,024 bytes, or not valid Unicode.
+    """
+    try:
+        size = len(urn.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= MAX_URN_BYTES:
+        raise ConfigurationError(
+            "this text can't name a dataset",
+            expected=f"1 to {MAX_URN_BYTES} bytes of valid UTF-8",
+            found=f"{len(urn)} characters: {urn[:60]!r}",
+            todo="rename the dataset at its source or exclude it",
+        )
+    return urn
+
+
+def bucket_of(urn: str, buckets: int) -> int:
+    """The bucket that holds the dataset's state, 0 <= bucket < buckets; the same on every machine and version."""
+    return int.from_bytes(blake2b(urn.encode(), digest_size=8).digest(), "big") % buckets
+
+
+def folder_of(urn: str) -> str:
+    """One path component for the dataset, injective over all URNs.
+
+    Bytes other than letters, digits and `-_.@=` become `%XX`, as does a leading `.` or `_` (readers take such folders
+    for hidden). A name above 200 bytes keeps its first 120 and ends in `%~` and the SHA-256 of the URN.
+    """
+    raw = urn.encode()
+    name = "".join(
+        chr(byte) if byte in _KEPT and not (place == 0 and byte in b"._") else f"%{byte:02X}"
+        for place, byte in enumerate(raw)
+    )
+    if len(name) <= _MAX_FOLDER_BYTES:
+        return name
+    return f"{name[:120].rsplit('%', 1)[0] if '%' in name[118:120] else name[:120]}%~{sha256(raw).hexdigest()}"

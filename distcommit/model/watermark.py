@@ -1,0 +1,49 @@
+"""Watermarks: how far a dataset has been read, for each of its source partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+Position = int | float | str
+"""A place in one source partition. Positions of one partition are of one type and ordered."""
+
+
+class Watermark(Struct, frozen=True, array_like=True):
+    """Positions by source partition (exclusive: the first position not read yet), of one incarnation of the source.
+
+    Any ordered JSON scalar serves as a position: Kafka offsets, ISO timestamps, log sequence numbers. A dataset without
+    partitions uses the single partition `""`. The incarnation names the thing the positions count in (a Kafka topic
+    id): positions of another incarnation are not comparable.
+    """
+
+    positions: dict[str, Position]
+    incarnation: str = ""
+
+    def advanced(self, positions: Mapping[str, Position]) -> Watermark:
+        """This watermark with some positions replaced; none may go back.
+
+        Raises:
+            ValueError: if a position would go back or change its type.
+        """
+        for partition, position in positions.items():
+            if partition in self.positions and not at_or_past(position, self.positions[partition]):
+                raise ValueError(f"position of {partition!r} would go back: {self.positions[partition]} to {position}")
+        return Watermark({**self.positions, **positions}, self.incarnation)
+
+    def covers(self, other: Watermark) -> bool:
+        """Whether this one is at or past `other` in each of its partitions, in the same incarnation."""
+        return self.incarnation == other.incarnation and all(
+            partition in self.positions and at_or_past(self.positions[partition], position)
+            for partition, position in other.positions.items()
+        )
+
+
+def at_or_past(position: Position, other: Position) -> bool:
+    """Whether `position` >= `other`; positions of different types are never at or past each other."""
+    if isinstance(position, str) and isinstance(other, str):
+        return position >= other
+    if isinstance(position, int | float) and isinstance(other, int | float):
+        return position >= other
+    return False

@@ -1,0 +1,92 @@
+"""Work units, what a task reports about them, and the plan they come from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from distcommit.model.watermark import Position, Watermark
+
+
+class SkippedRange(Struct, frozen=True, array_like=True):
+    """Positions of one source partition that were given up on purpose, [low, high), and why (data loss is counted)."""
+
+    partition: str
+    low: Position
+    high: Position
+    reason: str
+
+
+class WorkUnit(Struct, frozen=True):
+    """A range of one dataset for one task attempt to read: per source partition from `low` to `expected_high`.
+
+    `size` is the planner's estimate of the work, in the source's unit (records, for Kafka). `work_unit_id` comes from
+    the plan and is unique in the run.
+    """
+
+    work_unit_id: str
+    dataset_urn: str
+    low: Watermark
+    expected_high: Watermark
+    size: int
+    properties: dict[str, str] = {}
+
+
+class DatasetPlan(Struct, frozen=True):
+    """What a run intends for one dataset.
+
+    `planned_low` is the stored watermark that the plan was made on (None: nothing was ever committed): the sequence is
+    sealed only if it is still that. `start` holds, for partitions seen for the first time, where reading begins.
+    """
+
+    dataset_urn: str
+    planned_low: Watermark | None
+    start: Watermark
+    work_units: tuple[WorkUnit, ...]
+    skipped: tuple[SkippedRange, ...] = ()
+
+
+class TaskOutcome(StrEnum):
+    """How a task attempt ended for one work unit."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class StagedFile(Struct, frozen=True, array_like=True):
+    """One closed and synced file in task-output, and where it will be published.
+
+    Paths are relative to the staging root and to the output root. `file_id` is the file system's own identity (inode,
+    HDFS file id), 0 where there is none; `checksum` is xxh3-64 over the bytes.
+    """
+
+    staged_path: str
+    final_path: str
+    size_bytes: int
+    checksum: int
+    file_id: int
+    mtime_ns: int
+    records: int = 0
+
+
+class TaskState(Struct, frozen=True):
+    """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970."""
+
+    run_id: str
+    epoch: int
+    dataset_urn: str
+    work_unit_id: str
+    attempt: str
+    outcome: TaskOutcome
+    low: Watermark
+    expected_high: Watermark
+    actual_high: Watermark
+    outputs: tuple[StagedFile, ...] = ()
+    records_read: int = 0
+    records_written: int = 0
+    records_diverted: int = 0
+    bytes_read: int = 0
+    error: str = ""
+    started_ms: int = 0
+    finished_ms: int = 0

@@ -1,0 +1,60 @@
+"""Names below the store, the staging root and the output root, and the check that keeps steps below them."""
+
+from __future__ import annotations
+
+from distcommit.model.errors import ConfigurationError
+
+SEGMENT_SUFFIX = ".seg"
+
+
+def bucket_name(bucket: int) -> str:
+    """Folder name of a bucket."""
+    return f"bucket={bucket:05d}"
+
+
+def epoch_name(epoch: int) -> str:
+    """Folder name of a run's epoch."""
+    return f"{epoch:010d}"
+
+
+def bucket_folder(epoch: int, bucket: int) -> str:
+    """Staging folder of a bucket in a run, relative to the staging root."""
+    return f"{epoch_name(epoch)}/{bucket_name(bucket)}"
+
+
+def attempt_folder(epoch: int, bucket: int, work_unit_id: str, attempt: str) -> str:
+    """Staging folder of one attempt at one work unit, relative to the staging root. Nobody else ever writes there."""
+    return f"{bucket_folder(epoch, bucket)}/{work_unit_id}.{attempt}"
+
+
+def work_unit_of(folder_name: str) -> str:
+    """The work unit that an attempt folder belongs to."""
+    return folder_name.rpartition(".")[0]
+
+
+def segment_name(number: int) -> str:
+    """File name of a log segment: its number and nothing else, so that a number has one holder."""
+    return f"{number:012d}{SEGMENT_SUFFIX}"
+
+
+def segment_number(name: str) -> int | None:
+    """The number of a segment file name, None for any other name."""
+    digits = name.removesuffix(SEGMENT_SUFFIX)
+    return int(digits) if name.endswith(SEGMENT_SUFFIX) and len(digits) == 12 and digits.isdecimal() else None
+
+
+def check_relative(path: str) -> str:
+    """Returns `path` if it stays below the root that it is relative to, judged by its text.
+
+    Raises:
+        ConfigurationError: if it is absolute, empty, has `.`, `..` or empty components, or a NUL.
+    """
+    parts = path.split("/")
+    if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise ConfigurationError(
+            "a commit step names a path outside its root",
+            path=repr(path),
+            expected="a relative path without empty, '.' or '..' components",
+            todo="a store or a job that says this was tampered with or is misconfigured: do not run it",
+        )
+    return path

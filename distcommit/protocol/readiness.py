@@ -1,0 +1,121 @@
+"""Which attempts win, and when a dataset is ready to be sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from distcommit.model.watermark import Position, Watermark, at_or_past
+from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
+
+
+class CommitPolicy(StrEnum):
+    """What a dataset needs to be committed: every work unit, or those that succeeded without a gap."""
+
+    FULL = "full"
+    SUCCESSFUL = "successful"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not decided yet: work units may still finish."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Decided: this run commits nothing for the dataset. `failed` tells an error from having had nothing to do."""
+
+    reason: str
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Decided: these task states win; the watermark moves to `high`."""
+
+    winners: tuple[TaskState, ...]
+    high: Watermark
+
+
+Readiness = Wait | Nothing | Ready
+
+
+def readiness(
+    plan: DatasetPlan,
+    states: Sequence[TaskState],
+    *,
+    policy: CommitPolicy,
+    ingest_ended: bool,
+    staged: Callable[[TaskState], bool],
+) -> Readiness:
+    """Decides about one dataset.
+
+    Success beats failure; a work unit without a success is decided only once ingest has ended. Of several successful
+    attempts at a work unit the first by attempt id wins whose staged files are all there.
+
+    Args:
+        plan: the dataset's work units and the watermark they were planned on.
+        states: its task states of this run, any number for each work unit, in any order.
+        policy: what the dataset needs.
+        ingest_ended: whether the driver has recorded that no more task states are awaited.
+        staged: whether a task state's outputs are all in task-output; asked only for candidates.
+    """
+    successes: dict[str, list[TaskState]] = {}
+    errors: dict[str, str] = {}
+    for state in states:
+        if state.outcome is TaskOutcome.SUCCEEDED:
+            successes.setdefault(state.work_unit_id, []).append(state)
+        else:
+            errors[state.work_unit_id] = state.error
+    if not ingest_ended and any(unit.work_unit_id not in successes for unit in plan.work_units):
+        return Wait()
+
+    chosen: list[TaskState] = []
+    failures: list[str] = []
+    for unit in plan.work_units:
+        attempts = sorted(successes.get(unit.work_unit_id, ()), key=lambda state: state.attempt)
+        winner = next((state for state in attempts if staged(state)), None)
+        if winner is not None:
+            chosen.append(winner)
+        elif attempts:
+            failures.append(f"work unit {unit.work_unit_id}: staged files of every attempt are missing")
+        else:
+            failures.append(errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished")
+    if failures and not ingest_ended:
+        return Wait()
+    if failures and (policy is CommitPolicy.FULL or not chosen):
+        return Nothing(failures[0] + (f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""), failed=True)
+
+    reached = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}
+    for skip in plan.skipped:
+        reached[skip.partition] = skip.high
+    winners, reached = gap_free(chosen, reached)
+    high = Watermark(reached, plan.start.incarnation)
+    if high == plan.planned_low and not any(state.outputs for state in winners):
+        return Nothing(failures[0] if failures else "nothing new was read", failed=bool(failures))
+    return Ready(tuple(winners), high)
+
+
+def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
+    """The task states that continue `low` without a gap, and how far they reach.
+
+    A work unit that reads several source partitions is in or out as a whole: if it lies beyond a gap in one of them it
+    is left out, which may leave a gap in the others.
+    """
+    left = list(states)
+    reached = dict(low)
+    winners: list[TaskState] = []
+    progress = True
+    while progress:
+        progress = False
+        for state in list(left):
+            if all(reached.get(partition) == position for partition, position in state.low.positions.items()):
+                for partition, position in state.actual_high.positions.items():
+                    if not at_or_past(position, reached[partition]):
+                        raise ValueError(f"task state {state.work_unit_id} ends before it begins: {partition}")
+                    reached[partition] = position
+                winners.append(state)
+                left.remove(state)
+                progress = True
+    return winners, reached
