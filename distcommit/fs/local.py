@@ -1,0 +1,182 @@
+"""The local file system: put-if-absent, rename without replacing, and durability by fsync or syncfs.
+
+After "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014): a name is durable only once its folder is
+synced, and the folders above it too.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import uuid
+from collections.abc import Iterable
+
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from distcommit.fs.posix import PosixCalls, RealPosixCalls
+from distcommit.model.ports import FileStatus, FolderEntry
+
+_NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+_SYNCFS_ABOVE = 16
+TEMPORARY = ".tmp-"
+"""Prefix of names under which `put_if_absent` writes before it publishes; nobody else reads or makes them."""
+
+
+class LocalFileSystem:
+    """Files on this machine (or on a POSIX mount that every executor sees under the same path).
+
+    Args:
+        calls: the system calls to use.
+        durable: whether anything is synced; without it a crash of the machine (not of a process) may lose what was
+            published.
+    """
+
+    scheme = "file"
+
+    def __init__(self, calls: PosixCalls | None = None, *, durable: bool = True) -> None:
+        self._calls = calls if calls is not None else RealPosixCalls()
+        self._durable = durable
+        self._renames = True
+
+    def read(self, path: str) -> bytes:
+        return self._calls.read_file(path)
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        try:
+            return self._calls.scandir(path)
+        except FileNotFoundError:
+            return []
+
+    def status(self, path: str) -> FileStatus | None:
+        try:
+            return self._calls.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def checksum(self, path: str) -> int:
+        return xxh3_64_intdigest(self._calls.read_file(path))
+
+    def make_folder(self, path: str) -> bool:
+        try:
+            self._calls.mkdir(path)
+        except FileExistsError:
+            return False
+        return True
+
+    def make_folders(self, path: str) -> None:
+        try:
+            self.make_folder(path)
+        except FileNotFoundError:
+            self.make_folders(posixpath.dirname(path))
+            self.make_folder(path)
+
+    def create(self, path: str) -> LocalStagedWriter:
+        return LocalStagedWriter(self._calls, self._calls.open_new(path), durable=self._durable)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        folder, name = posixpath.split(path)
+        temporary = f"{folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
+        writer = self.create(temporary)
+        writer.write(data)
+        writer.close_file(sync=True)
+        try:
+            self.rename(temporary, path)
+        except FileExistsError:
+            self.delete(temporary)
+            return False
+        self._sync_folder(folder)
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        if self._renames:
+            try:
+                self._calls.rename_noreplace(source, target)
+                return
+            except OSError as error:
+                if error.errno not in _NO_RENAMEAT2:
+                    raise
+                self._renames = False  # NFS and old kernels: link and unlink say the same in two calls
+        self._calls.link(source, target)
+        self._sync_folder(posixpath.dirname(target))  # the old name goes only once the new one is durable
+        self._calls.unlink(source)
+
+    def delete(self, path: str) -> bool:
+        try:
+            self._calls.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete_folder(self, path: str) -> bool:
+        try:
+            self._calls.rmdir(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
+
+    def sync(self, folders: Iterable[str], root: str) -> None:
+        if not self._durable:
+            return
+        touched: set[str] = set()
+        for folder in folders:
+            above = folder
+            while above not in touched:
+                touched.add(above)
+                if len(above) <= len(root):
+                    break
+                above = posixpath.dirname(above)
+        if len(touched) > _SYNCFS_ABOVE:
+            self._calls.syncfs(root)
+            return
+        for folder in sorted(touched, key=len, reverse=True):
+            self._calls.fsync_folder(folder)
+
+    def sync_tree(self, root: str) -> None:
+        if self._durable:
+            self._calls.syncfs(root)
+
+    def real_path(self, path: str) -> str:
+        return self._calls.realpath(path)
+
+    def _sync_folder(self, folder: str) -> None:
+        if self._durable:
+            self._calls.fsync_folder(folder)
+
+
+class LocalStagedWriter:
+    """A new local file; checksums what is written to it."""
+
+    def __init__(self, calls: PosixCalls, fd: int, *, durable: bool) -> None:
+        self._calls, self._fd, self._durable = calls, fd, durable
+        self._hash = xxh3_64()
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    @property
+    def checksum(self) -> int:
+        return self._hash.intdigest()
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int:
+        view = memoryview(data).cast("B")
+        self._hash.update(view)
+        done = 0
+        while done < len(view):
+            done += self._calls.write(self._fd, view[done:])
+        self._size_bytes += done
+        return done
+
+    def close_file(self, *, sync: bool) -> FileStatus:
+        fd, self._fd = self._fd, -1
+        try:
+            if sync and self._durable:
+                self._calls.fsync(fd)
+            return self._calls.fstat(fd)
+        finally:
+            self._calls.close(fd)

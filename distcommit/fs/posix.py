@@ -1,0 +1,120 @@
+"""The system calls that the local file system is made of, each one atomic effect.
+
+They are a seam on purpose: the crash explorer and the fault injector put their own calls underneath `LocalFileSystem`,
+so that everything above is the code that runs in production.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from typing import Protocol
+
+from distcommit.model.ports import FileStatus, FolderEntry
+
+_RENAME_NOREPLACE = 1
+
+
+class PosixCalls(Protocol):
+    """One method, one system call. File descriptors are opaque ints. Errors are OSError with errno."""
+
+    def open_new(self, path: str) -> int: ...
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int: ...
+    def fsync(self, fd: int) -> None: ...
+    def fstat(self, fd: int) -> FileStatus: ...
+    def close(self, fd: int) -> None: ...
+    def read_file(self, path: str) -> bytes: ...
+    def lstat(self, path: str) -> FileStatus: ...
+    def scandir(self, path: str) -> list[FolderEntry]: ...
+    def mkdir(self, path: str) -> None: ...
+    def rmdir(self, path: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def link(self, source: str, target: str) -> None: ...
+    def rename_noreplace(self, source: str, target: str) -> None: ...
+    def fsync_folder(self, path: str) -> None: ...
+    def syncfs(self, path: str) -> None: ...
+    def realpath(self, path: str) -> str: ...
+
+
+class RealPosixCalls:
+    """The kernel's own."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._renameat2 = getattr(self._libc, "renameat2", None)
+        self._syncfs = getattr(self._libc, "syncfs", None)
+
+    def __reduce__(self) -> tuple[type[RealPosixCalls], tuple[()]]:
+        return RealPosixCalls, ()
+
+    def open_new(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def fstat(self, fd: int) -> FileStatus:
+        return _status(os.fstat(fd))
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def lstat(self, path: str) -> FileStatus:
+        return _status(os.lstat(path))
+
+    def scandir(self, path: str) -> list[FolderEntry]:
+        with os.scandir(path) as entries:
+            return [FolderEntry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in entries]
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target, follow_symlinks=False)
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        if self._renameat2 is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source, None, target)
+        if self._renameat2(-100, os.fsencode(source), -100, os.fsencode(target), _RENAME_NOREPLACE):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), source, None, target)
+
+    def fsync_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def syncfs(self, path: str) -> None:
+        if self._syncfs is None:
+            os.sync()
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if self._syncfs(fd):
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code), path)
+        finally:
+            os.close(fd)
+
+    def realpath(self, path: str) -> str:
+        return os.path.realpath(path)
+
+
+def _status(found: os.stat_result) -> FileStatus:
+    return FileStatus(found.st_size, found.st_mtime_ns, found.st_ino, (found.st_mode & 0o170000) == 0o040000)

@@ -1,0 +1,70 @@
+"""Keeps steps below their roots: no component of a folder may be a symbolic link that leads out."""
+
+from __future__ import annotations
+
+import posixpath
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.ports import FileSystem
+
+
+class GuardedFolders:
+    """The folders below one root that one batch of steps touches; each is looked at once.
+
+    Args:
+        fs: the file system.
+        root: absolute; the root itself may be reached through links, what lies below it may not lead out of it.
+    """
+
+    def __init__(self, fs: FileSystem, root: str) -> None:
+        self._fs, self._root = fs, root
+        self._safe = {root}
+        self._links: dict[str, set[str]] = {}
+
+    def check(self, folder: str) -> None:
+        """Refuses a folder that leads out of the root; a missing one is fine. Costs a listing per folder above it.
+
+        Raises:
+            ConfigurationError: if a component is a symbolic link that leads out.
+        """
+        if folder in self._safe:
+            return
+        above, name = posixpath.split(folder)
+        self.check(above)
+        if above not in self._links:
+            self._links[above] = {e.name for e in self._fs.list_folder(above) if not e.is_folder}
+        if name in self._links[above]:
+            self._inside(folder)
+        self._safe.add(folder)
+
+    def make(self, folder: str) -> None:
+        """Makes a folder below the root, with one call if it is new and its parent is known.
+
+        Raises:
+            ConfigurationError: if a component is a symbolic link that leads out.
+        """
+        if folder in self._safe:
+            return
+        self.make(posixpath.dirname(folder))
+        if not self._fs.make_folder(folder):
+            status = self._fs.status(folder)
+            if status is not None and not status.is_folder:
+                self._inside(folder)
+        self._safe.add(folder)
+
+    def forget(self, folder: str) -> None:
+        """Looks at the folder again next time: it has vanished meanwhile."""
+        while len(folder) > len(self._root):
+            self._safe.discard(folder)
+            folder = posixpath.dirname(folder)
+
+    def _inside(self, folder: str) -> None:
+        real, root = self._fs.real_path(folder), self._fs.real_path(self._root)
+        if not real.startswith(root.rstrip("/") + "/"):
+            raise ConfigurationError(
+                "a folder leads out of its root through a symbolic link",
+                path=folder,
+                expected=f"a folder below {root}",
+                found=real,
+                todo="remove the link; nothing is written through it",
+            )

@@ -1,0 +1,77 @@
+"""How commit steps are stored: as versioned data under a registered type name. Reading them runs no stored code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TypeVar
+
+import msgspec
+
+from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.model.log_records import StepBatch
+from distcommit.model.steps import CommitStep, StepContext
+
+_types: dict[str, type[CommitStep]] = {}
+StepType = TypeVar("StepType", bound=type[CommitStep])
+
+
+def register(kind: StepType) -> StepType:
+    """Makes a step type known under its `type_name`; use as a class decorator.
+
+    Raises:
+        ConfigurationError: if another class has that name.
+    """
+    known = _types.setdefault(kind.type_name, kind)
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ConfigurationError(
+            "two classes of commit steps have one type name",
+            type_name=kind.type_name,
+            expected=repr(known),
+            found=repr(kind),
+        )
+    _types[kind.type_name] = kind
+    return kind
+
+
+def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
+    """The steps as data, in order, consecutive ones of a type together."""
+    kinds = groupby(steps, key=lambda step: step.__class__)
+    return tuple(
+        StepBatch(kind.type_name, kind.version, msgspec.msgpack.encode([step.to_row() for step in group]))
+        for kind, group in kinds
+    )
+
+
+def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[CommitStep]:
+    """The steps that `dump_steps` stored.
+
+    Raises:
+        ConfigurationError: if a type is not registered in this process.
+        UnknownVersionError: if a type was stored by a newer version of its class.
+        CorruptError: if the data is not what the class wrote.
+    """
+    for batch in batches:
+        kind = _types.get(batch.type_name)
+        if kind is None:
+            raise ConfigurationError(
+                "a stored commit step has a type that is not registered here",
+                type_name=batch.type_name,
+                expected=", ".join(sorted(_types)),
+                todo="import the module that registers it before the store is read",
+            )
+        if batch.version > kind.version:
+            raise UnknownVersionError(
+                "a stored commit step has an unknown version",
+                type_name=batch.type_name,
+                expected=f"at most {kind.version}",
+                found=str(batch.version),
+                todo="run the version of distcommit that wrote it, or a newer one",
+            )
+        try:
+            for row in msgspec.msgpack.decode(batch.rows, type=list[list[object]]):
+                yield kind.from_row(row, batch.version, context)
+        except (msgspec.DecodeError, TypeError, ValueError, IndexError) as error:
+            raise CorruptError(
+                "a stored commit step can't be read", type_name=batch.type_name, found=str(error)
+            ) from error

@@ -1,0 +1,186 @@
+"""Publishing a staged file by renaming it to its final path."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from distcommit.model.errors import ConfigurationError, DistcommitError, LostError, storage_error
+from distcommit.model.ports import FileStatus
+from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
+from distcommit.model.work import StagedFile
+from distcommit.protocol.paths import check_relative
+from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.registry import register
+
+
+@register
+class FsRenameCommitStep(CommitStep):
+    """Renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing.
+
+    Proof: the file at the final path has the recorded identity, or failing that the recorded checksum. The identity is
+    taken from the staged file where it is not given.
+
+    Raises:
+        ConfigurationError: if a path is absolute or leads out of its root.
+    """
+
+    type_name: ClassVar[str] = "fs-rename"
+    __slots__ = ("context", "file")
+
+    def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
+        check_relative(staged_path)
+        check_relative(final_path)
+        self.context = context
+        self.file = file if file is not None else _identify(context, staged_path, final_path)
+
+    def __repr__(self) -> str:
+        return f"FsRenameCommitStep({self.file.staged_path!r} -> {self.file.final_path!r})"
+
+    @classmethod
+    def of(cls, context: StepContext, file: StagedFile) -> Self:
+        """The step that publishes this staged file."""
+        return cls(context, file.staged_path, file.final_path, file)
+
+    def to_row(self) -> list[Any]:
+        f = self.file
+        return [f.staged_path, f.final_path, f.size_bytes, f.checksum, f.file_id, f.mtime_ns, f.records]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        if [type(value) for value in row] != [str, str, int, int, int, int, int]:
+            raise TypeError(f"not the row of a rename: {row!r}")
+        return cls.of(context, StagedFile(*row))
+
+    def verify(self) -> Verification:
+        """Looks at the source first, then at the target; LOST is looked at twice."""
+        answer = self._probe()
+        return self._probe() if isinstance(answer, Lost) else answer
+
+    def execute(self) -> None:
+        error = self.execute_all([self])[0]
+        if error is not None:
+            raise error
+
+    @classmethod
+    def execute_all(
+        cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
+    ) -> list[DistcommitError | None]:
+        """Renames without probing first, verifies only what failed, then syncs all touched folders once."""
+        errors: list[DistcommitError | None] = [None] * len(steps)
+        if not steps:
+            return errors
+        context = steps[0].context
+        source, target = (
+            GuardedFolders(context.fs, context.staging_root),
+            GuardedFolders(context.fs, context.output_root),
+        )
+        touched: dict[str, None] = {}
+        for place, step in enumerate(steps):
+            try:
+                folder = posixpath.dirname(step.target)
+                target.make(folder)
+                touched[folder] = None
+                if verdicts is None or verdicts[place] is not Verdict.DONE:
+                    source.check(posixpath.dirname(step.source))
+                    step._move(target)
+            except DistcommitError as error:
+                errors[place] = error
+            except OSError as error:
+                errors[place] = storage_error(error, "a staged file could not be published", path=step.target)
+        try:
+            context.fs.sync(touched, context.output_root)
+        except OSError as error:
+            failure = storage_error(error, "published folders could not be synced", path=context.output_root)
+            errors = [earlier or failure for earlier in errors]
+        return errors
+
+    @property
+    def source(self) -> str:
+        """Absolute staged path."""
+        return f"{self.context.staging_root}/{self.file.staged_path}"
+
+    @property
+    def target(self) -> str:
+        """Absolute final path."""
+        return f"{self.context.output_root}/{self.file.final_path}"
+
+    def _move(self, target: GuardedFolders) -> None:
+        fs = self.context.fs
+        try:
+            fs.rename(self.source, self.target)
+        except (FileNotFoundError, FileExistsError):
+            answer = self.verify()
+            if answer is Verdict.PENDING:
+                self._move_again(target)
+            elif isinstance(answer, Lost):
+                raise LostError(
+                    "a staged file can't be published",
+                    path=self.target,
+                    expected=answer.expected,
+                    found=answer.found,
+                    todo="restore the file named, then release the dataset with retry; or accept or abandon it",
+                ) from None
+
+    def _move_again(self, target: GuardedFolders) -> None:
+        """The staged file is there and could not be renamed: its target's folder has vanished, or a rename by link and
+        unlink stopped between the two."""
+        fs, folder = self.context.fs, posixpath.dirname(self.target)
+        if fs.status(self.target) is not None:
+            fs.sync([folder], self.context.output_root)
+            fs.delete(self.source)
+            return
+        target.forget(folder)
+        target.make(folder)
+        try:
+            fs.rename(self.source, self.target)
+        except (FileNotFoundError, FileExistsError):
+            if self.verify() is not Verdict.DONE:
+                raise
+
+    def _probe(self) -> Verification:
+        fs = self.context.fs
+        staged = fs.status(self.source)
+        published = fs.status(self.target)
+        if published is not None and not self._is_ours(self.target, published):
+            return Lost(f"at {self.target} {self._identity()}", f"other bytes there ({_shown(published)})")
+        if staged is not None:
+            if not self._is_ours(self.source, staged):
+                return Lost(f"at {self.source} {self._identity()}", f"other bytes there ({_shown(staged)})")
+            return Verdict.PENDING
+        if published is not None:
+            return Verdict.DONE
+        return Lost(f"{self._identity()} at {self.source} or {self.target}", "neither is there")
+
+    def _is_ours(self, path: str, found: FileStatus) -> bool:
+        f = self.file
+        if found.is_folder or found.size_bytes != f.size_bytes:
+            return False
+        if f.file_id and (found.file_id, found.mtime_ns) == (f.file_id, f.mtime_ns):
+            return True
+        try:
+            return self.context.fs.checksum(path) == f.checksum
+        except FileNotFoundError:  # renamed by a twin since: what counts is found at the target
+            return True
+
+    def _identity(self) -> str:
+        f = self.file
+        return f"a file of {f.size_bytes} bytes, xxh3 {f.checksum:016x}, id {f.file_id}, mtime {f.mtime_ns} ns"
+
+
+def _shown(found: FileStatus) -> str:
+    if found.is_folder:
+        return "a folder"
+    return f"{found.size_bytes} bytes, id {found.file_id}, mtime {found.mtime_ns} ns"
+
+
+def _identify(context: StepContext, staged_path: str, final_path: str) -> StagedFile:
+    path = f"{context.staging_root}/{staged_path}"
+    found = context.fs.status(path)
+    if found is None or found.is_folder:
+        raise ConfigurationError(
+            "there is no staged file to publish", path=path, todo="write and sync the file before its step is made"
+        )
+    checksum = context.fs.checksum(path)
+    return StagedFile(staged_path, final_path, found.size_bytes, checksum, found.file_id, found.mtime_ns)
