@@ -1,0 +1,228 @@
+"""The default CommitStepStore: sequences in the commit log, for people who bring their own steps.
+
+The engine's executors work on the same logs through the same functions.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.log_records import DatasetStatus, Done, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.ports import FileSystem
+from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
+from distcommit.model.urn import bucket_of, check_urn, folder_of
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.log import CommitLog
+
+
+@dataclass(slots=True)
+class _OpenStore:
+    """One job's store in this process: its logs fenced for one epoch, and the steps that are not sealed yet."""
+
+    store: JobStore
+    run_id: str
+    epoch: int
+    logs: dict[int, CommitLog] = field(default_factory=dict)
+    unsealed: dict[str, list[CommitStep]] = field(default_factory=dict)
+
+
+class LogCommitStepStore(CommitStepStore):
+    """Commit steps in commit logs below one folder, one sub-folder for each job.
+
+    `create` fences: a process that opened the job earlier can seal nothing any more. Steps that are put live in this
+    process until they are sealed. A sequence holds at most one `HighWatermarkCommitStep`; it is compared at the seal,
+    and moves the watermark in the record that closes the sequence.
+
+    Args:
+        fs: the file system of all folders.
+        folder: where the stores are.
+        context: the roots that file steps stay below.
+        buckets: logs per job, for new stores.
+    """
+
+    def __init__(self, fs: FileSystem, folder: str, context: StepContext, buckets: int = 4) -> None:
+        self._fs, self._folder, self._context, self._buckets = fs, folder, context, buckets
+        self._open: dict[str, _OpenStore] = {}
+
+    def create(self, store: str, urn: str | None = None) -> bool:
+        """Opens the job, making its store if there is none, and fences it. With `urn`: makes room for its steps.
+
+        Raises:
+            FencedError: if another process fenced it at the same moment.
+        """
+        if store not in self._open:
+            new = not self.exists(store)
+            opened = open_store(self._fs, self._roots(store), store, self._buckets if new else None, create=True)
+            self._open[store] = self._fence(opened)
+            if urn is None:
+                return new
+        if urn is None or urn in self._open[store].unsealed:
+            return False
+        self._open[store].unsealed[check_urn(urn)] = []
+        return True
+
+    def exists(self, store: str, urn: str | None = None) -> bool:
+        if urn is not None:
+            return self.exists(store) and self._sequence(store, urn) is not None
+        return self._fs.status(f"{self._roots(store).store}/store.json") is not None
+
+    def remove(self, store: str, urn: str | None = None) -> bool:
+        if not self.exists(store):
+            return False
+        opened = self._opened(store)
+        if urn is not None:
+            if self._sequence(store, urn) is not None:
+                raise self._pending(store, urn)
+            return bool(opened.unsealed.pop(urn, None))
+        for bucket in range(opened.store.buckets):
+            for state in self._log(opened, bucket).refresh().datasets.values():
+                if state.status is not DatasetStatus.IDLE:
+                    raise self._pending(store, state.dataset_urn)
+        _delete_tree(self._fs, opened.store.roots.store, first="store.json")
+        del self._open[store]
+        return True
+
+    def put(self, store: str, urn: str, step: CommitStep) -> bool:
+        opened = self._opened(store)
+        if self._sequence(store, urn) is not None:
+            raise self._pending(store, urn)
+        opened.unsealed.setdefault(check_urn(urn), []).append(step)
+        return True
+
+    def seal(self, store: str, urn: str) -> None:
+        opened = self._next_round(self._opened(store), urn)
+        steps = opened.unsealed.get(urn, [])
+        moves = [step for step in steps if isinstance(step, HighWatermarkCommitStep)]
+        if len(moves) > 1 or any(move.dataset_urn != urn for move in moves):
+            raise ConfigurationError(
+                "a sequence moves the watermark of its own dataset, once",
+                dataset=urn,
+                found=", ".join(repr(move) for move in moves),
+            )
+        log = self._log(opened, bucket_of(urn, opened.store.buckets))
+        stored = log.refresh().state_of(urn).watermark
+        sequence = SealedSequence(
+            dataset_urn=urn,
+            epoch=opened.epoch,
+            low=moves[0].low if moves else stored,
+            high=moves[0].high if moves else stored,
+            steps=dump_steps(step for step in steps if step not in moves),
+        )
+
+        def decide(fold: Fold) -> Record | None:
+            state = fold.state_of(urn)
+            free = state.status is DatasetStatus.IDLE and state.closed_epoch < opened.epoch
+            if fold.fence_epoch == opened.epoch and free and state.watermark == sequence.low:
+                return Intent(opened.epoch, (sequence,))
+            return None
+
+        fold = log.settle(decide)
+        if fold.state_of(urn).sequence != sequence:
+            state = fold.state_of(urn)
+            raise ConflictError(
+                "this sequence can't be sealed",
+                store=store,
+                dataset=urn,
+                expected=f"epoch {opened.epoch} to be the newest, the dataset idle and not sealed by it, watermark"
+                f" {sequence.low}",
+                found=f"epoch {fold.fence_epoch}, {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
+                f" {state.watermark}",
+                todo="look at what is stored, then create the store again and plan anew",
+            )
+        log.make_durable()
+        del opened.unsealed[urn]
+
+    def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
+        opened = self._opened(store)
+        sequence = self._sequence(store, urn)
+        if sequence is None:
+            return None
+        log = self._log(opened, bucket_of(urn, opened.store.buckets))
+        log.make_durable()
+        steps = tuple(load_steps(sequence.steps, self._context))
+        return CommitSequence(urn, steps, self._closer(opened, log, SequenceName(urn, sequence.epoch)))
+
+    def watermark(self, store: str, urn: str) -> Watermark | None:
+        """The dataset's watermark; moves when a sequence is closed."""
+        opened = self._opened(store)
+        return self._log(opened, bucket_of(urn, opened.store.buckets)).refresh().state_of(urn).watermark
+
+    def _next_round(self, opened: _OpenStore, urn: str) -> _OpenStore:
+        """A dataset is sealed once in an epoch: for its next sequence a process that is not fenced begins a new one."""
+        fold = self._log(opened, bucket_of(urn, opened.store.buckets)).refresh()
+        if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
+            return opened
+        job_log = opened.store.job_log(opened.epoch)
+        require_fence(job_log.refresh(), opened.epoch, job_log.folder)
+        again = self._fence(opened.store)
+        opened.run_id, opened.epoch, opened.logs = again.run_id, again.epoch, again.logs
+        return opened
+
+    def _closer(self, opened: _OpenStore, log: CommitLog, name: SequenceName) -> Callable[[], None]:
+        def decide(fold: Fold) -> Record | None:
+            if fold.sequence(name) is None:
+                return None
+            require_fence(fold, opened.epoch, log.folder)
+            return Done(opened.epoch, (name,))
+
+        def close() -> None:
+            log.settle(decide)
+
+        return close
+
+    def _fence(self, store: JobStore) -> _OpenStore:
+        run_id = uuid.uuid4().hex
+        opened = _OpenStore(store, run_id, fence_job(store, run_id))
+        for bucket in range(store.buckets):
+            fence_bucket(self._log(opened, bucket), opened.epoch, run_id)
+        return opened
+
+    def _sequence(self, store: str, urn: str) -> SealedSequence | None:
+        opened = self._opened(store)
+        return self._log(opened, bucket_of(urn, opened.store.buckets)).refresh().state_of(urn).sequence
+
+    def _opened(self, store: str) -> _OpenStore:
+        if store not in self._open:
+            if not self.exists(store):
+                raise ConfigurationError("there is no such commit step store", store=store, todo="create it first")
+            self.create(store)
+        return self._open[store]
+
+    def _log(self, opened: _OpenStore, bucket: int) -> CommitLog:
+        if bucket not in opened.logs:
+            opened.logs[bucket] = opened.store.bucket_log(bucket, opened.epoch)
+        return opened.logs[bucket]
+
+    def _roots(self, store: str) -> Roots:
+        folder = posixpath.join(self._folder, folder_of(check_urn(store)))
+        return Roots(folder, self._context.staging_root, self._context.output_root)
+
+    def _pending(self, store: str, urn: str) -> ConflictError:
+        return ConflictError(
+            "a sealed sequence is pending",
+            store=store,
+            dataset=urn,
+            expected="no sequence that is not done",
+            todo="commit it: get_commit_sequence(store, urn).commit()",
+        )
+
+
+def _delete_tree(fs: FileSystem, folder: str, first: str = "") -> None:
+    """Deletes a folder with what is in it; `first` goes before all else, so that half a store is no store."""
+    if first:
+        fs.delete(f"{folder}/{first}")
+    for entry in fs.list_folder(folder):
+        if entry.is_folder:
+            _delete_tree(fs, f"{folder}/{entry.name}")
+        else:
+            fs.delete(f"{folder}/{entry.name}")
+    fs.delete_folder(folder)

@@ -1,0 +1,188 @@
+"""The durable state of one job: its layout, its creation, and the logs in it.
+
+<store>/store.json                 format version, job name, number of buckets; written once
+<store>/log/job/<number>.seg       the job log
+<store>/log/bucket=<b>/<number>.seg
+<store>/task_states/, plans/       Parquet tables, by run and bucket
+<store>/lock/, progress/           politeness and display; nothing depends on them
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import msgspec
+
+from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths import bucket_name
+from distcommit.stores.log import CommitLog
+
+STORE_VERSION = 1
+_MARKER = "store.json"
+
+
+class StoreMarker(msgspec.Struct, frozen=True):
+    """What `store.json` holds. All of it is fixed when the store is made."""
+
+    format: str
+    version: int
+    job: str
+    buckets: int
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The three folders of a job, absolute, on one file system. Steps can't touch anything outside them."""
+
+    store: str
+    staging: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStore:
+    """An opened store. Small and picklable: it goes to every executor."""
+
+    fs: FileSystem
+    roots: Roots
+    job: str
+    buckets: int
+
+    def job_log(self, epoch: int = 0) -> CommitLog:
+        """The job log, for a writer of `epoch`."""
+        return CommitLog(self.fs, f"{self.roots.store}/log/job", epoch)
+
+    def bucket_log(self, bucket: int, epoch: int = 0) -> CommitLog:
+        """A bucket's log, for a writer of `epoch`."""
+        return CommitLog(self.fs, f"{self.roots.store}/log/{bucket_name(bucket)}", epoch)
+
+
+def open_store(fs: FileSystem, roots: Roots, job: str, buckets: int | None = None, *, create: bool) -> JobStore:
+    """Opens the job's store, making it first if asked to. Costs O(1) operations if it is there.
+
+    Args:
+        fs: the file system of all three roots.
+        roots: the folders.
+        job: the job's name; a store belongs to one job.
+        buckets: the number of buckets that the configuration names; None takes what the store has.
+        create: whether a missing store is made (and the file system probed for what the protocol needs).
+
+    Raises:
+        ConfigurationError: if there is no store, it is another job's, it has another number of buckets, or the file
+            system can't do what the protocol needs.
+        UnknownVersionError, CorruptError: if the marker is not one that this version writes.
+    """
+    path = f"{roots.store}/{_MARKER}"
+    try:
+        marker = _decode(fs.read(path), path)
+    except FileNotFoundError:
+        if not create:
+            raise ConfigurationError(
+                "there is no store here",
+                path=roots.store,
+                expected=f"a file {_MARKER}",
+                todo="run the job once, or correct paths.store",
+            ) from None
+        if buckets is None:
+            raise ConfigurationError("a new store needs a number of buckets", path=roots.store) from None
+        marker = _create(fs, roots, job, buckets)
+    except PermissionError as error:
+        raise ConfigurationError("the store can't be read", path=path, found=str(error)) from error
+    if marker.job != job:
+        raise ConfigurationError(
+            "this store belongs to another job",
+            path=roots.store,
+            expected=f"job {job!r}",
+            found=f"job {marker.job!r}",
+            todo="give each job a paths.store of its own",
+        )
+    if buckets is not None and marker.buckets != buckets:
+        raise ConfigurationError(
+            "this store was made with another number of buckets",
+            path=roots.store,
+            expected=f"commit.buckets: {buckets}",
+            found=f"{marker.buckets} buckets",
+            todo=f"set commit.buckets to {marker.buckets}; changing it for an existing store is not supported",
+        )
+    return JobStore(fs, roots, job, marker.buckets)
+
+
+def _decode(data: bytes, path: str) -> StoreMarker:
+    try:
+        marker = msgspec.json.decode(data, type=StoreMarker)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptError(
+            "the store's marker is corrupt", path=path, found=str(error), todo="restore the file from a backup"
+        ) from error
+    if marker.format != "distcommit-store" or marker.version != STORE_VERSION:
+        raise UnknownVersionError(
+            "the store has an unknown format version",
+            path=path,
+            expected=f"distcommit-store {STORE_VERSION}",
+            found=f"{marker.format} {marker.version}",
+            todo="run the version of distcommit that wrote it, or a newer one",
+        )
+    return marker
+
+
+def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker:
+    store_id = uuid.uuid4().hex
+    folders = [f"{roots.store}/log/job", *(f"{roots.store}/log/{bucket_name(b)}" for b in range(buckets))]
+    try:
+        for folder in (*folders, roots.staging, roots.output):
+            fs.make_folders(folder)
+        _probe(fs, roots, store_id)
+        fs.sync(folders, roots.store)
+        marker = StoreMarker("distcommit-store", STORE_VERSION, job, buckets, store_id)
+        path = f"{roots.store}/{_MARKER}"
+        fs.put_if_absent(path, msgspec.json.format(msgspec.json.encode(marker)))
+        fs.sync([roots.store, roots.staging, roots.output], "/")
+        return _decode(fs.read(path), path)
+    except OSError as error:
+        raise ConfigurationError(
+            "the job's folders can't be made or written",
+            found=f"{type(error).__name__}: {error}",
+            todo="correct paths.store, paths.staging and paths.output, or their permissions and free space",
+        ) from error
+
+
+def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
+    """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system.
+
+    Raises:
+        ConfigurationError: naming what the file system can't do.
+    """
+    names = [f"{roots.store}/probe-{store_id}", f"{roots.staging}/probe-{store_id}", f"{roots.output}/probe-{store_id}"]
+    try:
+        if not fs.put_if_absent(names[0], b"1") or fs.put_if_absent(names[0], b"2") or fs.read(names[0]) != b"1":
+            raise _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
+        for name in names[1:]:
+            fs.put_if_absent(name, b"3")
+        try:
+            fs.rename(names[1], names[2])
+        except FileExistsError:
+            fs.delete(names[2])
+        else:
+            raise _refused(fs, roots.output, "rename without replacing an existing file")
+        try:
+            fs.rename(names[1], names[2])
+        except OSError as error:
+            raise _refused(
+                fs,
+                roots.output,
+                f"rename from {roots.staging} (staging and output must share one file system: {error})",
+            ) from error
+    finally:
+        for name in names:
+            fs.delete(name)
+
+
+def _refused(fs: FileSystem, root: str, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"this {fs.scheme} file system can't do what exactly-once needs: {what}",
+        path=root,
+        todo="choose another file system for the job's folders",
+    )

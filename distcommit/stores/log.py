@@ -1,0 +1,199 @@
+"""A commit log: numbered segments in one folder, folded into state, appended by put-if-absent.
+
+Anybody may append at any time; the rules in `protocol.fold` and the numbering decide what counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+
+from distcommit.fs.local import TEMPORARY
+from distcommit.model.errors import CorruptError, OutcomeUnknownError
+from distcommit.model.log_records import Checkpoint, Record
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.fold import Fold, apply, valid
+from distcommit.protocol.paths import segment_name, segment_number
+from distcommit.stores.segment import Segment, decode_segment, encode_segment
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_EVERY = 32
+"""Segments above the newest checkpoint that make a new one worth while."""
+_UNKNOWN_LIMIT = 3
+
+
+class CommitLog:
+    """One log, seen by one writer. Keeps the fold of what it has read; `refresh` brings it up to date.
+
+    Args:
+        fs: where the log is.
+        folder: its folder, made by the job store.
+        epoch: the writer's epoch, 0 for a person.
+    """
+
+    def __init__(self, fs: FileSystem, folder: str, epoch: int = 0) -> None:
+        self._fs, self.folder, self.epoch = fs, folder, epoch
+        self._writer_id = uuid.uuid4().hex
+        self._fold: Fold | None = None
+        self._base = self._last = 0
+
+    def refresh(self) -> Fold:
+        """The fold of all segments, up to the newest that existed when this call began or later.
+
+        A fold counts only if a listing made after its last read shows nothing above it, and its base still there; then
+        no checkpoint was newer, so nothing it read can have been truncated away and written anew by a zombie.
+
+        Raises:
+            CorruptError: if a segment is torn, foreign or missing.
+        """
+        missing_before: tuple[int, ...] = ()
+        while True:
+            listed = self._numbers()
+            base_there = (self._base or 1) in listed or not listed
+            if self._fold is not None and base_there and max(listed, default=0) <= self._last:
+                return self._fold
+            if self._fold is not None and base_there:
+                missing = self._read(range(self._last + 1, max(listed) + 1), self._fold)
+            else:
+                missing = self._read_from_newest_checkpoint(listed)
+            if missing is not None:
+                self._fold = None
+                if missing_before == (missing, len(listed)):  # the same twice, from a fresh listing: not truncation
+                    raise CorruptError(
+                        "a log segment is missing",
+                        path=f"{self.folder}/{segment_name(missing)}",
+                        expected="every number from the newest checkpoint on",
+                        found=f"{len(listed)} segments, the newest {max(listed, default=0)}",
+                        todo="restore the file from a backup; the datasets of this log are left alone until then",
+                    )
+                missing_before = (missing, len(listed))
+
+    def settle(self, decide: Callable[[Fold], Record | None]) -> Fold:
+        """Appends what `decide` asks for, until it asks for nothing; returns the fold that it was content with.
+
+        `decide` is asked again after every put, whatever the put's answer was: a put counts only if the fold shows its
+        effect. So it must answer from the fold alone, and None once the effect is there or is no longer possible.
+
+        Raises:
+            OutcomeUnknownError: if puts keep failing without the fold showing their effect.
+            CorruptError: as `refresh`.
+        """
+        unknown, doubted = 0, False
+        while True:
+            fold = self.refresh()
+            record = decide(fold)
+            if record is None:
+                if doubted:
+                    self.make_durable()
+                return fold
+            if not valid(record, fold):
+                raise AssertionError(f"decided on an invalid record: {record!r}")
+            number = self._last + 1
+            try:
+                self._fs.put_if_absent(
+                    f"{self.folder}/{segment_name(number)}",
+                    encode_segment(Segment(self.epoch, self._writer_id, record)),
+                )
+            except FileNotFoundError:
+                logger.info("own temporary file was swept by a newer run", extra={"log": self.folder})
+                unknown += 1
+                error: OSError | None = None
+            except OSError as caught:
+                unknown, doubted = unknown + 1, True
+                error = caught
+            else:
+                unknown = 0
+            if unknown >= _UNKNOWN_LIMIT:
+                raise OutcomeUnknownError(
+                    "a log segment may or may not have been written",
+                    path=f"{self.folder}/{segment_name(number)}",
+                    found=str(error or "temporary files keep disappearing"),
+                    todo="mend the storage and run again: the next run reads what is there",
+                ) from error
+
+    def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> None:
+        """Writes the whole fold as one segment if `at_least` segments stand above the newest one, then deletes, by
+        listing and in ascending order, what lies below the second newest."""
+        above: int | None = None
+
+        def decide(fold: Fold) -> Record | None:
+            nonlocal above
+            if above is not None and self._base >= above:
+                return None
+            if self._last - self._base < max(1, at_least) and above is None:
+                return None
+            above = above if above is not None else self._last + 1
+            return fold.checkpoint(decided_from)
+
+        self.settle(decide)
+        self.truncate()
+
+    def truncate(self) -> None:
+        """Deletes segments below the second newest checkpoint. Safe at any time, by anybody."""
+        keep_from = self.refresh().previous_checkpoint
+        for number in sorted(number for number in self._numbers() if number < keep_from):
+            self._fs.delete(f"{self.folder}/{segment_name(number)}")
+
+    def sweep_temporary(self) -> None:
+        """Deletes what crashed writers left. A live writer whose file goes decides again."""
+        for entry in self._fs.list_folder(self.folder):
+            if entry.name.startswith(TEMPORARY):
+                self._fs.delete(f"{self.folder}/{entry.name}")
+
+    def make_durable(self) -> None:
+        """Syncs the folder: what the fold shows, whoever wrote it, survives from here on."""
+        self._fs.sync([self.folder], self.folder)
+
+    @property
+    def last_number(self) -> int:
+        """Number of the newest segment folded; 0 before the first `refresh` and in an empty log."""
+        return self._last
+
+    def _numbers(self) -> set[int]:
+        numbers = (segment_number(entry.name) for entry in self._fs.list_folder(self.folder))
+        return {number for number in numbers if number is not None}
+
+    def _read_from_newest_checkpoint(self, listed: set[int]) -> int | None:
+        """Folds from the newest checkpoint in `listed`; returns the number that was missing, if any."""
+        above: list[tuple[int, Segment]] = []
+        self._fold = None
+        number = max(listed, default=0)
+        while number > 0:
+            segment = self._segment(number)
+            if segment is None:
+                return number
+            above.append((number, segment))
+            if isinstance(segment.record, Checkpoint):
+                break
+            number -= 1
+        else:
+            number = 0
+        fold = Fold()
+        self._base = self._last = number
+        for place, segment in reversed(above):
+            self._step(place, segment, fold)
+        self._fold = fold
+        return None
+
+    def _read(self, numbers: Iterable[int], fold: Fold) -> int | None:
+        for number in numbers:
+            segment = self._segment(number)
+            if segment is None:
+                return number
+            self._step(number, segment, fold)
+        return None
+
+    def _step(self, number: int, segment: Segment, fold: Fold) -> None:
+        apply(number, segment.record, fold)
+        if isinstance(segment.record, Checkpoint):
+            self._base = number
+        self._last = number
+
+    def _segment(self, number: int) -> Segment | None:
+        path = f"{self.folder}/{segment_name(number)}"
+        try:
+            return decode_segment(self._fs.read(path), path)
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,80 @@
+"""The plan of a run: work units as Parquet tables by bucket, published by one manifest, last."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+
+from distcommit.model.errors import CorruptError
+from distcommit.model.ports import FileSystem
+from distcommit.model.work import DatasetPlan
+from distcommit.protocol.paths import bucket_name
+from distcommit.stores.tables import decode_plan, encode_plan
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The plan as a whole: which file counts for each bucket, and how work units are shared out.
+
+    `files` has one name for each bucket that has work. Work units named in `large` are read by tasks of their own, task
+    i reading `large[i]`, pairs of bucket and work unit id; all others by the partition that owns their bucket.
+    """
+
+    version: int
+    run_id: str
+    epoch: int
+    files: dict[int, str]
+    large: tuple[tuple[tuple[int, str], ...], ...] = ()
+
+
+def write_bucket_plan(fs: FileSystem, store_root: str, run_id: str, bucket: int, plans: Sequence[DatasetPlan]) -> str:
+    """Writes one bucket's plan under a name of its own, durably; it counts once a manifest names it."""
+    folder = f"{_folder(store_root, run_id)}/{bucket_name(bucket)}"
+    fs.make_folders(folder)
+    name = f"{uuid.uuid4().hex}.parquet"
+    fs.put_if_absent(f"{folder}/{name}", encode_plan(plans))
+    fs.sync([folder], store_root)
+    return name
+
+
+def read_bucket_plan(fs: FileSystem, store_root: str, manifest: Manifest, bucket: int) -> list[DatasetPlan]:
+    """The plans of a bucket; empty if it has no work.
+
+    Raises:
+        CorruptError: if the file is not what was written.
+    """
+    name = manifest.files.get(bucket)
+    if name is None:
+        return []
+    path = f"{_folder(store_root, manifest.run_id)}/{bucket_name(bucket)}/{name}"
+    return decode_plan(fs.read(path), path)
+
+
+def publish_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
+    """Publishes the plan, durably. From here on its datasets may be sealed."""
+    folder = _folder(store_root, manifest.run_id)
+    fs.make_folders(folder)
+    fs.put_if_absent(f"{folder}/manifest.json", msgspec.json.encode(manifest))
+    fs.sync([folder], store_root)
+
+
+def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
+    """The published plan of a run.
+
+    Raises:
+        FileNotFoundError: if it was not published.
+        CorruptError: if it is not what was written.
+    """
+    path = f"{_folder(store_root, run_id)}/manifest.json"
+    try:
+        manifest = msgspec.json.decode(fs.read(path), type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptError(
+            "a plan's manifest is corrupt", path=path, found=str(error), todo="run the job again"
+        ) from error
+    return manifest
+
+
+def _folder(store_root: str, run_id: str) -> str:
+    return f"{store_root}/plans/run={run_id}"

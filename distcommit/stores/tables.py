@@ -1,0 +1,196 @@
+"""The Parquet form of plans and task states: one file, whole or absent, readable by Spark, DuckDB or pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distcommit.model.errors import CorruptError
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+
+_STAGED_FILE = pa.struct(
+    [
+        ("staged_path", pa.string()),
+        ("final_path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("checksum", pa.uint64()),
+        ("file_id", pa.uint64()),
+        ("mtime_ns", pa.int64()),
+        ("records", pa.int64()),
+    ]
+)
+_VERSION = {b"distcommit": b'{"version":1}'}
+
+TASK_STATE_SCHEMA = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("epoch", pa.int64()),
+        ("dataset_urn", pa.string()),
+        ("work_unit_id", pa.string()),
+        ("attempt", pa.string()),
+        ("outcome", pa.string()),
+        ("low", pa.string()),
+        ("expected_high", pa.string()),
+        ("actual_high", pa.string()),
+        ("outputs", pa.list_(_STAGED_FILE)),
+        ("records_read", pa.int64()),
+        ("records_written", pa.int64()),
+        ("records_diverted", pa.int64()),
+        ("bytes_read", pa.int64()),
+        ("error", pa.string()),
+        ("started_ms", pa.int64()),
+        ("finished_ms", pa.int64()),
+    ],
+    metadata=_VERSION,
+)
+"""One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`."""
+
+PLAN_SCHEMA = pa.schema(
+    [
+        ("dataset_urn", pa.string()),
+        ("planned_low", pa.string()),
+        ("start", pa.string()),
+        ("skipped", pa.string()),
+        ("work_unit_id", pa.string()),
+        ("low", pa.string()),
+        ("expected_high", pa.string()),
+        ("size", pa.int64()),
+        ("properties", pa.string()),
+    ],
+    metadata=_VERSION,
+)
+"""One row for each work unit; what concerns its dataset is repeated on each row."""
+
+_WATERMARKS = ("low", "expected_high", "actual_high")
+_encode = msgspec.json.Encoder(order="sorted").encode
+_watermark = msgspec.json.Decoder(Watermark).decode
+
+
+def encode_task_states(states: Sequence[TaskState]) -> bytes:
+    """The rows as a Parquet file."""
+    files = [file for state in states for file in state.outputs]
+    offsets = [0]
+    for state in states:
+        offsets.append(offsets[-1] + len(state.outputs))
+    columns: list[pa.Array] = []
+    for field in TASK_STATE_SCHEMA:
+        if field.name == "outputs":
+            parts = [pa.array([getattr(f, part.name) for f in files], part.type) for part in _STAGED_FILE]
+            rows = pa.StructArray.from_arrays(parts, fields=list(_STAGED_FILE))
+            columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows))
+        elif field.name in _WATERMARKS:
+            columns.append(pa.array([_encode(getattr(state, field.name)).decode() for state in states], field.type))
+        else:
+            columns.append(pa.array([getattr(state, field.name) for state in states], field.type))
+    return _write(pa.Table.from_arrays(columns, schema=TASK_STATE_SCHEMA))
+
+
+def decode_task_states(data: bytes, path: str) -> list[TaskState]:
+    """The rows of a file.
+
+    Raises:
+        CorruptError: if the file is not one that `encode_task_states` wrote.
+    """
+    table = _read(data, path, TASK_STATE_SCHEMA)
+    try:
+        outputs = table["outputs"].combine_chunks()
+        if isinstance(outputs, pa.ChunkedArray):
+            outputs = outputs.chunk(0) if outputs.num_chunks else pa.array([], TASK_STATE_SCHEMA.field("outputs").type)
+        bounds = outputs.offsets.to_pylist()
+        files = [
+            StagedFile(*row)
+            for row in zip(*(outputs.values.field(i).to_pylist() for i in range(_STAGED_FILE.num_fields)), strict=True)
+        ]
+        columns: dict[str, list[Any]] = {
+            name: table[name].to_pylist() for name in table.schema.names if name != "outputs"
+        }
+        for name in _WATERMARKS:
+            columns[name] = [_watermark(text) for text in columns[name]]
+        columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
+        columns["outputs"] = [tuple(files[low:high]) for low, high in pairwise(bounds)]
+        fields = TASK_STATE_SCHEMA.names
+        return [TaskState(*row) for row in zip(*(columns[name] for name in fields), strict=True)]
+    except (msgspec.DecodeError, TypeError, ValueError, pa.ArrowException) as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
+    """The plans of one bucket as a Parquet file."""
+    rows = [(plan, unit) for plan in plans for unit in plan.work_units]
+    columns = {
+        "dataset_urn": [plan.dataset_urn for plan, _ in rows],
+        "planned_low": [_encode(plan.planned_low).decode() if plan.planned_low else None for plan, _ in rows],
+        "start": [_encode(plan.start).decode() for plan, _ in rows],
+        "skipped": [_encode(plan.skipped).decode() for plan, _ in rows],
+        "work_unit_id": [unit.work_unit_id for _, unit in rows],
+        "low": [_encode(unit.low).decode() for _, unit in rows],
+        "expected_high": [_encode(unit.expected_high).decode() for _, unit in rows],
+        "size": [unit.size for _, unit in rows],
+        "properties": [_encode(unit.properties).decode() for _, unit in rows],
+    }
+    return _write(pa.table(columns, schema=PLAN_SCHEMA))
+
+
+def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
+    """The plans of a bucket, work units in their order.
+
+    Raises:
+        CorruptError: if the file is not one that `encode_plan` wrote.
+    """
+    table = _read(data, path, PLAN_SCHEMA)
+    try:
+        units: dict[str, list[WorkUnit]] = {}
+        heads: dict[str, tuple[Watermark | None, Watermark, tuple[SkippedRange, ...]]] = {}
+        for row in zip(*(table[name].to_pylist() for name in PLAN_SCHEMA.names), strict=True):
+            urn, planned_low, start, skipped, unit_id, low, high, size, properties = row
+            if urn not in heads:
+                heads[urn] = (
+                    _watermark(planned_low) if planned_low is not None else None,
+                    _watermark(start),
+                    msgspec.json.decode(skipped, type=tuple[SkippedRange, ...]),
+                )
+            units.setdefault(urn, []).append(
+                WorkUnit(
+                    unit_id,
+                    urn,
+                    _watermark(low),
+                    _watermark(high),
+                    size,
+                    msgspec.json.decode(properties, type=dict[str, str]),
+                )
+            )
+        return [DatasetPlan(urn, head[0], head[1], tuple(units[urn]), head[2]) for urn, head in heads.items()]
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def _write(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_statistics=False, use_dictionary=False)
+    return bytes(sink.getvalue())
+
+
+def _read(data: bytes, path: str, schema: pa.Schema) -> pa.Table:
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _corrupt(path, str(error)) from error
+    if not table.schema.equals(schema):
+        raise _corrupt(path, f"columns {table.schema.names}")
+    return table
+
+
+def _corrupt(path: str, found: str) -> CorruptError:
+    return CorruptError(
+        "a table file is corrupt",
+        path=path,
+        expected="a Parquet file of this version's columns",
+        found=found[:500],
+        todo="restore or delete the file; a run without it plans and reads its data again",
+    )

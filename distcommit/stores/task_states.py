@@ -1,0 +1,78 @@
+"""The TaskStateStore: what task attempts report, as append-only Parquet tables by run and bucket."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from distcommit.model.ports import FileSystem
+from distcommit.model.work import TaskState
+from distcommit.protocol.paths import bucket_name
+from distcommit.stores.tables import decode_task_states, encode_task_states
+
+_ENDED = "INGEST_ENDED"
+
+
+def run_folder(store_root: str, run_id: str) -> str:
+    """Where a run's task states are."""
+    return f"{store_root}/task_states/run={run_id}"
+
+
+def prepare_run(fs: FileSystem, store_root: str, run_id: str, bucket: int) -> None:
+    """Makes a bucket's folder for a run, durably. Idempotent."""
+    folder = f"{run_folder(store_root, run_id)}/{bucket_name(bucket)}"
+    fs.make_folders(folder)
+    fs.sync([folder], store_root)
+
+
+def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
+    """Records durably that no more task states are awaited: what is missing counts as failed from here on."""
+    fs.make_folders(run_folder(store_root, run_id))
+    fs.put_if_absent(f"{run_folder(store_root, run_id)}/{_ENDED}", b"")
+
+
+def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
+    """Whether `record_ingest_ended` was called. Ask before polling, not after."""
+    return fs.status(f"{run_folder(store_root, run_id)}/{_ENDED}") is not None
+
+
+class TaskStateWriter:
+    """Appends rows for any bucket of one run; each call publishes one whole file.
+
+    Args:
+        fs: where the store is.
+        store_root: its folder.
+        run_id: the run.
+    """
+
+    def __init__(self, fs: FileSystem, store_root: str, run_id: str) -> None:
+        self._fs, self._folder = fs, run_folder(store_root, run_id)
+        self._writer, self._number = uuid.uuid4().hex, 0
+
+    def append(self, bucket: int, states: Sequence[TaskState]) -> None:
+        """Publishes the rows; returns once they are durable. Readers see all of them or none."""
+        self._number += 1
+        path = f"{self._folder}/{bucket_name(bucket)}/{self._writer}-{self._number:06d}.parquet"
+        self._fs.put_if_absent(path, encode_task_states(states))
+
+
+class TaskStateReader:
+    """Follows one bucket of one run."""
+
+    def __init__(self, fs: FileSystem, store_root: str, run_id: str, bucket: int) -> None:
+        self._fs, self._folder = fs, f"{run_folder(store_root, run_id)}/{bucket_name(bucket)}"
+        self._seen: set[str] = set()
+
+    def poll(self) -> list[TaskState]:
+        """Rows of files that were not there last time, found by set difference.
+
+        Raises:
+            CorruptError: if a file is corrupt; the others are given by the next call.
+        """
+        found: list[TaskState] = []
+        for entry in self._fs.list_folder(self._folder):
+            if entry.name in self._seen or not entry.name.endswith(".parquet") or entry.name.startswith("."):
+                continue
+            self._seen.add(entry.name)
+            found += decode_task_states(self._fs.read(f"{self._folder}/{entry.name}"), f"{self._folder}/{entry.name}")
+        return found
