@@ -1,0 +1,80 @@
+"""Task output: one folder for each attempt at a work unit, in which nobody else ever writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFolder:
+    """Where one attempt writes: its name, and its folder absolute and relative to the staging root."""
+
+    attempt: str
+    path: str
+    staged_prefix: str
+
+
+def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
+    """Makes the folder that a bucket's attempts of this run write in. Idempotent."""
+    fs.make_folders(f"{staging_root}/{bucket_folder(epoch, bucket)}")
+
+
+def new_attempt(fs: FileSystem, staging_root: str, epoch: int, bucket: int, work_unit_id: str) -> AttemptFolder:
+    """A fresh folder under a name that no other attempt has.
+
+    Raises:
+        FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
+    """
+    attempt = uuid.uuid4().hex
+    prefix = attempt_folder(epoch, bucket, work_unit_id, attempt)
+    path = f"{staging_root}/{prefix}"
+    if not fs.make_folder(path):
+        raise FileExistsError(path)
+    return AttemptFolder(attempt, path, prefix)
+
+
+def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> dict[str, list[str]]:
+    """Attempt folders (relative to the staging root) by work unit."""
+    folder = bucket_folder(epoch, bucket)
+    found: dict[str, list[str]] = {}
+    for entry in fs.list_folder(f"{staging_root}/{folder}"):
+        if entry.is_folder:
+            found.setdefault(work_unit_of(entry.name), []).append(f"{folder}/{entry.name}")
+    return found
+
+
+def remove_attempts(fs: FileSystem, staging_root: str, folders: Iterable[str]) -> int:
+    """Deletes attempt folders with what is in them; returns how many files went. Missing ones are fine."""
+    files = 0
+    for folder in folders:
+        path = f"{staging_root}/{folder}"
+        if fs.delete_folder(path):  # the usual case: all of it was published
+            continue
+        for entry in fs.list_folder(path):
+            files += fs.delete(f"{path}/{entry.name}")
+        fs.delete_folder(path)
+    return files
+
+
+def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:
+    """Deletes all that a bucket's attempts of an older run left; returns how many files went."""
+    folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]
+    files = remove_attempts(fs, staging_root, folders)
+    remove_empty(fs, staging_root, epoch, bucket)
+    return files
+
+
+def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
+    """Removes a bucket's folder and its epoch's if nothing is in them; a zombie then finds no place to write."""
+    if fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}"):
+        fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
+
+
+def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
+    """Epochs that have anything in task output."""
+    return sorted(int(e.name) for e in fs.list_folder(staging_root) if e.is_folder and e.name.isdecimal())

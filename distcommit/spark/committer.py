@@ -1,0 +1,355 @@
+"""Commit work on one bucket: poll task states, seal, execute, close, clean up.
+
+Any number of committers may work on one bucket at a time; the bucket's log orders them. What one of them leaves
+half-way, another finishes: a twin, the drain, or the next run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from distcommit.ingest.staging import list_attempts, remove_attempts
+from distcommit.model.errors import CorruptError, DistcommitError, LostError, TransientError
+from distcommit.model.log_records import (
+    DatasetState,
+    Done,
+    Dropped,
+    Failed,
+    Intent,
+    Record,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, TaskState
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness
+from distcommit.spark.reports import Report
+from distcommit.spark.settings import RunSettings
+from distcommit.steps.execution import execute_sequences
+from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.fencing import require_fence
+from distcommit.stores.task_states import TaskStateReader
+
+logger = logging.getLogger(__name__)
+
+
+class BucketCommitter:
+    """The commit work on one bucket in one run.
+
+    Args:
+        settings: the run.
+        bucket: the bucket.
+        report: where counts go.
+        plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
+    """
+
+    def __init__(self, settings: RunSettings, bucket: int, report: Report, plans: Iterable[DatasetPlan] = ()) -> None:
+        self._settings, self._bucket, self._report = settings, bucket, report
+        store = settings.store
+        self._fs = store.fs
+        self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
+        self._log = store.bucket_log(bucket, settings.epoch)
+        self._reader = TaskStateReader(store.fs, store.roots.store, settings.run_id, bucket)
+        self._open = {plan.dataset_urn: plan for plan in plans}
+        self._states: dict[str, list[TaskState]] = {}
+        self._sealed_here: set[SequenceName] = set()
+
+    def sweep(self, *, ended: bool) -> None:
+        """Seals what is complete, and executes, closes and cleans up what this committer sealed.
+
+        Args:
+            ended: whether ingest has ended, as read before this call. Then what is missing counts as failed, and
+                sequences of this run that others sealed are taken over.
+
+        Raises:
+            FencedError: if a newer run has fenced the bucket; nothing more was sealed.
+            DistcommitError, OSError: if the store can't be read or written; another sweep takes it up again.
+        """
+        for state in self._reader.poll():
+            if state.dataset_urn in self._open:
+                self._states.setdefault(state.dataset_urn, []).append(state)
+        fold = self._log.refresh()
+        require_fence(fold, self._settings.epoch, self._log.folder)
+        fold = self._seal(self._complete(fold, ended))
+        if not self._settings.job_level:
+            self.publish(take_over=ended)
+        else:
+            self._report.datasets_sealed += len(self._settle_open(fold, sealed_is_settled=True))
+
+    def publish(self, *, take_over: bool) -> None:
+        """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
+        fold = self._log.refresh()
+        todo = [
+            state
+            for state in fold.pending()
+            if state.sequence is not None
+            and state.sequence.epoch == self._settings.epoch
+            and (take_over or _name(state.sequence) in self._sealed_here)
+        ]
+        fold = self._execute_and_close([state.sequence for state in todo if state.sequence is not None], fold)
+        self._clean_up(self._settle_open(fold, sealed_is_settled=False))
+
+    def replay(self, decided_epochs: frozenset[int]) -> None:
+        """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
+
+        Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
+        `max_attempts` runs, unless it is an outage.
+        """
+        pending = [state for state in self._log.refresh().pending() if state.sequence is not None]
+        undecided = [s for s in pending if s.held and s.sequence is not None and s.sequence.epoch not in decided_epochs]
+        if undecided:
+            self._drop([_name(s.sequence) for s in undecided if s.sequence is not None])
+        doomed = {state.dataset_urn for state in undecided}
+        todo = [s.sequence for s in pending if s.sequence is not None and s.dataset_urn not in doomed]
+        before = self._report.datasets_committed
+        self._execute_and_close(todo, self._log.refresh(), verify_first=True)
+        self._report.sequences_replayed += self._report.datasets_committed - before
+        self._report.datasets_committed = before
+
+    def count_published(self, plans: Iterable[DatasetPlan]) -> None:
+        """Adds to the report what this run has published of these datasets, as the log tells it."""
+        fold = self._log.refresh()
+        for plan in plans:
+            state = fold.state_of(plan.dataset_urn)
+            if state.done_epoch == self._settings.epoch:
+                self._report.datasets_published += 1
+                self._report.records_published += state.done_records
+                self._report.files_published += state.done_files
+
+    # -- sealing
+
+    def _complete(self, fold: Fold, ended: bool) -> list[SealedSequence]:
+        """The sequences of datasets that are ready, and notes of those for which nothing will be committed."""
+        ready: list[SealedSequence] = []
+        staged = _StagedFiles(self._context)
+        for urn, plan in list(self._open.items()):
+            state = fold.state_of(urn)
+            if state.closed_epoch >= self._settings.epoch:
+                continue
+            if state.sequence is not None or state.watermark != plan.planned_low:
+                if ended:
+                    self._drop_plan(urn, "its watermark was changed by hand while the run read it", True, ended)
+                continue
+            states = self._states.get(urn, ())
+            if not states and not ended:
+                continue
+            answer = readiness(plan, states, policy=self._settings.policy, ingest_ended=ended, staged=staged.has_all_of)
+            match answer:
+                case Wait():
+                    continue
+                case Nothing(reason, failed):
+                    if failed and not ended:
+                        continue  # another attempt may still succeed
+                    self._drop_plan(urn, reason, failed, ended)
+                case Ready(winners, high):
+                    ready.append(self._sequence(plan, winners, high))
+        return ready
+
+    def _sequence(self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark) -> SealedSequence:
+        steps = [FsRenameCommitStep.of(self._context, file) for state in winners for file in state.outputs]
+        return SealedSequence(
+            dataset_urn=plan.dataset_urn,
+            epoch=self._settings.epoch,
+            low=plan.planned_low,
+            high=high,
+            steps=dump_steps(steps),
+            start=plan.start.positions,
+            skipped=plan.skipped,
+            records=sum(file.records for state in winners for file in state.outputs),
+            files=len(steps),
+        )
+
+    def _seal(self, sequences: list[SealedSequence]) -> Fold:
+        """Writes the sequences ahead, as one record. Those that somebody else sealed first are left to them."""
+        mine = {_name(sequence): sequence for sequence in sequences}
+
+        def decide(fold: Fold) -> Record | None:
+            require_fence(fold, self._settings.epoch, self._log.folder)
+            open_now = [
+                sequence
+                for sequence in sequences
+                if (state := fold.state_of(sequence.dataset_urn)).closed_epoch < self._settings.epoch
+                and state.sequence is None
+                and state.watermark == sequence.low
+            ]
+            return Intent(self._settings.epoch, tuple(open_now), self._settings.job_level) if open_now else None
+
+        if not sequences:
+            return self._log.refresh()
+        fold = self._log.settle(decide)
+        for name, sequence in mine.items():
+            if fold.sequence(name) == sequence:
+                self._sealed_here.add(name)
+        return fold
+
+    # -- executing and closing
+
+    def _execute_and_close(
+        self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False
+    ) -> Fold:
+        if not sequences:
+            return fold
+        self._log.make_durable()
+        loaded: dict[SequenceName, list[CommitStep]] = {}
+        failed: dict[SequenceName, DistcommitError] = {}
+        for sequence in sequences:
+            try:
+                loaded[_name(sequence)] = list(load_steps(sequence.steps, self._context))
+            except DistcommitError as error:
+                failed[_name(sequence)] = error
+        outcomes = execute_sequences(loaded, verify_first=verify_first)
+        self._report.steps_executed += outcomes.executed
+        failed.update(outcomes.failed)
+        for name, lost in outcomes.lost.items():
+            failed[name] = _lost_error(name, lost)
+        done = [_name(sequence) for sequence in sequences if _name(sequence) not in failed]
+        fold = self._close(done)
+        self._report.datasets_committed += len(done)
+        for name, failure in failed.items():
+            self._note_failure(name, failure, replaying=verify_first)
+        return self._log.refresh() if failed else fold
+
+    def _close(self, names: Sequence[SequenceName]) -> Fold:
+        def decide(fold: Fold) -> Record | None:
+            require_fence(fold, self._settings.epoch, self._log.folder)
+            left = tuple(name for name in names if fold.sequence(name) is not None and _closable(fold, name))
+            return Done(self._settings.epoch, left) if left else None
+
+        return self._log.settle(decide)
+
+    def _drop(self, names: Sequence[SequenceName]) -> None:
+        def decide(fold: Fold) -> Record | None:
+            require_fence(fold, self._settings.epoch, self._log.folder)
+            left = tuple(n for n in names if fold.sequence(n) is not None and n in map(_state_name, fold.pending()))
+            return Dropped(self._settings.epoch, left) if left else None
+
+        self._log.settle(decide)
+        self._report.sequences_dropped += len(names)
+
+    def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool) -> None:
+        lost = isinstance(error, LostError | CorruptError)
+        outage = isinstance(error, TransientError) or not self._output_works()
+        if self._log.refresh().sequence(name) is None:
+            return  # closed by another committer meanwhile, which had the better view
+        self._report.explain(name.dataset_urn, type(error).__name__, str(error))
+        self._report.sequences_left += 1
+        if not lost and (outage or not replaying):
+            return
+        limit = self._settings.max_attempts
+
+        def decide(fold: Fold) -> Record | None:
+            require_fence(fold, self._settings.epoch, self._log.folder)
+            state = fold.state_of(name.dataset_urn)
+            if state not in fold.pending() or fold.sequence(name) is None:
+                return None
+            if self._settings.epoch in state.tried_epochs and not lost:
+                return None
+            quarantine = lost or len({*state.tried_epochs, self._settings.epoch}) >= limit
+            return Failed(self._settings.epoch, name, quarantine, str(error)[:2000])
+
+        fold = self._log.settle(decide)
+        state = fold.state_of(name.dataset_urn)
+        if state.sequence is not None and state not in fold.pending():
+            self._report.datasets_quarantined += 1
+            logger.error("dataset quarantined: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
+
+    def _output_works(self) -> bool:
+        """Whether a file can be published at all: an outage that hits everything is nobody's failed attempt."""
+        probe = f"{self._context.output_root}/.probe-{self._settings.run_id}-{self._bucket}"
+        try:
+            self._fs.put_if_absent(probe, b"")
+            self._fs.delete(probe)
+        except OSError:
+            return False
+        return True
+
+    # -- afterwards
+
+    def _settle_open(self, fold: Fold, *, sealed_is_settled: bool) -> list[DatasetPlan]:
+        """Takes datasets off the list of open ones that this run has sealed and, unless told otherwise, closed."""
+        settled = [
+            plan
+            for urn, plan in self._open.items()
+            if (state := fold.state_of(urn)).closed_epoch >= self._settings.epoch
+            and (sealed_is_settled or state.done_epoch >= self._settings.epoch)
+        ]
+        for plan in settled:
+            del self._open[plan.dataset_urn]
+            self._states.pop(plan.dataset_urn, None)
+        return settled
+
+    def _drop_plan(self, urn: str, reason: str, failed: bool, ended: bool) -> None:
+        del self._open[urn]
+        self._states.pop(urn, None)
+        if not ended:
+            return  # counted once, by the drain
+        if failed:
+            self._report.datasets_failed += 1
+            self._report.explain(urn, "failed", reason)
+        else:
+            self._report.datasets_unchanged += 1
+
+    def _clean_up(self, plans: Sequence[DatasetPlan]) -> None:
+        """Removes what attempts at these datasets left in task output; their sequences were read as DONE."""
+        if not plans:
+            return
+        units = {unit.work_unit_id for plan in plans for unit in plan.work_units}
+        try:
+            attempts = list_attempts(self._fs, self._context.staging_root, self._settings.epoch, self._bucket)
+            gone = [folder for unit, folders in attempts.items() if unit in units for folder in folders]
+            self._report.files_swept += remove_attempts(self._fs, self._context.staging_root, gone)
+        except OSError as error:  # the next run sweeps it
+            logger.warning("task output could not be cleaned up: %s", error, extra={"bucket": self._bucket})
+
+
+class _StagedFiles:
+    """Which staged files exist, by one listing per folder."""
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        self._folders = GuardedFolders(context.fs, context.staging_root)
+        self._listed: dict[str, dict[str, int]] = {}
+
+    def has_all_of(self, state: TaskState) -> bool:
+        """Whether all outputs are there and, where the listing tells it, are the very files."""
+        for file in state.outputs:
+            folder, _, name = file.staged_path.rpartition("/")
+            if folder not in self._listed:
+                path = f"{self._context.staging_root}/{folder}"
+                self._folders.check(path)
+                self._listed[folder] = {
+                    e.name: e.file_id for e in self._context.fs.list_folder(path) if not e.is_folder
+                }
+            file_id = self._listed[folder].get(name)
+            if file_id is None or (file_id and file.file_id and file_id != file.file_id):
+                return False
+        return True
+
+
+def _name(sequence: SealedSequence) -> SequenceName:
+    return SequenceName(sequence.dataset_urn, sequence.epoch)
+
+
+def _state_name(state: DatasetState) -> SequenceName | None:
+    return _name(state.sequence) if state.sequence is not None else None
+
+
+def _closable(fold: Fold, name: SequenceName) -> bool:
+    return fold.state_of(name.dataset_urn).status.value in ("pending", "quarantined")
+
+
+def _lost_error(name: SequenceName, lost: Verification) -> LostError:
+    expected, found = (lost.expected, lost.found) if isinstance(lost, Lost) else ("", "")
+    return LostError(
+        "a sealed commit step is lost",
+        dataset=name.dataset_urn,
+        epoch=str(name.epoch),
+        expected=expected,
+        found=found,
+        todo="restore what is named and release the dataset with retry, or accept or abandon it",
+    )

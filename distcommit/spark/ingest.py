@@ -1,0 +1,265 @@
+"""The ingest job: tasks read their work units, and commit between them what has become complete."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import uuid
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from distcommit.ingest.flow import run_work_unit
+from distcommit.ingest.staging import new_attempt, remove_empty
+from distcommit.model.errors import DistcommitError, FencedError
+from distcommit.model.ports import Clock
+from distcommit.model.source import Extractor
+from distcommit.model.urn import bucket_of
+from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.sinks.files import AttemptIdentity
+from distcommit.spark.clock import SystemClock
+from distcommit.spark.committer import BucketCommitter
+from distcommit.spark.progress import ProgressFile
+from distcommit.spark.reports import Report
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
+from distcommit.stores.task_states import TaskStateReader, TaskStateWriter
+
+logger = logging.getLogger(__name__)
+
+
+def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
+    """How many tasks the ingest job has: one for each group of large work units, then one for each partition."""
+    return len(manifest.large) + settings.partitions
+
+
+def ingest_partition(settings: RunSettings, task: int, clock: Clock | None = None) -> Report:
+    """Runs one ingest task: its work units one after the other, committing in between.
+
+    Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own. What a task
+    can't commit is left to the drain; only a newer run's fence ends it early.
+    """
+    gc.collect()
+    gc.freeze()  # imports live as long as the worker: the collector need not look at them again
+    report = Report()
+    report.stamp(task)
+    ingest = _IngestTask(settings, task, report, clock or SystemClock())
+    try:
+        ingest.run()
+    except FencedError as error:
+        report.fenced = str(error)
+    return report
+
+
+class _IngestTask:
+    """One attempt at one ingest task."""
+
+    def __init__(self, settings: RunSettings, task: int, report: Report, clock: Clock) -> None:
+        self._settings, self._report, self._clock = settings, report, clock
+        self._store, self._fs = settings.store, settings.store.fs
+        root = self._store.roots.store
+        manifest = read_manifest(self._fs, root, settings.run_id)
+        self._plans: dict[int, list[DatasetPlan]] = {}
+        mine: Callable[[WorkUnit], bool]
+        if task < len(manifest.large):
+            wanted = {unit_id for _, unit_id in manifest.large[task]}
+            buckets = sorted({bucket for bucket, _ in manifest.large[task]})
+            mine = lambda unit: unit.work_unit_id in wanted  # noqa: E731
+        else:
+            others = {unit_id for group in manifest.large for _, unit_id in group}
+            buckets = list(settings.buckets_of(task - len(manifest.large)))
+            mine = lambda unit: unit.work_unit_id not in others  # noqa: E731
+        for bucket in buckets:
+            if plans := read_bucket_plan(self._fs, root, manifest, bucket):
+                self._plans[bucket] = plans
+        self._units = [
+            unit for plans in self._plans.values() for plan in plans for unit in plan.work_units if mine(unit)
+        ]
+        self._writer = TaskStateWriter(self._fs, root, settings.run_id)
+        self._committers: dict[int, BucketCommitter] = {}
+        self._finished: dict[int, list[TaskState]] = {}
+        self._unswept: set[int] = set()
+        self._swept_at_s = clock.monotonic_s()
+        self._progress = ProgressFile(settings, "ingest", task, report, clock)
+
+    def run(self) -> None:
+        left = self._not_finished_before()
+        self._report.work_units = len(left)
+        with self._progress:
+            for attempt in range(self._settings.task_attempts):
+                left = self._read(left)
+                if not left:
+                    break
+                logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
+            self._report.work_units_failed = len(left)
+            self._unswept.update(self._plans)
+            self._commit()
+
+    def _not_finished_before(self) -> list[WorkUnit]:
+        """Work units without a success: an earlier attempt at this task may have finished some."""
+        finished: set[str] = set()
+        for bucket in self._plans:
+            for state in TaskStateReader(self._fs, self._store.roots.store, self._settings.run_id, bucket).poll():
+                if state.outcome is TaskOutcome.SUCCEEDED:
+                    finished.add(state.work_unit_id)
+        return [unit for unit in self._units if unit.work_unit_id not in finished]
+
+    def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
+        """Reads work units and commits in between; returns those that failed."""
+        failed: list[WorkUnit] = []
+        if not units:
+            return failed
+        try:
+            extractor = self._settings.flow.source.open()
+        except Exception as error:
+            logger.exception("the source can't be opened")
+            for unit in units:
+                self._add(failed_state(self._settings, unit, error, self._clock))
+            return units
+        try:
+            extractor.announce(units)
+            for unit in units:
+                state = self._run(extractor, unit)
+                if state.outcome is TaskOutcome.FAILED:
+                    failed.append(unit)
+                self._add(state)
+                if self._clock.monotonic_s() - self._swept_at_s >= self._settings.min_interval_s:
+                    self._commit()
+        finally:
+            extractor.close()
+        return failed
+
+    def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
+        settings = self._settings
+        bucket = bucket_of(unit.dataset_urn, self._store.buckets)
+        try:
+            folder = new_attempt(self._fs, self._store.roots.staging, settings.epoch, bucket, unit.work_unit_id)
+        except OSError as error:
+            logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
+            return failed_state(settings, unit, error, self._clock)
+        identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, folder.attempt)
+        return run_work_unit(
+            settings.flow, self._fs, extractor, unit, folder, identity, self._clock, settings.deadline_ms
+        )
+
+    def _add(self, state: TaskState) -> None:
+        self._finished.setdefault(bucket_of(state.dataset_urn, self._store.buckets), []).append(state)
+        report = self._report
+        report.records_read += state.records_read
+        report.records_written += state.records_written
+        report.records_diverted += state.records_diverted
+        report.bytes_read += state.bytes_read
+        self._progress.tick()
+
+    def _commit(self) -> None:
+        """Publishes the states of finished work units, then sweeps their buckets. What fails is left to the drain."""
+        self._publish_states()
+        for bucket in sorted(self._unswept):
+            try:
+                self._committer(bucket).sweep(ended=False)
+            except FencedError:
+                raise
+            except (DistcommitError, OSError) as error:
+                logger.warning("commit left to the drain: %s", error, extra={"bucket": bucket})
+                self._committers.pop(bucket, None)
+        self._unswept = set()
+        self._swept_at_s = self._clock.monotonic_s()
+        self._progress.tick()
+
+    def _publish_states(self) -> None:
+        """Staged bytes and names first, then the rows that name them. Rows that can't be written wait for next time."""
+        if not self._finished:
+            return
+        try:
+            self._fs.sync_tree(self._store.roots.staging)
+        except OSError as error:  # final for these files: their bytes may be gone, so these attempts have failed
+            logger.exception("staged files could not be synced")
+            text = f"staged files could not be synced: {error}"
+            self._finished = {
+                bucket: [replace(s, outcome=TaskOutcome.FAILED, outputs=(), error=text) for s in states]
+                for bucket, states in self._finished.items()
+            }
+        for bucket in list(self._finished):
+            try:
+                self._writer.append(bucket, self._finished[bucket])
+            except OSError as error:
+                logger.warning("task states could not be written: %s", error, extra={"bucket": bucket})
+                continue
+            del self._finished[bucket]
+            self._unswept.add(bucket)
+
+    def _committer(self, bucket: int) -> BucketCommitter:
+        if bucket not in self._committers:
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, self._report, self._plans[bucket])
+        return self._committers[bucket]
+
+
+def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception, clock: Clock) -> TaskState:
+    """The state of an attempt that failed before it could read anything."""
+    now = clock.now_ms()
+    return TaskState(
+        run_id=settings.run_id,
+        epoch=settings.epoch,
+        dataset_urn=unit.dataset_urn,
+        work_unit_id=unit.work_unit_id,
+        attempt=uuid.uuid4().hex,
+        outcome=TaskOutcome.FAILED,
+        low=unit.low,
+        expected_high=unit.expected_high,
+        actual_high=unit.low,
+        error=f"{type(error).__name__}: {error}"[:4000],
+        started_ms=now,
+        finished_ms=now,
+    )
+
+
+def drain_partition(settings: RunSettings, partition: int, clock: Clock | None = None) -> Report:
+    """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
+    return _finish(settings, partition, clock or SystemClock(), seal=True)
+
+
+def publish_partition(settings: RunSettings, partition: int, clock: Clock | None = None) -> Report:
+    """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
+    return _finish(settings, partition, clock or SystemClock(), seal=False)
+
+
+_TRIES = 3
+
+
+def _finish(settings: RunSettings, partition: int, clock: Clock, *, seal: bool) -> Report:
+    report = Report()
+    report.stamp(partition)
+    try:
+        manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
+        with ProgressFile(settings, "drain", partition, report, clock) as progress:
+            for bucket in settings.buckets_of(partition):
+                if bucket in manifest.files:
+                    _finish_bucket(settings, manifest, bucket, report, clock, seal=seal)
+                    progress.tick()
+    except FencedError as error:
+        report.fenced = str(error)
+    return report
+
+
+def _finish_bucket(
+    settings: RunSettings, manifest: Manifest, bucket: int, report: Report, clock: Clock, *, seal: bool
+) -> None:
+    for attempt in range(_TRIES):
+        try:
+            plans = read_bucket_plan(settings.store.fs, settings.store.roots.store, manifest, bucket)
+            committer = BucketCommitter(settings, bucket, report, plans)
+            if seal:
+                committer.sweep(ended=True)
+            else:
+                committer.publish(take_over=True)
+            if not (seal and settings.job_level):
+                committer.count_published(plans)
+                remove_empty(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+            return
+        except FencedError:
+            raise
+        except (DistcommitError, OSError) as error:
+            if attempt == _TRIES - 1:
+                report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+                return
+            clock.sleep(0.1 * 4**attempt)

@@ -1,0 +1,46 @@
+"""Launching executor functions as Spark jobs, without a shuffle: one task per partition, results as counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from distcommit.spark.settings import RunSettings
+
+Result = TypeVar("Result", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCall(Generic[Result]):
+    """Calls a module-level executor function with its partition number; the row id is the partition id."""
+
+    function: Callable[[RunSettings, int], Result]
+    settings: RunSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for partition in batch.column(0).to_pylist():
+                result = self.function(self.settings, partition)
+                yield pa.RecordBatch.from_pydict({"report": [msgspec.msgpack.encode(result)]})
+
+
+def run_partitions(
+    spark: SparkSession,
+    function: Callable[[RunSettings, int], Result],
+    settings: RunSettings,
+    tasks: int,
+    kind: type[Result],
+) -> list[Result]:
+    """Runs `function(settings, i)` for each i below `tasks` on the executors and returns their results.
+
+    DataFrame API only, so that it also runs over Spark Connect. The results must be small: the driver holds one for
+    each task.
+    """
+    call: Any = PartitionCall(function, settings)
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
+    return [msgspec.msgpack.decode(bytes(row["report"]), type=kind) for row in rows]

@@ -1,0 +1,127 @@
+"""The plan job: each partition plans the datasets of its own buckets, so that no process ever holds them all."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Sequence
+from itertools import count
+
+import msgspec
+from msgspec.structs import replace
+
+from distcommit.ingest.staging import prepare_bucket
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.source import DatasetProblem
+from distcommit.model.urn import bucket_of, check_urn
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.spark.reports import Report
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import require_fence
+from distcommit.stores.plans import Manifest, write_bucket_plan
+from distcommit.stores.task_states import prepare_run
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_KEPT = 64
+
+
+class PlanReport(msgspec.Struct):
+    """What one partition planned: its plan files by bucket, its size, and its largest work units."""
+
+    report: Report
+    files: dict[int, str] = {}
+    largest: list[tuple[int, int, str]] = []
+
+
+def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
+    """Plans the partition's buckets and writes their plan files. Nothing counts before the manifest names it."""
+    report = Report()
+    report.stamp(partition)
+    result = PlanReport(report)
+    states = _states(settings, partition, report)
+    plans: dict[int, list[DatasetPlan]] = {}
+    ordinals: dict[int, count[int]] = {}
+
+    def owned(urn: str) -> bool:
+        return bucket_of(urn, settings.store.buckets) in states
+
+    known = {urn: state for bucket in states.values() for urn, state in bucket.items()}
+    for planned in settings.flow.source.plan(owned, known):
+        if isinstance(planned, DatasetProblem):
+            report.datasets_skipped += 1
+            report.explain(planned.dataset_urn, "not planned", planned.error)
+            continue
+        try:
+            check_urn(planned.dataset_urn)
+        except DistcommitError as error:
+            report.datasets_skipped += 1
+            report.explain(planned.dataset_urn[:100], "not planned", str(error))
+            continue
+        bucket = bucket_of(planned.dataset_urn, settings.store.buckets)
+        numbers = ordinals.setdefault(bucket, count())
+        units = tuple(replace(u, work_unit_id=f"{bucket:05d}-{next(numbers):06d}") for u in planned.work_units)
+        if units:
+            plans.setdefault(bucket, []).append(replace(planned, work_units=units))
+            _count(units, bucket, result)
+    for bucket, listed in plans.items():
+        prepare_run(settings.store.fs, settings.store.roots.store, settings.run_id, bucket)
+        prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+        result.files[bucket] = write_bucket_plan(
+            settings.store.fs, settings.store.roots.store, settings.run_id, bucket, listed
+        )
+    return result
+
+
+def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
+    """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest stays with its
+    bucket's owner. Costs O(partitions)."""
+    total = sum(r.report.size_planned for r in reports)
+    share = max(1, total // (2 * settings.partitions))
+    large = sorted((unit for r in reports for unit in r.largest if unit[0] >= share), reverse=True)
+    tasks = [(0, place) for place in range(min(len(large), settings.partitions))]
+    packed: list[list[tuple[int, str]]] = [[] for _ in tasks]
+    heapq.heapify(tasks)
+    for size, bucket, unit_id in large:
+        load, place = heapq.heappop(tasks)
+        packed[place].append((bucket, unit_id))
+        heapq.heappush(tasks, (load + size, place))
+    files = {bucket: name for r in reports for bucket, name in r.files.items()}
+    return Manifest(1, settings.run_id, settings.epoch, files, tuple(tuple(units) for units in packed))
+
+
+def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, dict[str, DatasetState]]:
+    """Stored states by bucket. A bucket that can't be read is left out: its datasets are skipped."""
+    states: dict[int, dict[str, DatasetState]] = {}
+    for bucket in settings.buckets_of(partition):
+        try:
+            log = settings.store.bucket_log(bucket, settings.epoch)
+            fold = log.refresh()
+            require_fence(fold, settings.epoch, log.folder)
+        except (DistcommitError, OSError) as error:
+            report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            continue
+        if fold.fence_epoch < settings.epoch:
+            report.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            continue
+        states[bucket] = fold.datasets
+        for state in fold.datasets.values():
+            if state.status is not DatasetStatus.IDLE:
+                report.datasets_skipped += 1
+                report.explain(state.dataset_urn, f"skipped, {state.status.value}", state.reason)
+    return states
+
+
+def _count(units: Sequence[WorkUnit], bucket: int, result: PlanReport) -> None:
+    """Counts a dataset's work units, and remembers the largest of all."""
+    report = result.report
+    report.datasets_planned += 1
+    report.work_units += len(units)
+    for unit in units:
+        report.size_planned += unit.size
+        entry = (unit.size, bucket, unit.work_unit_id)
+        if len(result.largest) < _LARGEST_KEPT:
+            heapq.heappush(result.largest, entry)
+        elif entry > result.largest[0]:
+            heapq.heapreplace(result.largest, entry)

@@ -1,0 +1,93 @@
+"""What the partitions of a Spark job report to the driver: counts, and a bounded number of reasons."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+KEPT_REASONS = 20
+"""How many reasons one partition reports; the rest are counted. Keeps the driver's memory O(partitions)."""
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a dataset (or a bucket) did not go through."""
+
+    subject: str
+    kind: str
+    text: str
+
+
+class Report(msgspec.Struct):
+    """Counts of one partition, or sums over partitions; `reasons` holds the first few."""
+
+    partition: int = -1
+    worker_pid: int = 0
+    daemon_pid: int = 0
+    fenced: str = ""
+    buckets: int = 0
+    sequences_replayed: int = 0
+    sequences_left: int = 0
+    sequences_dropped: int = 0
+    datasets_quarantined: int = 0
+    datasets_skipped: int = 0
+    datasets_planned: int = 0
+    datasets_committed: int = 0
+    datasets_published: int = 0
+    datasets_sealed: int = 0
+    datasets_failed: int = 0
+    datasets_unchanged: int = 0
+    work_units: int = 0
+    work_units_failed: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    records_diverted: int = 0
+    records_published: int = 0
+    bytes_read: int = 0
+    files_published: int = 0
+    files_swept: int = 0
+    steps_executed: int = 0
+    size_planned: int = 0
+    oldest_held_epoch: int = 0
+    reasons: list[Reason] = []
+    reasons_more: int = 0
+
+    def explain(self, subject: str, kind: str, text: str) -> None:
+        """Keeps a reason, or counts it once enough are kept."""
+        if len(self.reasons) < KEPT_REASONS:
+            self.reasons = [*self.reasons, Reason(subject, kind, text[:2000])]
+        else:
+            self.reasons_more += 1
+
+    def stamp(self, partition: int) -> None:
+        """Notes which partition and which processes this report comes from."""
+        self.partition, self.worker_pid, self.daemon_pid = partition, os.getpid(), os.getppid()
+
+
+_SUMMED = tuple(
+    field.name
+    for field in msgspec.structs.fields(Report)
+    if field.type is int and field.name not in ("partition", "worker_pid", "daemon_pid", "oldest_held_epoch")
+)
+
+
+def add_up(reports: Iterable[Report], kept: int = 100) -> Report:
+    """The sums over all partitions, with at most `kept` reasons."""
+    total = Report()
+    for report in reports:
+        for name in _SUMMED:
+            setattr(total, name, getattr(total, name) + getattr(report, name))
+        room = kept - len(total.reasons)
+        total.reasons = [*total.reasons, *report.reasons[:room]]
+        total.reasons_more += max(0, len(report.reasons) - room)
+        total.fenced = total.fenced or report.fenced
+        held = [epoch for epoch in (total.oldest_held_epoch, report.oldest_held_epoch) if epoch]
+        total.oldest_held_epoch = min(held, default=0)
+    return total
+
+
+def as_dict(value: msgspec.Struct) -> dict[str, Any]:
+    """A report as plain values, for JSON."""
+    return dict(msgspec.to_builtins(value))
