@@ -71,8 +71,8 @@ def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> i
 
 def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
     """Removes a bucket's folder and its epoch's if nothing is in them; a zombie then finds no place to write."""
-    if fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}"):
-        fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
+    fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
+    fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
 
 
 def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:

@@ -92,8 +92,10 @@ def readiness(
         reached[skip.partition] = skip.high
     winners, reached = gap_free(chosen, reached)
     high = Watermark(reached, plan.start.incarnation)
+    if failures and not winners:
+        return Nothing(failures[0], failed=True)
     if high == plan.planned_low and not any(state.outputs for state in winners):
-        return Nothing(failures[0] if failures else "nothing new was read", failed=bool(failures))
+        return Nothing("nothing new was read", failed=False)
     return Ready(tuple(winners), high)
 
 

@@ -79,7 +79,7 @@ class BucketCommitter:
         if not self._settings.job_level:
             self.publish(take_over=ended)
         else:
-            self._report.datasets_sealed += len(self._settle_open(fold, sealed_is_settled=True))
+            self._count_sealed(fold, ended)
 
     def publish(self, *, take_over: bool) -> None:
         """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
@@ -120,6 +120,17 @@ class BucketCommitter:
                 self._report.datasets_published += 1
                 self._report.records_published += state.done_records
                 self._report.files_published += state.done_files
+
+    def _count_sealed(self, fold: Fold, ended: bool) -> None:
+        """Job-level: what the driver's decision rests on, from the fold. A watermark set by hand is not a seal."""
+        for plan in self._settle_open(fold, sealed_is_settled=True):
+            if fold.sequence(SequenceName(plan.dataset_urn, self._settings.epoch)) is not None:
+                self._report.datasets_sealed += 1
+            elif ended:
+                self._report.datasets_failed += 1
+                self._report.explain(
+                    plan.dataset_urn, "failed", "its watermark was changed by hand while the run read it"
+                )
 
     # -- sealing
 

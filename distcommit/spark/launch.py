@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -29,18 +29,27 @@ class PartitionCall(Generic[Result]):
                 yield pa.RecordBatch.from_pydict({"report": [msgspec.msgpack.encode(result)]})
 
 
-def run_partitions(
-    spark: SparkSession,
-    function: Callable[[RunSettings, int], Result],
-    settings: RunSettings,
-    tasks: int,
-    kind: type[Result],
-) -> list[Result]:
-    """Runs `function(settings, i)` for each i below `tasks` on the executors and returns their results.
+class Launch(Protocol):
+    """Runs `function(settings, i)` for each i below `tasks`, in any order and place, and returns the results."""
+
+    def __call__(
+        self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLaunch:
+    """Launches on the executors of a Spark session, as one Spark job.
 
     DataFrame API only, so that it also runs over Spark Connect. The results must be small: the driver holds one for
     each task.
     """
-    call: Any = PartitionCall(function, settings)
-    rows = spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
-    return [msgspec.msgpack.decode(bytes(row["report"]), type=kind) for row in rows]
+
+    spark: SparkSession
+
+    def __call__(
+        self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        call: Any = PartitionCall(function, settings)
+        rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
+        return [msgspec.msgpack.decode(bytes(row["report"]), type=kind) for row in rows]

@@ -61,7 +61,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
             continue
         bucket = bucket_of(planned.dataset_urn, settings.store.buckets)
         numbers = ordinals.setdefault(bucket, count())
-        units = tuple(replace(u, work_unit_id=f"{bucket:05d}-{next(numbers):06d}") for u in planned.work_units)
+        units = tuple(replace(u, work_unit_id=f"{bucket:05d}_{next(numbers):06d}") for u in planned.work_units)
         if units:
             plans.setdefault(bucket, []).append(replace(planned, work_units=units))
             _count(units, bucket, result)

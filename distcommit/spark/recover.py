@@ -35,7 +35,6 @@ def _recover_bucket(
     try:
         log = store.bucket_log(bucket, settings.epoch)
         fold = fence_bucket(log, settings.epoch, settings.run_id)
-        log.sweep_temporary()
         report.buckets += 1
         if fold.pending():
             BucketCommitter(settings, bucket, report).replay(decided_epochs)

@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 
 import msgspec
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from distcommit.model.errors import FencedError
 from distcommit.model.log_records import Decide, Record
 from distcommit.protocol.fold import Fold
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
-from distcommit.spark.launch import run_partitions
+from distcommit.spark.launch import Launch
 from distcommit.spark.planner import PlanReport, plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.reports import Report, add_up
@@ -50,17 +49,17 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
 
 
-def recover(spark: SparkSession, settings: RunSettings) -> Report:
+def recover(launch: Launch, settings: RunSettings) -> Report:
     """Fences all buckets and replays what older runs sealed.
 
     Raises:
         FencedError: if a newer run was there.
     """
-    return _checked(run_partitions(spark, recover_partition, settings, settings.partitions, Report))
+    return _checked(launch(recover_partition, settings, settings.partitions, Report))
 
 
 def run(
-    spark: SparkSession,
+    launch: Launch,
     settings: RunSettings,
     *,
     max_seconds: float = 0,
@@ -69,7 +68,7 @@ def run(
     """One whole run of a job whose epoch is fenced in the job log.
 
     Args:
-        spark: the session.
+        launch: runs executor functions; on Spark, `SparkLaunch`.
         settings: the run, with its epoch.
         max_seconds: tasks stop reading this long after ingest began; 0 for no limit.
         phase: told the name of each phase as it begins.
@@ -90,12 +89,12 @@ def run(
         return stop
 
     stop = timed("recover")
-    recovered = recover(spark, settings)
+    recovered = recover(launch, settings)
     reports.append(recovered)
     stop()
 
     stop = timed("plan")
-    plans = run_partitions(spark, plan_partition, settings, settings.partitions, PlanReport)
+    plans = launch(plan_partition, settings, settings.partitions, PlanReport)
     planned = _checked([plan.report for plan in plans])
     planned_units = planned.work_units
     planned.work_units = 0
@@ -106,13 +105,13 @@ def run(
 
     ingested: list[Report] = []
     drained: list[Report] = []
-    decided = not settings.job_level
+    decided = not settings.job_level or not manifest.files
     if manifest.files:
         stop = timed("ingest")
         if max_seconds:
             settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
         try:
-            ingested = run_partitions(spark, ingest_partition, settings, ingest_tasks(settings, manifest), Report)
+            ingested = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
         except PySparkException as caught:  # what was read is committed all the same; the rest fails dataset by dataset
             logger.exception("the ingest job failed")
             error = f"ingest: {str(caught).strip().splitlines()[0] if str(caught).strip() else type(caught).__name__}"
@@ -121,13 +120,14 @@ def run(
         stop()
 
         stop = timed("drain")
-        drained = run_partitions(spark, drain_partition, settings, settings.partitions, Report)
+        drained = launch(drain_partition, settings, settings.partitions, Report)
         drained_total = _checked(drained)
         if settings.job_level:
-            if drained_total.datasets_failed == 0 and not drained_total.reasons:
+            settled = drained_total.datasets_sealed + drained_total.datasets_unchanged
+            if settled == planned.datasets_planned and not drained_total.reasons:
                 decided = decide_run(store, settings.epoch)
             if decided:
-                drained += run_partitions(spark, publish_partition, settings, settings.partitions, Report)
+                drained += launch(publish_partition, settings, settings.partitions, Report)
                 _checked(drained)
         stop()
 

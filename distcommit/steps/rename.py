@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, LostError, storage_error
@@ -67,7 +68,11 @@ class FsRenameCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Renames without probing first, verifies only what failed, then syncs all touched folders once."""
+        """Renames without probing first, verifies only what failed, then syncs all touched folders once.
+
+        Folders that are new are durable before anything moves into them: else a file could leave its old name for a
+        folder that a power loss takes away.
+        """
         errors: list[DistcommitError | None] = [None] * len(steps)
         if not steps:
             return errors
@@ -76,25 +81,14 @@ class FsRenameCommitStep(CommitStep):
             GuardedFolders(context.fs, context.staging_root),
             GuardedFolders(context.fs, context.output_root),
         )
-        touched: dict[str, None] = {}
+        folders = [posixpath.dirname(step.target) for step in steps]
         for place, step in enumerate(steps):
-            try:
-                folder = posixpath.dirname(step.target)
-                target.make(folder)
-                touched[folder] = None
-                if verdicts is None or verdicts[place] is not Verdict.DONE:
-                    source.check(posixpath.dirname(step.source))
-                    step._move(target)
-            except DistcommitError as error:
-                errors[place] = error
-            except OSError as error:
-                errors[place] = storage_error(error, "a staged file could not be published", path=step.target)
-        try:
-            context.fs.sync(touched, context.output_root)
-        except OSError as error:
-            failure = storage_error(error, "published folders could not be synced", path=context.output_root)
-            errors = [earlier or failure for earlier in errors]
-        return errors
+            errors[place] = _attempt(step, partial(target.make, folders[place]))
+        errors = _synced(context, [posixpath.dirname(folder) for folder in target.made], errors)
+        for place, step in enumerate(steps):
+            if errors[place] is None and (verdicts is None or verdicts[place] is not Verdict.DONE):
+                errors[place] = _attempt(step, partial(step._move, source, target))
+        return _synced(context, folders, errors)
 
     @property
     def source(self) -> str:
@@ -106,8 +100,9 @@ class FsRenameCommitStep(CommitStep):
         """Absolute final path."""
         return f"{self.context.output_root}/{self.file.final_path}"
 
-    def _move(self, target: GuardedFolders) -> None:
+    def _move(self, source: GuardedFolders, target: GuardedFolders) -> None:
         fs = self.context.fs
+        source.check(posixpath.dirname(self.source))
         try:
             fs.rename(self.source, self.target)
         except (FileNotFoundError, FileExistsError):
@@ -167,6 +162,30 @@ class FsRenameCommitStep(CommitStep):
     def _identity(self) -> str:
         f = self.file
         return f"a file of {f.size_bytes} bytes, xxh3 {f.checksum:016x}, id {f.file_id}, mtime {f.mtime_ns} ns"
+
+
+def _attempt(step: FsRenameCommitStep, act: Callable[[], None]) -> DistcommitError | None:
+    try:
+        act()
+    except DistcommitError as error:
+        return error
+    except OSError as error:
+        return storage_error(error, "a staged file could not be published", path=step.target)
+    return None
+
+
+def _synced(
+    context: StepContext, folders: Sequence[str], errors: list[DistcommitError | None]
+) -> list[DistcommitError | None]:
+    """Syncs the folders; if that fails, every step that had not failed yet has."""
+    if not folders:
+        return errors
+    try:
+        context.fs.sync(folders, context.output_root)
+    except OSError as error:
+        failure = storage_error(error, "published folders could not be synced", path=context.output_root)
+        return [earlier or failure for earlier in errors]
+    return errors
 
 
 def _shown(found: FileStatus) -> str:

@@ -33,6 +33,7 @@ def fence_job(store: JobStore, run_id: str) -> int:
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
             todo="let it finish, or start again after it",
         )
+    log.sweep_temporary()
     return fold.fence_epoch
 
 
@@ -47,7 +48,9 @@ def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
         require_fence(fold, epoch, log.folder)
         return None if fold.fence_epoch == epoch else Fence(epoch, run_id)
 
-    return log.settle(decide)
+    fold = log.settle(decide)
+    log.sweep_temporary()
+    return fold
 
 
 def require_fence(fold: Fold, epoch: int, log_folder: str) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_name
@@ -21,6 +22,7 @@ from distcommit.stores.log import CommitLog
 
 STORE_VERSION = 1
 _MARKER = "store.json"
+_PROBE = "probe-"
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
@@ -136,10 +138,10 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker
             fs.make_folders(folder)
         _probe(fs, roots, store_id)
         fs.sync(folders, roots.store)
+        fs.sync([roots.store, roots.staging, roots.output], "/")
         marker = StoreMarker("distcommit-store", STORE_VERSION, job, buckets, store_id)
         path = f"{roots.store}/{_MARKER}"
         fs.put_if_absent(path, msgspec.json.format(msgspec.json.encode(marker)))
-        fs.sync([roots.store, roots.staging, roots.output], "/")
         return _decode(fs.read(path), path)
     except OSError as error:
         raise ConfigurationError(
@@ -155,7 +157,11 @@ def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
     Raises:
         ConfigurationError: naming what the file system can't do.
     """
-    names = [f"{roots.store}/probe-{store_id}", f"{roots.staging}/probe-{store_id}", f"{roots.output}/probe-{store_id}"]
+    for root in (roots.store, roots.staging, roots.output):  # what a creation that crashed has left
+        for entry in fs.list_folder(root):
+            if entry.name.removeprefix(TEMPORARY).startswith(_PROBE):
+                fs.delete(f"{root}/{entry.name}")
+    names = [f"{root}/{_PROBE}{store_id}" for root in (roots.store, roots.staging, roots.output)]
     try:
         if not fs.put_if_absent(names[0], b"1") or fs.put_if_absent(names[0], b"2") or fs.read(names[0]) != b"1":
             raise _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")

@@ -1,0 +1,270 @@
+"""Files of records: settings, and the writer of one attempt at one work unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+from pydantic import BaseModel, Field
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.ports import FileSystem
+from distcommit.model.source import Provenance
+from distcommit.model.work import StagedFile
+from distcommit.sinks.encoders import Compression, FileFormat, encoder_of
+from distcommit.sinks.footer import FileKind
+from distcommit.sinks.open_file import WRITING, AttemptIdentity, ClosedFile, OpenFile
+from distcommit.sinks.time_folders import TimePartition, split_by_time
+
+__all__ = ["REJECTED_FOLDER", "AttemptFiles", "AttemptIdentity", "FileSinkSettings", "TimePartition"]
+
+REJECTED_FOLDER = "_rejected"
+"""Folder of the output root for records that were turned away; readers take names with `_` for hidden."""
+
+_MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
+_Key = tuple[FileKind, str]
+
+
+class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
+    """How a dataset's files look.
+
+    Compression by format (Avro's own names: zstandard, snappy, deflate, null) works for all of them; Parquet files of
+    less than 16 KiB are never compressed. `target_file_bytes` closes a file once it has that size (Parquet: bytes
+    written, passed by at most one row group; Avro: bytes in memory before compression, at most 256 MiB).
+    """
+
+    format: FileFormat = "parquet"
+    compression: Compression = "zstd"
+    partition_by: TimePartition | None = None
+    target_file_bytes: int = Field(default=512 << 20, gt=0)
+
+
+class AttemptFiles:
+    """The files that one attempt at one work unit writes, one at a time for each folder and kind.
+
+    Rows wait in memory until there are enough for a row group, over all folders at most `max_waiting_bytes` and one
+    batch. Files come into being with their first row group, so that a small one costs one write. Avro files are written
+    whole, from memory. After an error in `write`, `reject` or `close`, only `abort` is left. Not thread-safe.
+
+    Args:
+        fs: where the attempt's folder is.
+        folder: the attempt's own folder, absolute; made with the first file.
+        staged_prefix: that folder relative to the staging root.
+        settings: the form of the files.
+        dataset_folder: the dataset's folder below the output root (`folder_of` its URN).
+        identity: who writes; goes into names and footers.
+        provenance: the columns that say where a record came from; None if the source has none.
+        row_group_bytes: rows of one folder are written when they take this much memory.
+        max_waiting_bytes: when all waiting rows take more than this, the folders with most are written first.
+        max_open_files: when more are open, the one not written to for the longest time is finished.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        folder: str,
+        staged_prefix: str,
+        settings: FileSinkSettings,
+        dataset_folder: str,
+        identity: AttemptIdentity,
+        provenance: Provenance | None = None,
+        row_group_bytes: int = 64 << 20,
+        max_waiting_bytes: int = 256 << 20,
+        max_open_files: int = 128,
+    ) -> None:
+        self._fs, self._folder, self._staged_prefix, self._settings = fs, folder, staged_prefix, settings
+        self._dataset_folder, self._identity, self._provenance = dataset_folder, identity, provenance
+        self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
+        piece = row_group_bytes if settings.format == "parquet" else max_waiting_bytes
+        self._piece_bytes = min(piece, settings.target_file_bytes)
+        self._name = _unique_name(identity)
+        self._files: dict[_Key, OpenFile] = {}
+        self._closed: list[ClosedFile] = []
+        self._waiting_bytes = 0
+        self._numbers = 0
+        self._records: dict[FileKind, int] = {"data": 0, "rejected": 0}
+        self._state: Literal["open", "failed", "closed", "aborted"] = "open"
+
+    @property
+    def records_written(self) -> int:
+        """Rows given to `write`."""
+        return self._records["data"]
+
+    @property
+    def records_rejected(self) -> int:
+        """Rows given to `reject`."""
+        return self._records["rejected"]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Takes records for the dataset.
+
+        Raises:
+            ConfigurationError: if the partition or provenance columns are missing, or the format can't hold a column.
+            SourceError: if a row does not say where it comes from.
+            OSError: if a file can't be written.
+        """
+        self._take(batch, "data")
+
+    def reject(self, batch: pa.RecordBatch) -> None:
+        """Takes records that were turned away, in whatever schema they have; they go to `_rejected` of the output root.
+
+        They are partitioned by time if they have the column for it. They need the provenance columns.
+
+        Raises:
+            As `write`.
+        """
+        self._take(batch, "rejected")
+
+    def close(self) -> tuple[StagedFile, ...]:
+        """Finishes all files and takes `.writing` off their names; the caller then syncs the tree.
+
+        Raises:
+            OSError: if a file can't be written, closed or renamed.
+        """
+        self._begin_change()
+        for key in list(self._files):
+            self._finish(key)
+        outputs = []
+        for file in sorted(self._closed, key=lambda closed: (len(closed.path), closed.path)):
+            self._fs.rename(file.path + WRITING, file.path)
+            outputs.append(
+                StagedFile(
+                    staged_path=f"{self._staged_prefix}/{file.path.rpartition('/')[2]}",
+                    final_path=file.final_path,
+                    size_bytes=file.status.size_bytes,
+                    checksum=file.checksum,
+                    file_id=file.status.file_id,
+                    mtime_ns=file.status.mtime_ns,
+                    records=file.records,
+                )
+            )
+        self._state = "closed"
+        return tuple(outputs)
+
+    def abort(self) -> None:
+        """Closes what is open, as far as that works, and deletes nothing. Does nothing after `close`."""
+        if self._state == "closed":
+            return
+        self._state = "aborted"
+        for file in self._files.values():
+            file.abandon()
+        self._files.clear()
+
+    def _begin_change(self) -> None:
+        if self._state != "open":
+            raise ValueError(f"the files of attempt {self._identity.attempt!r} are {self._state}")
+        # Until the change is through: rows that were taken by half must never be closed as if they were all.
+        self._state = "failed"
+
+    def _take(self, batch: pa.RecordBatch, kind: FileKind) -> None:
+        self._begin_change()
+        if batch.schema.metadata:
+            batch = batch.replace_schema_metadata(None)  # or the footer of a file that was read ends up in ours
+        for folder, rows in self._split(batch, kind):
+            for piece, plain_bytes in _pieces(rows, self._piece_bytes):
+                self._wait((kind, folder), piece, plain_bytes)
+        if self._waiting_bytes > self._max_waiting_bytes:
+            self._make_room()
+        self._records[kind] += batch.num_rows
+        self._state = "open"
+
+    def _split(self, batch: pa.RecordBatch, kind: FileKind) -> Iterator[tuple[str, pa.RecordBatch]]:
+        partition = self._settings.partition_by
+        if partition is None or (kind == "rejected" and not _has_time(batch.schema, partition.column)):
+            return iter([("", batch)])
+        return split_by_time(batch, partition)
+
+    def _wait(self, key: _Key, rows: pa.RecordBatch, plain_bytes: int) -> None:
+        file = self._files.get(key)
+        if file is not None and not file.schema.equals(rows.schema, check_metadata=True):
+            self._finish(key)  # a file has one schema
+            file = None
+        if file is None:
+            file = self._files[key] = self._new_file(key, rows.schema)
+        self._waiting_bytes += file.add(rows, plain_bytes)
+        if file.waiting_bytes >= self._piece_bytes:
+            self._write(key)
+
+    def _make_room(self) -> None:
+        """Writes the largest first, down to half, so that it is not the turn of a few rows with every batch."""
+        for key in sorted(self._files, key=lambda k: self._files[k].waiting_bytes, reverse=True):
+            if key in self._files:  # else finished early, for another to be open
+                self._write(key)
+            if self._waiting_bytes <= self._max_waiting_bytes // 2:
+                return
+
+    def _write(self, key: _Key) -> None:
+        file = self._files[key]
+        if not file.encoder.streams:
+            self._finish(key)
+            return
+        self._waiting_bytes -= file.waiting_bytes
+        file.write_row_group()
+        if file.size_bytes >= self._settings.target_file_bytes:
+            self._finish(key)
+            return
+        self._files[key] = self._files.pop(key)  # last in line for being finished early
+        begun = [other for other, candidate in self._files.items() if candidate.is_begun]
+        if len(begun) > self._max_open_files:
+            self._finish(begun[0])
+
+    def _finish(self, key: _Key) -> None:
+        file = self._files[key]
+        self._waiting_bytes -= file.waiting_bytes
+        self._closed.append(file.finish())
+        del self._files[key]  # only now: until then `abort` has to find it
+
+    def _new_file(self, key: _Key, schema: pa.Schema) -> OpenFile:
+        kind, folder = key
+        settings = self._settings
+        encoder = encoder_of(settings.format, schema, settings.compression)
+        self._numbers += 1
+        number = f"{self._numbers:04d}"
+        parts = [REJECTED_FOLDER] if kind == "rejected" else []
+        parts += [self._dataset_folder, folder] if folder else [self._dataset_folder]
+        final_path = "/".join([*parts, f"{self._name}-{number}.{settings.format}"])
+        path = f"{self._folder}/{number}.{settings.format}"
+        return OpenFile(
+            self._fs,
+            path=path,
+            final_path=final_path,
+            kind=kind,
+            schema=schema,
+            encoder=encoder,
+            identity=self._identity,
+            provenance=self._provenance,
+        )
+
+
+def _unique_name(identity: AttemptIdentity) -> str:
+    """Start of a file name that no other run, work unit or attempt has: the work unit's part never contains `-`."""
+    work_unit = quote(identity.work_unit_id, safe="=@").replace("-", "%2D")
+    name = f"{identity.epoch:010d}-{work_unit}-{quote(identity.attempt, safe='=@')}"
+    if len(name) <= _MAX_NAME_BYTES:
+        return name
+    raise ConfigurationError(
+        "the names of a work unit and its attempt are too long for a file name",
+        expected=f"at most {_MAX_NAME_BYTES} bytes",
+        found=f"{len(name)} bytes: {name[:80]}...",
+        todo="shorten the work unit ids that the source plans",
+    )
+
+
+def _has_time(schema: pa.Schema, column: str) -> bool:
+    return schema.names.count(column) == 1 and bool(pa.types.is_timestamp(schema.field(column).type))
+
+
+def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The rows in slices of about that size, with their size; none if there are no rows."""
+    plain_bytes = rows.nbytes  # asked for once: 15 µs
+    if plain_bytes <= piece_bytes:
+        if rows.num_rows:
+            yield rows, plain_bytes
+        return
+    step = max(1, rows.num_rows * piece_bytes // plain_bytes)
+    for start in range(0, rows.num_rows, step):
+        piece = rows.slice(start, step)
+        yield piece, plain_bytes * piece.num_rows // rows.num_rows

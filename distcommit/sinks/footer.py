@@ -1,0 +1,154 @@
+"""What every published file says about itself, in its own metadata, and reading it back.
+
+One metadata key, `distcommit`, holds JSON (Parquet: key-value metadata of the footer; Avro: file header). With it an
+audit need not read records, and a lost store can be rebuilt from the files.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fastavro.schema import SchemaParseException, UnknownType
+
+from distcommit.model.errors import CorruptError, UnknownVersionError
+from distcommit.model.ports import FileSystem
+from distcommit.sinks import avro_container
+
+METADATA_KEY = "distcommit"
+FOOTER_VERSION = 1
+
+FileKind = Literal["data", "rejected"]
+"""Whether a file holds records as they were asked for, or records that were turned away."""
+
+_DAMAGE = (
+    pa.ArrowException,
+    *(SchemaParseException, UnknownType, msgspec.DecodeError, zlib.error),
+    *(ValueError, EOFError, LookupError, TypeError, OverflowError, MemoryError, RecursionError),
+)
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class Footer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the records of one file come from.
+
+    `offsets` is the text of `OffsetSets`, "" when the source has no offsets. `records` counts rows: if it is more than
+    the offsets, the file holds a record twice.
+    """
+
+    version: int = FOOTER_VERSION
+    dataset_urn: str
+    epoch: _Count
+    run_id: str
+    work_unit_id: str
+    attempt: str
+    records: _Count
+    offsets: str = ""
+    kind: FileKind = "data"
+
+    def to_metadata(self) -> dict[str, str]:
+        """The footer as file metadata."""
+        return {METADATA_KEY: msgspec.json.encode(self).decode()}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
+        """The footer in a file's metadata; None if there is none.
+
+        Raises:
+            UnknownVersionError: if a later version of this program wrote it.
+            CorruptError: if it can't be read.
+        """
+        text = metadata.get(METADATA_KEY)
+        if text is None:
+            return None
+        try:
+            found = msgspec.json.decode(text, type=_Version).version
+            if found == FOOTER_VERSION:
+                return msgspec.json.decode(text, type=Footer)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise CorruptError(
+                "a file's footer can't be read", expected="what distcommit wrote", found=f"{error}: {text[:200]!r}"
+            ) from error
+        raise UnknownVersionError(
+            "a file's footer is of an unknown version",
+            expected=f"version {FOOTER_VERSION}",
+            found=f"version {found}",
+            todo="read it with the version of distcommit that wrote it",
+        )
+
+
+def read_footer(fs: FileSystem, path: str) -> Footer | None:
+    """The footer of a Parquet or Avro file, told by its extension, without reading records.
+
+    Returns:
+        None if the file is not one of ours: another extension, or no footer in its metadata.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CorruptError: if it is no whole Parquet or Avro file, or its footer can't be read.
+    """
+    extension = posixpath.splitext(path)[1]
+    if extension not in (".parquet", ".avro"):
+        return None
+    with _corrupt_if_unreadable(path), _open(fs, path) as file:
+        if extension == ".avro":
+            found = avro_container.read_header(file).metadata
+        else:
+            found = pq.read_metadata(file).metadata or {}
+        ours = found.get(METADATA_KEY.encode())
+        return None if ours is None else Footer.from_metadata({METADATA_KEY: ours.decode()})
+
+
+def read_records(fs: FileSystem, path: str) -> pa.Table:
+    """All records of a Parquet or Avro file, for deep audits.
+
+    Raises:
+        ValueError: if it has another extension.
+        FileNotFoundError: if there is no such file.
+        CorruptError: if the file can't be read.
+    """
+    extension = posixpath.splitext(path)[1]
+    if extension not in (".parquet", ".avro"):
+        raise ValueError(f"expected a .parquet or .avro file, found {path!r}")
+    with _corrupt_if_unreadable(path), _open(fs, path) as file:
+        return avro_container.read_table(file) if extension == ".avro" else pq.ParquetFile(file).read()
+
+
+def _open(fs: FileSystem, path: str) -> pa.NativeFile:
+    """A file for reading at any place: opened directly where this machine has it, else read whole."""
+    return pa.OSFile(path, "rb") if fs.scheme == "file" else pa.BufferReader(fs.read(path))
+
+
+@contextmanager
+def _corrupt_if_unreadable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except CorruptError as error:
+        error.ids.setdefault("path", path)
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise  # the operating system's: nothing is known about the bytes
+        raise _corrupt(path, error) from error  # Arrow's, for Thrift that it can't parse
+    except _DAMAGE as error:
+        raise _corrupt(path, error) from error
+
+
+def _corrupt(path: str, error: Exception) -> CorruptError:
+    return CorruptError(
+        "a file can't be read",
+        expected="a whole Parquet or Avro file",
+        found=f"{type(error).__name__}: {str(error)[:200]}",
+        todo="compare its checksum with the one in the task state",
+        path=path,
+    )

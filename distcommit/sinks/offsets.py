@@ -1,0 +1,241 @@
+"""Exact sets of source offsets, by source partition: what a file's footer says it holds, and what an audit adds up.
+
+Kept as 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): a gap-free range costs 27 bytes
+whatever its length.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from array import array
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
+from xxhash import xxh3_64
+
+from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
+from distcommit.model.source import Provenance
+
+OFFSETS_VERSION = 1
+_ROWS_PER_RUN = 8  # below this many offsets per gap-free run, adding one by one is faster than range by range
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Text(msgspec.Struct):
+    version: int
+    checksum: str
+    partitions: dict[str, str]
+
+
+class OffsetSets:
+    """A set of offsets (0 to 2^63 - 1) for each source partition. A partition without offsets is the same as none."""
+
+    __slots__ = ("_sets",)
+
+    def __init__(self) -> None:
+        self._sets: dict[str, BitMap64] = {}
+
+    def add(self, rows: pa.RecordBatch | pa.Table, provenance: Provenance) -> None:
+        """Adds where each row came from. Integer partitions are named by their decimal text.
+
+        Raises:
+            ConfigurationError: if a provenance column is missing, or not of an integer type (partition: or text).
+            SourceError: if a row has no partition, no offset or a negative offset.
+        """
+        partitions = _column(rows, provenance.partition_column)
+        offsets = _column(rows, provenance.offset_column)
+        if not pa.types.is_integer(offsets.type):
+            raise _wrong_type(provenance.offset_column, offsets.type, "an integer column")
+        named = partitions.type.value_type if pa.types.is_dictionary(partitions.type) else partitions.type
+        if not (pa.types.is_integer(named) or pa.types.is_string(named) or pa.types.is_large_string(named)):
+            raise _wrong_type(provenance.partition_column, partitions.type, "a text or integer column")
+        if len(offsets) == 0:
+            return
+        encoded = partitions.dictionary_encode()
+        names = encoded.dictionary
+        if encoded.null_count or names.null_count or offsets.null_count:
+            raise _no_origin(provenance, "a row without its source partition or offset")
+        values = (offsets if offsets.type == pa.int64() else offsets.cast(pa.int64())).to_numpy()
+        lowest = int(values.min())
+        if lowest < 0:
+            raise _no_origin(provenance, f"offset {lowest}")
+        if len(names) == 1:
+            self._add(str(names[0].as_py()), values)
+            return
+        codes = encoded.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+        for name, group in zip(names.to_pylist(), np.split(values[order], ends[:-1]), strict=True):
+            if len(group):
+                self._add(str(name), group)
+
+    def add_range(self, partition: str, low: int, high: int) -> None:
+        """Adds all offsets of [low, high)."""
+        if low < high:
+            self._sets.setdefault(partition, BitMap64()).add_range(low, high)
+
+    def partitions(self) -> list[str]:
+        """The partitions that have offsets, in the order of their names."""
+        return sorted(self._sets)
+
+    def count(self, partition: str | None = None) -> int:
+        """How many offsets, in one partition or over all of them."""
+        if partition is not None:
+            return len(self._of(partition))
+        return sum(len(offsets) for offsets in self._sets.values())
+
+    def offsets(self, partition: str) -> Iterator[int]:
+        """The offsets of one partition, ascending."""
+        return iter(self._sets.get(partition, ()))
+
+    def union(self, other: OffsetSets) -> OffsetSets:
+        """What is in either."""
+        names = self._sets.keys() | other._sets.keys()
+        return _of((name, self._of(name) | other._of(name)) for name in names)
+
+    def intersection(self, other: OffsetSets) -> OffsetSets:
+        """What is in both."""
+        names = self._sets.keys() & other._sets.keys()
+        return _of((name, self._of(name) & other._of(name)) for name in names)
+
+    def difference(self, other: OffsetSets) -> OffsetSets:
+        """What is in this one but not in the other."""
+        return _of((name, offsets - other._of(name)) for name, offsets in self._sets.items())
+
+    def update(self, other: OffsetSets) -> None:
+        """Adds what is in the other, in place."""
+        for name, offsets in other._sets.items():
+            self._sets[name] = self._of(name) | offsets
+
+    def to_text(self) -> str:
+        """The sets as one line of ASCII JSON; equal sets give equal text."""
+        raw: dict[str, bytes] = {}
+        for name in self.partitions():
+            # From a copy: the same set can be laid out in several ways, depending on how it was put together.
+            bitmap = BitMap64(self._sets[name])
+            bitmap.run_optimize()
+            raw[name] = bitmap.serialize()
+        text = _Text(
+            OFFSETS_VERSION, _checksum(raw), {name: base64.b64encode(part).decode() for name, part in raw.items()}
+        )
+        return msgspec.json.encode(text).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> OffsetSets:
+        """The sets that `to_text` wrote.
+
+        Raises:
+            UnknownVersionError: if a later version of this program wrote it.
+            CorruptError: if it is anything else than what `to_text` wrote.
+        """
+        try:
+            found = msgspec.json.decode(text, type=_Version).version
+            if found != OFFSETS_VERSION:
+                raise UnknownVersionError(
+                    "offset sets of an unknown version",
+                    expected=f"version {OFFSETS_VERSION}",
+                    found=f"version {found}",
+                    todo="read it with the version of distcommit that wrote it",
+                )
+            parsed = msgspec.json.decode(text, type=_Text)
+            raw = {name: base64.b64decode(part, validate=True) for name, part in parsed.partitions.items()}
+        except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+            raise _corrupt(f"{error}: {text[:60]!r}") from error
+        # The checksum comes before the bitmap library sees a byte. Fuzzed with 120,000 damaged bitmaps, pyroaring 1.2
+        # never crashed the process, but of those with changed bytes one in twelve passed for another set.
+        if _checksum(raw) != parsed.checksum:
+            raise _corrupt(f"checksum {_checksum(raw)} instead of {parsed.checksum}")
+        try:
+            return _of((name, BitMap64.deserialize(part)) for name, part in raw.items())
+        except (ValueError, IndexError, OverflowError) as error:
+            raise _corrupt(str(error)) from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetSets) and self._sets == other._sets
+
+    __hash__ = None  # type: ignore[assignment]  # can be added to
+
+    def __repr__(self) -> str:
+        return f"OffsetSets({ {name: len(self._sets[name]) for name in self.partitions()} })"
+
+    def _of(self, partition: str) -> BitMap64:
+        found = self._sets.get(partition)
+        return BitMap64() if found is None else found
+
+    def _add(self, partition: str, offsets: npt.NDArray[np.int64]) -> None:
+        bitmap = self._sets.setdefault(partition, BitMap64())
+        breaks = (offsets[1:] - offsets[:-1] != 1).nonzero()[0]
+        if len(breaks) == 0:
+            bitmap.add_range(int(offsets[0]), int(offsets[-1]) + 1)
+            return
+        if (len(breaks) + 1) * _ROWS_PER_RUN > len(offsets) > _ROWS_PER_RUN:
+            bitmap |= BitMap64(array("Q", offsets.tobytes()))  # 4 times faster than from a numpy array
+            return
+        starts = offsets[np.concatenate(([0], breaks + 1))].tolist()
+        ends = offsets[np.concatenate((breaks, [len(offsets) - 1]))].tolist()
+        for first, last in zip(starts, ends, strict=True):
+            bitmap.add_range(first, last + 1)
+
+
+def _of(parts: Iterable[tuple[str, BitMap64]]) -> OffsetSets:
+    sets = OffsetSets()
+    sets._sets = {name: offsets for name, offsets in parts if offsets}
+    return sets
+
+
+def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
+    if rows.schema.names.count(name) != 1:
+        raise ConfigurationError(
+            "the records don't say where they come from",
+            expected=f"one column {name!r}",
+            found=f"columns {', '.join(rows.schema.names)}",
+            todo="keep the source's provenance columns in every converter, also of rejected records",
+        )
+    column = rows.column(name)
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _checksum(raw: dict[str, bytes]) -> str:
+    digest = xxh3_64()
+    for name in sorted(raw):
+        encoded = name.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(encoded)} {len(raw[name])} ".encode() + encoded + raw[name])
+    return digest.hexdigest()
+
+
+def _wrong_type(column: str, found: pa.DataType, expected: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a provenance column has the wrong type",
+        expected=expected,
+        found=str(found),
+        todo="leave the source's provenance columns as they are in every converter",
+        column=column,
+    )
+
+
+def _no_origin(provenance: Provenance, found: str) -> SourceError:
+    return SourceError(
+        "a record does not say where it comes from",
+        expected=f"a partition in {provenance.partition_column!r} and an offset >= 0 in {provenance.offset_column!r}",
+        found=found,
+        todo="find the source or the converter that made this row",
+    )
+
+
+def _corrupt(found: str) -> CorruptError:
+    return CorruptError(
+        "offset sets can't be read",
+        expected="what distcommit wrote",
+        found=found,
+        todo="audit the file's records instead",
+    )

@@ -1,0 +1,143 @@
+"""One file of an attempt while it is being written: rows that wait in memory, and bytes in task output."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from distcommit.model.ports import FileStatus, FileSystem, StagedWriter
+from distcommit.model.source import Provenance
+from distcommit.sinks.encoders import Encoder
+from distcommit.sinks.footer import FileKind, Footer
+from distcommit.sinks.offsets import OffsetSets
+
+WRITING = ".writing"
+"""Suffix of a file that is not closed yet."""
+
+_BATCH_OVERHEAD_BYTES = 4096  # what a batch of few rows costs in memory beside its data
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptIdentity:
+    """Which attempt at which work unit writes. `attempt` is unique to the call that makes it (a fresh uuid)."""
+
+    run_id: str
+    epoch: int
+    dataset_urn: str
+    work_unit_id: str
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFile:
+    """A file that is whole, under its name with `.writing`."""
+
+    path: str
+    final_path: str
+    status: FileStatus
+    checksum: int
+    records: int
+
+
+class OpenFile:
+    """Rows of one schema on their way to one file, which comes into being with the first bytes.
+
+    Args:
+        path: absolute, without `.writing`.
+        final_path: where it will be published, below the output root.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        path: str,
+        final_path: str,
+        kind: FileKind,
+        schema: pa.Schema,
+        encoder: Encoder,
+        identity: AttemptIdentity,
+        provenance: Provenance | None,
+    ) -> None:
+        self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
+        self._fs, self._path, self._final_path, self._kind = fs, path, final_path, kind
+        self._identity, self._provenance = identity, provenance
+        self._waiting: list[pa.RecordBatch] = []
+        self._staged: StagedWriter | None = None
+        self._records = 0
+        self._offsets = OffsetSets()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it holds a file descriptor."""
+        return self._staged is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return 0 if self._staged is None else self._staged.size_bytes
+
+    def add(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
+        """Lets rows of that size wait; returns by how much `waiting_bytes` grew."""
+        grown = plain_bytes + _BATCH_OVERHEAD_BYTES
+        self._waiting.append(rows)
+        self.waiting_bytes += grown
+        return grown
+
+    def write_row_group(self) -> None:
+        """Writes what waits."""
+        rows = self._take_waiting()
+        if rows is not None:
+            self.encoder.append(rows, self._begin())
+
+    def finish(self) -> ClosedFile:
+        """Writes what waits and the footer, and closes without syncing."""
+        rows = self._take_waiting()
+        staged = self._begin()
+        self.encoder.finish(rows, self._metadata(), staged)
+        checksum, self._staged = staged.checksum, None
+        return ClosedFile(self._path, self._final_path, staged.close_file(sync=False), checksum, self._records)
+
+    def abandon(self) -> None:
+        """Closes without finishing, if begun; the unfinished file stays under its `.writing` name."""
+        self._waiting.clear()
+        self.encoder.abandon()
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            with contextlib.suppress(OSError):
+                staged.close_file(sync=False)
+
+    def _begin(self) -> StagedWriter:
+        if self._staged is None:
+            name = self._path + WRITING
+            try:
+                self._staged = self._fs.create(name)
+            except FileNotFoundError:  # the attempt's first file
+                self._fs.make_folders(name.rpartition("/")[0])
+                self._staged = self._fs.create(name)
+        return self._staged
+
+    def _take_waiting(self) -> pa.Table | None:
+        if not self._waiting:
+            return None
+        rows = pa.Table.from_batches(self._waiting, schema=self.schema)
+        if self._provenance is not None:
+            self._offsets.add(rows, self._provenance)
+        self._records += rows.num_rows
+        self._waiting, self.waiting_bytes = [], 0
+        return rows
+
+    def _metadata(self) -> Mapping[str, str]:
+        return Footer(
+            dataset_urn=self._identity.dataset_urn,
+            epoch=self._identity.epoch,
+            run_id=self._identity.run_id,
+            work_unit_id=self._identity.work_unit_id,
+            attempt=self._identity.attempt,
+            records=self._records,
+            offsets="" if self._provenance is None else self._offsets.to_text(),
+            kind=self._kind,
+        ).to_metadata()

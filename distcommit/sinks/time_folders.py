@@ -1,0 +1,148 @@
+"""Rows by the local time in one of their columns: the folders of a time-partitioned dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel, field_validator
+
+from distcommit.model.errors import ConfigurationError
+
+UNKNOWN_TIME = "time=unknown"
+"""Folder of rows without a time, or with one outside the years 1 to 9999."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_S = -62_135_596_800  # 0001-01-01
+_END_S = 253_402_300_800  # 10000-01-01
+_NEVER = np.iinfo(np.int64).min
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_NUMPY_UNITS: dict[str, Literal["Y", "M", "D", "h"]] = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
+
+_Longs = npt.NDArray[np.int64]
+
+
+class TimePartition(BaseModel, frozen=True, extra="forbid"):
+    """Folders by time: `2013`, `2013-01`, `2013-01-31` or `2013-01-31-07`, in local time of `time_zone`.
+
+    A column without a zone is taken for UTC. The hour that a zone repeats in autumn is one folder.
+    """
+
+    column: str = "kafka_timestamp"
+    granularity: Literal["year", "month", "day", "hour"] = "day"
+    time_zone: str = "UTC"
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (LookupError, ValueError, OSError) as error:
+            raise ValueError(f"unknown time zone {name!r}: expected an IANA name such as Europe/Brussels") from error
+        return name
+
+
+def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each folder, in their order; a batch that falls in one folder is not copied.
+
+    Raises:
+        ConfigurationError: if the batch has no such column, or it holds no timestamps.
+    """
+    if batch.num_rows == 0:
+        return
+    unit = _NUMPY_UNITS[partition.granularity]
+    seconds = _seconds(_timestamps(batch, partition.column))
+    if partition.time_zone == "UTC":
+        # The usual case: no look at each row. Two unknown ends say nothing about what is between them.
+        first, last = _folder_keys(np.array([seconds.min(), seconds.max()]), "UTC", unit).tolist()
+        if first == last != _NEVER:
+            yield _folder(first, unit), batch
+            return
+    keys = _folder_keys(seconds, partition.time_zone, unit)
+    if (keys == keys[0]).all():
+        yield _folder(int(keys[0]), unit), batch
+        return
+    found, places = np.unique(keys, return_inverse=True)
+    order = np.argsort(places, kind="stable")
+    ends = np.cumsum(np.bincount(places))
+    # Each folder gets a copy of its own: a slice would keep the whole batch in memory for as long as its few rows wait.
+    for key, rows in zip(found.tolist(), np.split(order, ends[:-1]), strict=True):
+        yield _folder(key, unit), batch.take(pa.array(rows))
+
+
+def _timestamps(batch: pa.RecordBatch, column: str) -> pa.Array:
+    found = batch.schema.names.count(column)
+    if found == 1 and pa.types.is_timestamp(batch.schema.field(column).type):
+        return batch.column(column)
+    raise ConfigurationError(
+        "records can't be partitioned by time",
+        expected="one timestamp column of that name",
+        found=str(batch.schema.field(column).type) if found == 1 else f"columns {', '.join(batch.schema.names)}",
+        todo="set sink.partition_by.column to a timestamp column",
+        column=column,
+    )
+
+
+def _folder(key: int, unit: Literal["Y", "M", "D", "h"]) -> str:
+    return UNKNOWN_TIME if key == _NEVER else str(np.datetime64(key, unit)).replace("T", "-")
+
+
+def _seconds(column: pa.Array) -> _Longs:
+    """Seconds since 1970, rounded down; `_NEVER` for null."""
+    seconds: _Longs = column.to_numpy(zero_copy_only=False).view(np.int64) // _PER_SECOND[column.type.unit]
+    if column.null_count:
+        seconds[column.is_null().to_numpy(zero_copy_only=False)] = _NEVER
+    return seconds
+
+
+def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
+    """For each instant the number of its local year, month, day or hour since 1970; `_NEVER` if it has none."""
+    known = (seconds >= _FIRST_S) & (seconds < _END_S)
+    if not known.all():
+        seconds = np.where(known, seconds, 0)
+    if zone != "UTC":
+        shifts = _shifts(seconds, zone)
+        known &= shifts != _NEVER
+        seconds = seconds + np.where(known, shifts, 0)
+    keys: _Longs = seconds.view("datetime64[s]").astype(f"datetime64[{unit}]").view(np.int64)
+    if not known.all():
+        keys = np.where(known, keys, _NEVER)
+    return keys
+
+
+def _shifts(seconds: _Longs, zone: str) -> _Longs:
+    """Seconds from UTC to local time for each instant; `_NEVER` where the local year is not 1 to 9999.
+
+    By zoneinfo, hour by hour: Arrow's own conversion has no daylight saving after 2037 (26.0).
+    """
+    found, places = np.unique(seconds // 3600, return_inverse=True)
+    by_hour = np.array([_hour_shift(hour, zone) for hour in found.tolist()], dtype=object)
+    mixed = np.array([shift is None for shift in by_hour])
+    if not mixed.any():
+        return by_hour.astype(np.int64)[places]
+    shifts: _Longs = np.where(mixed, 0, by_hour).astype(np.int64)[places]
+    rows = np.flatnonzero(mixed[places])
+    moments, moment_places = np.unique(seconds[rows], return_inverse=True)
+    shifts[rows] = np.array([_shift(moment, zone) for moment in moments.tolist()], dtype=np.int64)[moment_places]
+    return shifts
+
+
+@lru_cache(maxsize=4096)
+def _hour_shift(hour: int, zone: str) -> int | None:
+    """The shift that holds for the whole hour; None if it changes within."""
+    first, last = _shift(hour * 3600, zone), _shift(hour * 3600 + 3599, zone)
+    return first if first == last else None
+
+
+def _shift(second: int, zone: str) -> int:
+    try:
+        shift = (_EPOCH + timedelta(seconds=second)).astimezone(ZoneInfo(zone)).utcoffset()
+    except (OverflowError, ValueError):
+        return int(_NEVER)
+    return int(_NEVER) if shift is None else round(shift.total_seconds())

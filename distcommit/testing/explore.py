@@ -1,0 +1,225 @@
+"""Crash-state exploration: crash the product at every operation, in every state that a power loss may leave, recover,
+crash in the recovery too, and hold the outcome against what must be.
+
+After ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI 2018).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import Checkpoint
+from distcommit.stores.segment import decode_segment
+from distcommit.testing.scenarios import SCENARIOS, Scenario
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
+
+_BOUND = 5
+"""All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
+_SAMPLES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Where a crash strikes: before which operation of the run, and which of the states it may leave (0: a kill)."""
+
+    operation: int
+    state: int
+
+    def __str__(self) -> str:
+        return f"{self.operation}.{self.state}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What an exploration saw. `states` are hashes of distinct durable images, each recovered from and checked."""
+
+    states: set[int] = field(default_factory=set)
+    violations: list[dict[str, str]] = field(default_factory=list)
+    sites: Counter[str] = field(default_factory=Counter)
+    recoveries: int = 0
+
+
+def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[str] = ()) -> dict[str, object]:
+    """Explores for a time and adds up the findings of all processes.
+
+    Returns:
+        plain values: `states`, `violations`, `seconds`, `seed`, `coverage` (operation sites crashed at, by count).
+    """
+    names = list(scenarios) or list(SCENARIOS)
+    began = time.monotonic()
+    total = Findings()
+    with ProcessPoolExecutor(processes) as pool:
+        futures = [pool.submit(_explore_share, names, seconds, seed, i, processes) for i in range(processes)]
+        for future in futures:
+            part = future.result()
+            total.states |= part.states
+            total.violations += part.violations
+            total.sites.update(part.sites)
+            total.recoveries += part.recoveries
+    return {
+        "states": len(total.states),
+        "violations": total.violations,
+        "seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
+        "recoveries": total.recoveries,
+        "scenarios": names,
+        "coverage": dict(sorted(total.sites.items())),
+    }
+
+
+def replay(text: str) -> str:
+    """Runs one history, `scenario:operation.state[:operation.state...]`, and returns what was violated, if anything."""
+    name, *places = text.split(":")
+    crashes = [Crash(*map(int, place.split("."))) for place in places]
+    scenario = SCENARIOS[name]
+    machine, source = scenario.machine(), scenario.disturbed
+    for depth, crash in enumerate(crashes):
+        found = next(
+            (
+                after
+                for at, after, _ in crashed_runs(scenario, machine, source, _rng(name, crashes[:depth]))
+                if at == crash
+            ),
+            None,
+        )
+        if found is None:
+            return f"this run has no operation {crash}"
+        machine, source = found, scenario.after
+    return recovery_violation(scenario, machine)
+
+
+def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Findings:
+    """One process's part: first every crash of every scenario, then crashes in recoveries, until time is up."""
+    until = time.monotonic() + seconds
+    found = Findings()
+    rng = random.Random(seed * 1000 + share)
+    first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
+    turn = count()
+    for name in names:
+        scenario = SCENARIOS[name]
+        for crash, machine, site in crashed_runs(scenario, scenario.machine(), scenario.disturbed, _rng(name, [])):
+            if next(turn) % shares != share or not _is_new(machine, found):
+                continue
+            found.sites[site] += 1
+            first.append((scenario, crash, machine))
+            _check(scenario, machine.after_kill(), [crash], found)
+            if time.monotonic() > until:
+                return found
+    while first and time.monotonic() < until:
+        scenario, crash, machine = rng.choice(first)
+        pick = _one_in(rng, 12)
+        for second, again, site in crashed_runs(
+            scenario, machine.after_kill(), scenario.after, _rng(scenario.name, [crash]), pick
+        ):
+            if _is_new(again, found):
+                found.sites[site] += 1
+                _check(scenario, again, [crash, second], found)
+            if time.monotonic() > until:
+                break
+    return found
+
+
+def crashed_runs(
+    scenario: Scenario,
+    machine: SimulatedPosix,
+    source: object,
+    rng: random.Random,
+    pick: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
+    """Runs the job once and gives, for each of its mutating operations (that `pick` picks), the machines as a crash
+    before it may leave them."""
+    snapshots: list[tuple[int, SimulatedPosix, str]] = []
+    number = count()
+
+    def gate(operation: Operation) -> None:
+        place = next(number)
+        if pick():
+            snapshots.append((place, machine.after_kill(), operation.site))
+
+    machine.gate = gate
+    scenario.world.run(machine, source)  # type: ignore[arg-type]
+    machine.gate = None
+    snapshots.append((next(number), machine.after_kill(), "end"))
+    for place, snapshot, site in snapshots:
+        yield Crash(place, 0), snapshot.after_kill(), site
+        for state, survivor in enumerate(snapshot.after_power_loss(rng, _BOUND, _SAMPLES), 1):
+            yield Crash(place, state), survivor, site
+
+
+def recovery_violation(scenario: Scenario, machine: SimulatedPosix) -> str:
+    """Recovers on that machine with one undisturbed run; what is wrong afterwards, if anything."""
+    try:
+        before = scenario.world.watermarks(machine)
+        result = scenario.world.run(machine, scenario.after)
+        wrong = scenario.world.violation(machine, scenario.after, before)
+    except (DistcommitError, OSError, AssertionError, ValueError) as error:
+        return f"recovery fails: {''.join(traceback.format_exception(error))}"
+    return wrong or ("" if result.succeeded else f"recovery does not succeed: {result}")
+
+
+def _check(scenario: Scenario, machine: SimulatedPosix, crashes: Sequence[Crash], found: Findings) -> None:
+    found.recoveries += 1
+    wrong = recovery_violation(scenario, machine)
+    if wrong:
+        history = ":".join([scenario.name, *map(str, crashes)])
+        found.violations.append({"history": history, "violation": wrong})
+
+
+def _is_new(machine: SimulatedPosix, found: Findings) -> bool:
+    key = xxh3_64_intdigest(msgspec.msgpack.encode(canonical(machine)))
+    if key in found.states:
+        return False
+    found.states.add(key)
+    return True
+
+
+def _rng(name: str, crashes: Sequence[Crash]) -> random.Random:
+    return random.Random(f"{name}{[str(crash) for crash in crashes]}")
+
+
+def _one_in(rng: random.Random, chance: int) -> Callable[[], bool]:
+    return lambda: rng.randrange(chance) == 0
+
+
+_IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}")
+_TEMPORARY = re.compile(r"\.tmp-(.*)-#\d+$")
+
+
+def canonical(machine: SimulatedPosix) -> list[tuple[str, str]]:
+    """The durable image: places with ids numbered by first appearance, and contents by meaning, not by bytes."""
+    known: dict[str, str] = {}
+    lines = []
+    for _, path, data in machine.files():
+        shown = _IDS.sub(lambda match: known.setdefault(match[0], f"#{len(known)}"), path)
+        lines.append((_TEMPORARY.sub(r".tmp \1", shown), _content(path, data)))
+    return sorted(lines)
+
+
+def _content(path: str, data: bytes | None) -> str:
+    if data is None:
+        return "folder"
+    if not data:
+        return "empty"
+    if "/log/" in path:
+        try:
+            record = decode_segment(data, path).record
+        except DistcommitError:
+            return "cut"
+        if isinstance(record, Checkpoint):
+            return f"checkpoint of {len(record.datasets)}"
+        return str(_IDS.sub("#", repr(record)))[:80] if len(repr(record)) < 200 else type(record).__name__
+    if path.endswith((".parquet", ".writing")):
+        return "whole" if data[-4:] == b"PAR1" else "cut"
+    return "whole"

@@ -1,0 +1,74 @@
+"""Small workloads for the explorers: enough to reach every rule of the protocol, small enough to try every crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A history: `before` are runs that nothing disturbs, `disturbed` is the run that crashes, `after` what the
+    recovering run finds at the source."""
+
+    name: str
+    world: World
+    before: tuple[ModelSource, ...]
+    disturbed: ModelSource
+    after: ModelSource
+
+    def machine(self) -> SimulatedPosix:
+        """A machine on which the undisturbed runs have happened, all of it durable."""
+        calls = SimulatedPosix()
+        calls.mkdir("/job")
+        for source in self.before:
+            self.world.run(calls, source)
+        calls.syncfs("/")
+        return calls
+
+
+def _source(**partitions: dict[str, int]) -> ModelSource:
+    return ModelSource({urn: ModelDataset(counts) for urn, counts in partitions.items()})
+
+
+_ONE = _source(a={"0": 3})
+_ONE_MORE = _source(a={"0": 5})
+_TWO = _source(a={"0": 2, "1": 2}, b={"0": 1})
+_TWO_MORE = _source(a={"0": 3, "1": 4}, b={"0": 1})
+_THREE = _source(a={"0": 1, "1": 1, "2": 1, "3": 1}, b={"0": 2}, c={"0": 1})
+_FAILING = ModelSource(
+    {
+        "a": ModelDataset({"0": 4, "1": 2}, units=2, fails=frozenset({"1"})),
+        "b": ModelDataset({"0": 2}),
+    }
+)
+_SHORT = ModelSource({"a": ModelDataset({"0": 6}, units=2, short=1), "b": ModelDataset({"0": 2})})
+_MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("first-run", World(), (), _ONE, _ONE),
+        Scenario("first-run-two", World(), (), _TWO, _TWO),
+        Scenario("first-run-three", World(buckets=2, partitions=2), (), _THREE, _THREE),
+        Scenario("second-run", World(), (_ONE,), _ONE_MORE, _ONE_MORE),
+        Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),
+        Scenario("partial-success", World(policy=CommitPolicy.SUCCESSFUL), (), _FAILING, _MENDED),
+        Scenario("failed-dataset", World(), (), _FAILING, _MENDED),
+        Scenario("short-reads", World(), (), _SHORT, _source(a={"0": 6}, b={"0": 2})),
+        Scenario("job-level", World(buckets=2, job_level=True), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("job-level-failure", World(buckets=2, job_level=True), (), _FAILING, _MENDED),
+        Scenario(
+            "checkpoint",
+            World(),
+            tuple(_source(a={"0": n}, b={"0": n}) for n in range(1, 9)),
+            _source(a={"0": 9}, b={"0": 9}),
+            _source(a={"0": 9}, b={"0": 10}),
+        ),
+    )
+}

@@ -1,0 +1,356 @@
+"""A POSIX file system in memory that knows what would survive a power loss.
+
+It stands below `LocalFileSystem` in place of the kernel. Every call is one atomic effect on the volatile state; what is
+durable is tracked apart, so that the states a crash may leave can be enumerated.
+
+What is assumed of the real file system: a synced file keeps its bytes, a synced folder its names; unsynced names may
+survive or not, each by itself, but those of one name in one folder in their order; the old name of a rename goes only
+if the new one survives; unsynced bytes may be absent, cut short or whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import posixpath
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from distcommit.model.ports import FileStatus, FolderEntry
+
+
+@dataclass(slots=True)
+class _File:
+    data: bytearray
+    durable: bytes | None = None
+    mtime_ns: int = 0
+
+
+@dataclass(slots=True)
+class _Folder:
+    names: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _NameChange:
+    """One unsynced change of a folder: `name` now means `inode`, or nothing (0). `needs`: the change it rests on."""
+
+    number: int
+    folder: int
+    name: str
+    inode: int
+    needs: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One mutating call, as the recorder saw it: what and where. `site` has ids taken out."""
+
+    kind: str
+    path: str
+
+    @property
+    def site(self) -> str:
+        """The kind of operation and the kind of place, for coverage."""
+        return f"{self.kind} {_without_ids(self.path)}"
+
+
+class Crashed(BaseException):
+    """The process died here. Not an Exception: nothing may handle it."""
+
+
+Gate = Callable[[Operation], None]
+
+
+class SimulatedPosix:
+    """The system calls of `PosixCalls` on an in-memory tree.
+
+    Args:
+        gate: called before each mutating call; may raise `Crashed` or an OSError, or let other actors go first.
+    """
+
+    def __init__(self, gate: Gate | None = None) -> None:
+        self._inodes: dict[int, _File | _Folder] = {1: _Folder()}
+        self._durable_names: dict[int, dict[str, int]] = {1: {}}
+        self._changes: list[_NameChange] = []
+        self._open: dict[int, int] = {}
+        self._numbers = itertools.count(2)
+        self._ticks = itertools.count(1)
+        self.gate = gate
+
+    # -- calls
+
+    def open_new(self, path: str) -> int:
+        self._begin("create", path)
+        folder, name = self._parent(path)
+        if name in self._folder(folder).names:
+            raise _error(errno.EEXIST, path)
+        inode = next(self._numbers)
+        self._inodes[inode] = _File(bytearray(), None, next(self._ticks))
+        self._change(folder, name, inode)
+        self._open[inode] = inode
+        return inode
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
+        self._begin("write", f"<{fd}>")
+        file = self._file(self._open[fd])
+        file.data += bytes(data)
+        file.mtime_ns = next(self._ticks)
+        return len(data)
+
+    def fsync(self, fd: int) -> None:
+        self._begin("fsync", f"<{fd}>")
+        file = self._file(self._open[fd])
+        file.durable = bytes(file.data)
+
+    def fstat(self, fd: int) -> FileStatus:
+        return self._status(self._open[fd])
+
+    def close(self, fd: int) -> None:
+        self._open.pop(fd, None)
+
+    def read_file(self, path: str) -> bytes:
+        found = self._inodes[self._lookup(path)]
+        if isinstance(found, _Folder):
+            raise _error(errno.EISDIR, path)
+        return bytes(found.data)
+
+    def lstat(self, path: str) -> FileStatus:
+        return self._status(self._lookup(path))
+
+    def scandir(self, path: str) -> list[FolderEntry]:
+        names = self._folder(self._lookup(path)).names
+        return [FolderEntry(name, isinstance(self._inodes[inode], _Folder), inode) for name, inode in names.items()]
+
+    def mkdir(self, path: str) -> None:
+        self._begin("mkdir", path)
+        folder, name = self._parent(path)
+        if name in self._folder(folder).names:
+            raise _error(errno.EEXIST, path)
+        inode = next(self._numbers)
+        self._inodes[inode] = _Folder()
+        self._durable_names[inode] = {}
+        self._change(folder, name, inode)
+
+    def rmdir(self, path: str) -> None:
+        self._begin("rmdir", path)
+        folder, name = self._parent(path)
+        if self._folder(self._lookup(path)).names:
+            raise _error(errno.ENOTEMPTY, path)
+        self._change(folder, name, 0)
+
+    def unlink(self, path: str) -> None:
+        self._begin("unlink", path)
+        self._file(self._lookup(path))
+        folder, name = self._parent(path)
+        self._change(folder, name, 0)
+
+    def link(self, source: str, target: str) -> None:
+        self._begin("link", target)
+        inode = self._lookup(source)
+        folder, name = self._parent(target)
+        if name in self._folder(folder).names:
+            raise _error(errno.EEXIST, target)
+        self._change(folder, name, inode)
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        self._begin("rename", target)
+        inode = self._lookup(source)
+        folder, name = self._parent(target)
+        if name in self._folder(folder).names:
+            raise _error(errno.EEXIST, target)
+        added = self._change(folder, name, inode)
+        self._change(*self._parent(source), 0, needs=added)
+
+    def fsync_folder(self, path: str) -> None:
+        self._begin("fsync_folder", path)
+        inode = self._lookup(path)
+        self._folder(inode)
+        self._settle(lambda change: change.folder == inode)
+
+    def syncfs(self, path: str) -> None:
+        self._begin("syncfs", path)
+        self._settle(lambda change: True)
+        for found in self._inodes.values():
+            if isinstance(found, _File):
+                found.durable = bytes(found.data)
+
+    def realpath(self, path: str) -> str:
+        return path
+
+    # -- crashes
+
+    def after_kill(self) -> SimulatedPosix:
+        """What the next process finds when this one was killed: everything, synced or not."""
+        return self._copy()
+
+    def after_power_loss(self, rng: random.Random, bound: int, samples: int) -> Iterator[SimulatedPosix]:
+        """States that a power loss may leave: durable names with a subset of the unsynced changes, and for each file
+        with unsynced bytes none of them, all of them, or part.
+
+        All subsets where at most `bound` choices are open; beyond that none, all, each one alone, each one missing, and
+        `samples` at random.
+        """
+        torn = [n for n, f in self._inodes.items() if isinstance(f, _File) and f.durable != bytes(f.data)]
+        choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
+        for picked in _picks(choices, rng, bound, samples):
+            names, bytes_kept = picked[: len(self._changes)], picked[len(self._changes) :]
+            yield self._survivor(names, dict(zip(torn, bytes_kept, strict=True)))
+
+    def files(self) -> Iterator[tuple[int, str, bytes | None]]:
+        """All places in the order of their making: inode, path, and bytes (None for a folder)."""
+        for path, inode in sorted(self.walk("/"), key=lambda item: item[1]):
+            found = self._inodes[inode]
+            yield inode, path, None if isinstance(found, _Folder) else bytes(found.data)
+
+    def walk(self, path: str) -> Iterator[tuple[str, int]]:
+        """All paths below `path` with their inodes."""
+        for name, inode in self._folder(self._lookup(path)).names.items():
+            below = f"{path.rstrip('/')}/{name}"
+            yield below, inode
+            if isinstance(self._inodes[inode], _Folder):
+                yield from self.walk(below)
+
+    # -- inside
+
+    def _survivor(self, names: tuple[int, ...], kept: dict[int, int]) -> SimulatedPosix:
+        after = SimulatedPosix()
+        chosen: set[int] = set()
+        blocked: set[tuple[int, str]] = set()
+        durable = {inode: dict(entries) for inode, entries in self._durable_names.items()}
+        for change, pick in zip(self._changes, names, strict=True):
+            place = (change.folder, change.name)
+            if not pick or place in blocked or (change.needs >= 0 and not self._survives(change.needs, chosen)):
+                blocked.add(place)
+                continue
+            chosen.add(change.number)
+            _set(durable.setdefault(change.folder, {}), change.name, change.inode)
+        after._inodes = {}
+        for inode, found in self._inodes.items():
+            if isinstance(found, _Folder):
+                after._inodes[inode] = _Folder(dict(durable.get(inode, {})))
+            else:
+                data = bytes(found.data)
+                state = kept.get(inode, 1)
+                before = found.durable or b""
+                survived = (
+                    before,
+                    data,
+                    before + data[len(before) : len(before) + max(1, (len(data) - len(before)) // 2)],
+                )
+                after._inodes[inode] = _File(bytearray(survived[state]), survived[state], found.mtime_ns)
+        after._collect()
+        after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(chosen))
+        return after
+
+    def _survives(self, number: int, chosen: set[int]) -> bool:
+        """Whether the change was chosen now or was synced before."""
+        return number in chosen or all(change.number != number for change in self._changes)
+
+    def _collect(self) -> None:
+        """Drops what no name reaches, and takes what is left for durable."""
+        reached = {1: self._inodes[1]}
+        for _, inode in list(self.walk("/")):
+            reached[inode] = self._inodes[inode]
+        self._inodes = reached
+        self._durable_names = {n: dict(f.names) for n, f in reached.items() if isinstance(f, _Folder)}
+
+    def _copy(self) -> SimulatedPosix:
+        after = SimulatedPosix()
+        after._inodes = {
+            n: _Folder(dict(f.names)) if isinstance(f, _Folder) else _File(bytearray(f.data), f.durable, f.mtime_ns)
+            for n, f in self._inodes.items()
+        }
+        after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
+        after._changes = list(self._changes)
+        after._numbers = itertools.count(max(self._inodes) + 1)
+        after._ticks = itertools.count(next(self._ticks) + 1_000_000)
+        return after
+
+    def _begin(self, kind: str, path: str) -> None:
+        if self.gate is not None:
+            self.gate(Operation(kind, path))
+
+    def _change(self, folder: int, name: str, inode: int, needs: int = -1) -> int:
+        number = next(self._ticks)
+        _set(self._folder(folder).names, name, inode)
+        self._changes.append(_NameChange(number, folder, name, inode, needs))
+        return number
+
+    def _settle(self, concerned: Callable[[_NameChange], bool]) -> None:
+        left: list[_NameChange] = []
+        for change in self._changes:
+            if concerned(change):
+                _set(self._durable_names.setdefault(change.folder, {}), change.name, change.inode)
+            else:
+                left.append(change)
+        self._changes = left
+
+    def _lookup(self, path: str) -> int:
+        inode = 1
+        for part in path.strip("/").split("/") if path.strip("/") else ():
+            found = self._inodes[inode]
+            if not isinstance(found, _Folder):
+                raise _error(errno.ENOTDIR, path)
+            if part not in found.names:
+                raise _error(errno.ENOENT, path)
+            inode = found.names[part]
+        return inode
+
+    def _parent(self, path: str) -> tuple[int, str]:
+        folder, name = posixpath.split(path)
+        return self._lookup(folder), name
+
+    def _folder(self, inode: int) -> _Folder:
+        found = self._inodes[inode]
+        if not isinstance(found, _Folder):
+            raise _error(errno.ENOTDIR, str(inode))
+        return found
+
+    def _file(self, inode: int) -> _File:
+        found = self._inodes[inode]
+        if not isinstance(found, _File):
+            raise _error(errno.EISDIR, str(inode))
+        return found
+
+    def _status(self, inode: int) -> FileStatus:
+        found = self._inodes[inode]
+        if isinstance(found, _Folder):
+            return FileStatus(0, 0, inode, True)
+        return FileStatus(len(found.data), found.mtime_ns, inode)
+
+
+_IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}")
+_DIGITS = re.compile(r"\d+")
+
+
+def _without_ids(path: str) -> str:
+    return _DIGITS.sub("0", _IDS.sub("#", path))
+
+
+def _set(names: dict[str, int], name: str, inode: int) -> None:
+    if inode:
+        names[name] = inode
+    else:
+        names.pop(name, None)
+
+
+def _picks(choices: list[list[int]], rng: random.Random, bound: int, samples: int) -> Iterator[tuple[int, ...]]:
+    if len(choices) <= bound:
+        yield from itertools.product(*choices)
+        return
+    none, every = tuple(0 for _ in choices), tuple(1 for _ in choices)
+    yield none
+    yield every
+    for place in range(len(choices)):
+        yield (*none[:place], 1, *none[place + 1 :])
+        yield (*every[:place], 0, *every[place + 1 :])
+    for _ in range(samples):
+        yield tuple(rng.choice(options) for options in choices)
+
+
+def _error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)

@@ -1,0 +1,119 @@
+"""A whole job on a simulated machine: the product's own entry functions, run in one process on a POSIX file system in
+memory, and the checks that must hold after any history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from distcommit.app.audit import audit_store
+from distcommit.fs.local import TEMPORARY, LocalFileSystem
+from distcommit.fs.posix import PosixCalls
+from distcommit.ingest.decode import Decoder
+from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files import FileSinkSettings
+from distcommit.spark.launch import Result
+from distcommit.spark.run import RunResult, new_run_id, run
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import fence_job
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.model_source import ModelSource
+
+ROOTS = Roots("/job/store", "/job/staging", "/job/output")
+_SINK = FileSinkSettings(compression="none")
+
+
+class SimulatedFileSystem(LocalFileSystem):
+    """The local file system's own code, above other system calls."""
+
+    scheme = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How the job of a history is configured."""
+
+    buckets: int = 1
+    partitions: int = 1
+    policy: CommitPolicy = CommitPolicy.FULL
+    job_level: bool = False
+    max_attempts: int = 3
+
+    def store(self, calls: PosixCalls) -> JobStore:
+        """The job's store on that machine, made if it is not there yet."""
+        return open_store(SimulatedFileSystem(calls), ROOTS, "job", self.buckets, create=True)
+
+    def run(self, calls: PosixCalls, source: ModelSource) -> RunResult:
+        """One whole run of the job, as a process would do it: from opening the store to the result."""
+        return run(launch_here, self.begin(calls, source))
+
+    def begin(self, calls: PosixCalls, source: ModelSource) -> RunSettings:
+        """Opens the store and takes an epoch."""
+        store = self.store(calls)
+        run_id = new_run_id()
+        return RunSettings(
+            store=store,
+            run_id=run_id,
+            epoch=fence_job(store, run_id),
+            partitions=self.partitions,
+            flow=WorkUnitFlow(source, Decoder(), _SINK, False),
+            policy=self.policy,
+            job_level=self.job_level,
+            min_interval_s=0,
+            max_attempts=self.max_attempts,
+            task_attempts=1,
+        )
+
+    def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:
+        """Stored watermarks; empty while there is no store."""
+        fs = SimulatedFileSystem(calls)
+        if fs.status(f"{ROOTS.store}/store.json") is None:
+            return {}
+        store = open_store(fs, ROOTS, "job", create=False)
+        return {
+            urn: state.watermark
+            for bucket in range(store.buckets)
+            for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+            if state.watermark is not None
+        }
+
+    def violation(self, calls: PosixCalls, source: ModelSource, before: Mapping[str, Watermark]) -> str:
+        """What is wrong after a whole run that nothing disturbed; empty if all is as it must be.
+
+        Args:
+            calls: the machine.
+            source: what the job was to read.
+            before: watermarks as they were at the crash: none may be behind them now.
+        """
+        store = self.store(calls)
+        after = self.watermarks(calls)
+        for urn, watermark in before.items():
+            if urn not in after or not after[urn].covers(watermark):
+                return f"watermark of {urn} went back: {watermark} to {after.get(urn)}"
+        expected = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
+        if after != expected:
+            return f"watermarks are {after}, expected {expected}"
+        audit = audit_store(store, source.provenance, deep=False)
+        records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
+        if not audit.exact or audit.records != records:
+            return f"{audit.records} records published of {records}; {audit}"
+        for folder in _folders(store):
+            for entry in store.fs.list_folder(folder):
+                if entry.name.startswith(TEMPORARY):
+                    return f"left behind: {folder}/{entry.name}"
+        if store.fs.list_folder(store.roots.staging):
+            return f"left behind in task output: {store.fs.list_folder(store.roots.staging)}"
+        return ""
+
+
+def launch_here(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """Runs executor functions one after the other in this process."""
+    return [function(settings, task) for task in range(tasks)]
+
+
+def _folders(store: JobStore) -> list[str]:
+    return [store.job_log().folder, *(store.bucket_log(bucket).folder for bucket in range(store.buckets))]

@@ -1,0 +1,37 @@
+"""URNs: folders are injective and harmless, buckets are stable."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.urn import bucket_of, check_urn, folder_of
+
+urns = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60) | st.text("./_%~aA", min_size=1, max_size=400)
+
+
+@given(urns, urns)
+def test_two_urns_never_share_a_folder(one: str, two: str) -> None:
+    assert (folder_of(one) == folder_of(two)) == (one == two)
+
+
+@given(urns)
+def test_a_folder_name_is_one_harmless_path_component(urn: str) -> None:
+    name = folder_of(urn)
+    assert name.isascii()
+    assert len(name) <= 200
+    assert "/" not in name
+    assert name[0] not in "._"
+
+
+def test_buckets_never_change() -> None:
+    """Golden: a store is read by later versions and by other machines."""
+    assert [bucket_of(urn, 64) for urn in ("flights.ATL", "a", "ü")] == [49, 47, 55]
+
+
+@pytest.mark.parametrize("urn", ["", "x" * 1025, "\ud800"])
+def test_texts_that_can_not_name_a_dataset(urn: str) -> None:
+    with pytest.raises(ConfigurationError, match="can't name a dataset"):
+        check_urn(urn)

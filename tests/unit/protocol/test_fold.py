@@ -1,0 +1,162 @@
+"""The table of record validity, one hazard a test."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from distcommit.model.log_records import (
+    ByHand,
+    DatasetStatus,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    HandAction,
+    Intent,
+    Record,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold, apply, valid
+
+
+def at(offset: int) -> Watermark:
+    return Watermark({"0": offset})
+
+
+def sequence(epoch: int, low: Watermark | None, high: Watermark, urn: str = "d") -> SealedSequence:
+    return SealedSequence(urn, epoch, low, high, (), {"0": 0}, (), 1, 1)
+
+
+def folded(*records: Record) -> Fold:
+    fold = Fold()
+    for number, record in enumerate(records, 1):
+        apply(number, record, fold)
+    assert fold.ignored == []
+    return fold
+
+
+FENCED = Fence(1, "r1")
+SEALED = Intent(1, (sequence(1, None, at(5)),))
+D1 = SequenceName("d", 1)
+
+
+def test_a_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_done() -> None:
+    fold = folded(FENCED, SEALED)
+    assert fold.state_of("d").watermark is None
+    apply(3, Done(1, (D1,)), fold)
+    state = fold.state_of("d")
+    assert (state.status, state.watermark, state.done_epoch) == (DatasetStatus.IDLE, at(5), 1)
+
+
+@pytest.mark.parametrize(
+    ("record", "hazard"),
+    [
+        (Intent(0, (sequence(0, None, at(5)),)), "an epoch without a fence seals"),
+        (Intent(2, (sequence(2, None, at(5)),)), "an epoch seals before its fence"),
+        (Intent(1, (sequence(1, at(3), at(5)),)), "planned on another watermark"),
+        (Intent(1, (sequence(2, None, at(5)),)), "sealed under another's name"),
+        (Intent(1, (sequence(1, None, at(5)), sequence(1, None, at(6)))), "two sequences of one dataset"),
+        (Done(1, (D1,)), "closing what was never sealed"),
+        (Failed(1, D1, True, ""), "failing what was never sealed"),
+        (Fence(1, "other"), "two runs of one epoch"),
+        (Decide(2), "deciding for another epoch"),
+        (ByHand(HandAction.RETRY, D1, "me"), "releasing what is not quarantined"),
+    ],
+)
+def test_a_record_that_is_not_valid_where_it_stands_changes_nothing(record: Record, hazard: str) -> None:
+    fold = folded(FENCED)
+    assert not valid(record, fold), hazard
+    before = dict(fold.datasets)
+    apply(2, record, fold)
+    assert (fold.datasets, fold.fence_epoch, fold.decided_epochs) == (before, 1, frozenset())
+    assert fold.ignored == [(2, type(record).__name__)]
+
+
+def test_a_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
+    fold = folded(FENCED, SEALED, Fence(2, "r2"))
+    assert not valid(Intent(1, (sequence(1, None, at(5), "e"),)), fold)
+    assert not valid(Done(1, (D1,)), fold)
+    assert not valid(Failed(1, D1, False, ""), fold)
+    assert valid(Done(2, (D1,)), fold), "the newer run closes the older run's sequence"
+
+
+def test_twins_can_not_seal_again_after_done_even_if_the_watermark_stands_still() -> None:
+    still = Intent(1, (sequence(1, None, None and at(0) or at(0)),))
+    fold = folded(FENCED, still, Done(1, (D1,)))
+    assert not valid(Intent(1, (sequence(1, at(0), at(0)),)), fold)
+
+
+def test_set_by_hand_stops_a_running_plan() -> None:
+    fold = folded(FENCED, SetWatermark("d", None, "me"))
+    assert not valid(SEALED, fold)
+    assert valid(Intent(2, (sequence(2, None, at(5)),)), folded(FENCED, SetWatermark("d", None, "me"), Fence(2, "r2")))
+
+
+def test_set_is_refused_while_a_sequence_is_pending() -> None:
+    assert not valid(SetWatermark("d", at(0), "me"), folded(FENCED, SEALED))
+
+
+def test_quarantine_and_release() -> None:
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
+    assert fold.state_of("d").status is DatasetStatus.QUARANTINED
+    assert fold.pending() == []
+    apply(4, ByHand(HandAction.RETRY, D1, "me"), fold)
+    assert fold.state_of("d").status is DatasetStatus.PENDING
+    assert fold.state_of("d").tried_epochs == ()
+
+
+def test_done_ends_a_quarantine_but_never_a_revocation() -> None:
+    quarantined = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
+    assert valid(Done(1, (D1,)), quarantined)
+    apply(4, ByHand(HandAction.REVOKING, D1, "me"), quarantined)
+    assert not valid(Done(1, (D1,)), quarantined)
+    assert valid(ByHand(HandAction.ABANDONED, D1, "me"), quarantined)
+
+
+def test_abandon_keeps_the_watermark_and_accept_moves_it_with_a_mark() -> None:
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(HandAction.REVOKING, D1, "me"))
+    apply(5, ByHand(HandAction.ABANDONED, D1, "me"), fold)
+    assert fold.state_of("d").watermark is None
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(HandAction.ACCEPT, D1, "me"))
+    state = fold.state_of("d")
+    assert (state.watermark, state.accepted_epochs, state.status) == (at(5), (1,), DatasetStatus.IDLE)
+
+
+def test_attempts_count_runs_not_tries() -> None:
+    fold = folded(FENCED, SEALED, Failed(1, D1, False, "x"), Failed(1, D1, False, "y"))
+    assert fold.state_of("d").tried_epochs == (1,)
+
+
+def test_held_sequences_are_dropped_only_by_a_newer_epoch() -> None:
+    fold = folded(FENCED, replace(SEALED, held=True))
+    assert not valid(Dropped(1, (D1,)), fold)
+    apply(3, Fence(2, "r2"), fold)
+    assert valid(Dropped(2, (D1,)), fold)
+    assert not valid(Dropped(2, (D1,)), folded(FENCED, SEALED, Fence(2, "r2"))), "only what is held"
+
+
+def test_a_decision_counts_only_before_the_next_fence() -> None:
+    assert valid(Decide(1), folded(FENCED))
+    assert not valid(Decide(1), folded(FENCED, Fence(2, "r2")))
+
+
+def test_a_checkpoint_carries_the_whole_fold() -> None:
+    fold = folded(FENCED, SEALED, Decide(1), Intent(1, (sequence(1, None, at(7), "e"),), True))
+    apply(5, fold.checkpoint(), fold)
+    again = Fold()
+    apply(5, fold.checkpoint(), again)
+    assert (again.datasets, again.fence_epoch, again.fence_run_id) == (fold.datasets, 1, "r1")
+    assert again.decided_epochs == frozenset({1})
+
+
+def test_origin_is_where_reading_first_began() -> None:
+    fold = folded(FENCED, SEALED, Done(1, (D1,)), Fence(2, "r2"))
+    second = replace(sequence(2, at(5), Watermark({"0": 9, "1": 4})), start={"0": 5, "1": 2})
+    apply(5, Intent(2, (second,)), fold)
+    apply(6, Done(2, (SequenceName("d", 2),)), fold)
+    assert fold.state_of("d").origin == {"0": 0, "1": 2}

@@ -1,0 +1,127 @@
+"""Who wins, and when a dataset is ready."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.protocol.readiness import CommitPolicy, Nothing, Ready, Wait, gap_free, readiness
+
+
+def unit(name: str, low: dict[str, int], high: dict[str, int]) -> WorkUnit:
+    return WorkUnit(name, "d", Watermark(dict(low)), Watermark(dict(high)), 1)
+
+
+def state(of: WorkUnit, attempt: str = "a", high: dict[str, int] | None = None, failed: bool = False) -> TaskState:
+    actual = of.low if failed else Watermark(dict(high)) if high is not None else of.expected_high
+    outcome = TaskOutcome.FAILED if failed else TaskOutcome.SUCCEEDED
+    return TaskState("r", 1, "d", of.work_unit_id, attempt, outcome, of.low, of.expected_high, actual, error="boom")
+
+
+FIRST, SECOND = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"0": 5}, {"0": 9})
+PLAN = DatasetPlan("d", None, Watermark({"0": 0}), (FIRST, SECOND))
+
+
+def decide(
+    *states: TaskState,
+    plan: DatasetPlan = PLAN,
+    policy: CommitPolicy = CommitPolicy.FULL,
+    ended: bool = False,
+    missing: str = "",
+) -> Wait | Nothing | Ready:
+    return readiness(plan, states, policy=policy, ingest_ended=ended, staged=lambda s: s.attempt != missing)
+
+
+def test_waits_until_every_work_unit_has_a_success() -> None:
+    assert decide(state(FIRST)) == Wait()
+    assert decide(state(FIRST), state(SECOND, failed=True)) == Wait(), "a failure is decided only after ingest"
+    assert isinstance(decide(state(FIRST), state(SECOND)), Ready)
+
+
+def test_success_beats_failure_whatever_the_order() -> None:
+    both = [state(SECOND, "b", failed=True), state(SECOND, "c"), state(FIRST)]
+    for states in (both, both[::-1]):
+        assert isinstance(decide(*states), Ready)
+
+
+def test_one_attempt_wins_and_gives_outputs_and_watermark_together() -> None:
+    short, full = state(SECOND, "a", {"0": 7}), state(SECOND, "b", {"0": 9})
+    ready = decide(state(FIRST), short, full)
+    assert isinstance(ready, Ready)
+    assert (ready.winners[1], ready.high) == (short, Watermark({"0": 7}))
+    other = decide(state(FIRST, "z"), short, full, missing="a")
+    assert isinstance(other, Ready)
+    assert (other.winners[1], other.high) == (full, Watermark({"0": 9}))
+
+
+def test_full_commits_nothing_if_a_work_unit_failed() -> None:
+    answer = decide(state(FIRST), state(SECOND, failed=True), ended=True)
+    assert answer == Nothing("boom", failed=True)
+
+
+def test_successful_commits_what_has_no_gap_before_it() -> None:
+    only_first = decide(state(FIRST), ended=True, policy=CommitPolicy.SUCCESSFUL)
+    assert isinstance(only_first, Ready)
+    assert only_first.high == Watermark({"0": 5})
+    only_second = decide(state(SECOND), ended=True, policy=CommitPolicy.SUCCESSFUL)
+    assert isinstance(only_second, Nothing), "what lies beyond a gap waits for the next run"
+
+
+def test_a_short_read_is_a_gap_for_what_follows() -> None:
+    answer = decide(state(FIRST, high={"0": 3}), state(SECOND))
+    assert isinstance(answer, Ready)
+    assert ([w.work_unit_id for w in answer.winners], answer.high) == (["u1"], Watermark({"0": 3}))
+
+
+def test_a_work_unit_beyond_a_gap_in_one_partition_is_left_out_in_all() -> None:
+    a = unit("a", {"0": 0}, {"0": 5})
+    b = unit("b", {"0": 5, "1": 0}, {"0": 9, "1": 4})
+    c = unit("c", {"1": 4}, {"1": 8})
+    winners, reached = gap_free([state(c), state(b), state(a, high={"0": 2})], {"0": 0, "1": 0})
+    assert [w.work_unit_id for w in winners] == ["a"]
+    assert reached == {"0": 2, "1": 0}
+
+
+def test_nothing_new_is_not_a_failure() -> None:
+    empty = unit("u", {"0": 5}, {"0": 5})
+    plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
+    assert decide(state(empty), plan=plan) == Nothing("nothing new was read", failed=False)
+
+
+def test_an_empty_partition_seen_for_the_first_time_keeps_its_start() -> None:
+    empty = unit("u", {"0": 7}, {"0": 7})
+    answer = decide(state(empty), plan=DatasetPlan("d", None, Watermark({"0": 7}), (empty,)))
+    assert isinstance(answer, Ready)
+    assert answer.high == Watermark({"0": 7})
+
+
+def test_a_skipped_range_is_jumped_over() -> None:
+    late = unit("u", {"0": 5}, {"0": 9})
+    plan = DatasetPlan("d", Watermark({"0": 2}), Watermark({}), (late,), (SkippedRange("0", 2, 5, "expired"),))
+    answer = decide(state(late), plan=plan)
+    assert isinstance(answer, Ready)
+    assert answer.high == Watermark({"0": 9})
+
+
+@given(st.data())
+def test_winners_always_form_gap_free_ranges_from_the_low_watermark(data: st.DataObject) -> None:
+    cuts = data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=6, unique=True).map(sorted))
+    units = [
+        unit(f"u{i}", {"0": low}, {"0": high}) for i, (low, high) in enumerate(zip([0, *cuts], cuts, strict=False))
+    ]
+    states = []
+    for one in data.draw(st.permutations(units)):
+        if data.draw(st.booleans()):
+            low, high = int(one.low.positions["0"]), int(one.expected_high.positions["0"])
+            states.append(state(one, high={"0": data.draw(st.integers(low, high))}))
+    winners, reached = gap_free(states, {"0": 0})
+    covered = sorted((int(w.low.positions["0"]), int(w.actual_high.positions["0"])) for w in winners)
+    place = 0
+    for low, high in covered:
+        assert low == place
+        place = high
+    assert reached["0"] == place
+    beyond = [s for s in states if s not in winners]
+    assert all(s.low.positions["0"] != place or s.actual_high == s.low for s in beyond)

@@ -1,0 +1,168 @@
+"""Footers: what a file says about itself comes back, and damage never passes for something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import CorruptError, UnknownVersionError
+from distcommit.model.ports import FileSystem
+from distcommit.sinks import avro_container
+from distcommit.sinks.footer import FOOTER_VERSION, METADATA_KEY, Footer, read_footer, read_records
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+FOOTERS = st.builds(
+    Footer,
+    dataset_urn=TEXT,
+    epoch=st.integers(0, 2**53),
+    run_id=TEXT,
+    work_unit_id=TEXT,
+    attempt=TEXT,
+    records=st.integers(0, 2**53),
+    offsets=TEXT,
+    kind=st.sampled_from(["data", "rejected"]),
+)
+FOOTER = Footer(dataset_urn="kafka:flüge", epoch=3, run_id="r", work_unit_id="w", attempt="a", records=3)
+ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "text": ["a", None, "c"]})
+
+
+class RemoteLikeFileSystem(LocalFileSystem):
+    """Local files that may only be read through the port, as those of HDFS."""
+
+    scheme = "remote"
+
+
+FILE_SYSTEMS = [LocalFileSystem(), RemoteLikeFileSystem()]
+
+
+def write_file(path: Path, metadata: dict[str, str], rows: pa.Table = ROWS) -> None:
+    if path.suffix == ".avro":
+        with path.open("wb") as file:
+            avro_container.write_table(rows, "null", metadata, file.write)
+        return
+    with pq.ParquetWriter(path, rows.schema) as writer:
+        writer.write_table(rows)
+        if metadata:
+            writer.add_key_value_metadata(metadata)
+
+
+@given(FOOTERS)
+def test_metadata_round_trip(footer: Footer) -> None:
+    metadata = footer.to_metadata()
+    assert list(metadata) == [METADATA_KEY]
+    assert Footer.from_metadata({**metadata, "other": "x"}) == footer
+
+
+@pytest.mark.parametrize("fs", FILE_SYSTEMS, ids=lambda fs: fs.scheme)
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_file_round_trip(tmp_path: Path, fs: FileSystem, extension: str) -> None:
+    path = tmp_path / f"f.{extension}"
+    write_file(path, FOOTER.to_metadata())
+    assert read_footer(fs, str(path)) == FOOTER
+    assert read_records(fs, str(path)).to_pylist() == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_a_footer_of_megabytes_is_read(tmp_path: Path, extension: str) -> None:
+    path = tmp_path / f"f.{extension}"
+    big = Footer(**{**FOOTER_FIELDS, "offsets": "x" * 3_000_000})
+    write_file(path, big.to_metadata())
+    assert read_footer(LocalFileSystem(), str(path)) == big
+
+
+FOOTER_FIELDS = {name: getattr(FOOTER, name) for name in FOOTER.__struct_fields__}
+
+
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_a_file_of_somebody_else_has_no_footer(tmp_path: Path, extension: str) -> None:
+    path = tmp_path / f"f.{extension}"
+    write_file(path, {})
+    assert read_footer(LocalFileSystem(), str(path)) is None
+
+
+@pytest.mark.parametrize("name", ["_SUCCESS", "f.parquet.writing", "f.csv", ".parquet"])
+def test_other_extensions_are_not_ours(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"garbage")
+    assert read_footer(LocalFileSystem(), str(path)) is None
+    with pytest.raises(ValueError, match=r"expected a \.parquet or \.avro file"):
+        read_records(LocalFileSystem(), str(path))
+
+
+@pytest.mark.parametrize("fs", FILE_SYSTEMS, ids=lambda fs: fs.scheme)
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_a_missing_file_is_missing_not_corrupt(tmp_path: Path, fs: FileSystem, extension: str) -> None:
+    for read in (read_footer, read_records):
+        with pytest.raises(FileNotFoundError):
+            read(fs, str(tmp_path / f"none.{extension}"))
+
+
+@pytest.mark.parametrize("fs", FILE_SYSTEMS, ids=lambda fs: fs.scheme)
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"Obj\x01", b"garbage " * 100, b"PAR1" + b"\xff" * 100 + b"PAR1"])
+def test_garbage_is_corrupt(tmp_path: Path, fs: FileSystem, extension: str, data: bytes) -> None:
+    path = tmp_path / f"f.{extension}"
+    path.write_bytes(data)
+    for read in (read_footer, read_records):
+        with pytest.raises(CorruptError, match=r"f\.(parquet|avro)"):
+            read(fs, str(path))
+
+
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_every_cut_is_corrupt(tmp_path: Path, extension: str) -> None:
+    path = tmp_path / f"f.{extension}"
+    write_file(path, FOOTER.to_metadata())
+    whole = path.read_bytes()
+    header = len(whole) if extension == "parquet" else whole.index(b"\x06", whole.index(b"avro.codec"))
+    for length in range(0, min(header, len(whole) - 1), 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CorruptError):
+            read_footer(LocalFileSystem(), str(path))
+    for length in range(len(whole) - 20, len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CorruptError):
+            read_records(LocalFileSystem(), str(path))
+
+
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damage_raises_corrupt_or_leaves_the_answer_readable(
+    tmp_path: Path, extension: str, data: st.DataObject
+) -> None:
+    path = tmp_path / f"f.{extension}"
+    write_file(path, FOOTER.to_metadata())
+    damaged = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(damaged)
+    for read in (read_footer, read_records):
+        try:
+            read(LocalFileSystem(), str(path))
+        except CorruptError:
+            continue
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"version": "1"}', '{"version": 1}', json.dumps({**FOOTER_FIELDS, "records": -1})]
+)
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_a_footer_that_is_not_what_we_write_is_corrupt(tmp_path: Path, extension: str, text: str) -> None:
+    path = tmp_path / f"f.{extension}"
+    write_file(path, {METADATA_KEY: text})
+    with pytest.raises(CorruptError, match="footer can't be read"):
+        read_footer(LocalFileSystem(), str(path))
+
+
+def test_a_later_version_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    write_file(path, {METADATA_KEY: json.dumps({"version": FOOTER_VERSION + 1, "new": []})})
+    with pytest.raises(UnknownVersionError, match=rf"f\.parquet.*version {FOOTER_VERSION + 1}"):
+        read_footer(LocalFileSystem(), str(path))

@@ -1,0 +1,155 @@
+"""The rename step: idempotent, proven by identity, kept below its roots."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
+from distcommit.model.errors import ConfigurationError, LostError
+from distcommit.model.steps import Lost, StepContext, Verdict
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+
+
+@pytest.fixture(params=["renameat2", "link"])
+def context(request: pytest.FixtureRequest, tmp_path: Path) -> StepContext:
+    for name in ("staging", "output"):
+        (tmp_path / name).mkdir()
+    fs = LocalFileSystem()
+    if request.param == "link":
+        fs._renames = False
+    return StepContext(fs, str(tmp_path / "staging"), str(tmp_path / "output"))
+
+
+def staged(context: StepContext, name: str = "a", data: bytes = b"data") -> FsRenameCommitStep:
+    path = Path(context.staging_root, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return FsRenameCommitStep(context, name, f"out/{name}")
+
+
+def test_executes_once_and_any_number_of_times(context: StepContext) -> None:
+    step = staged(context)
+    assert step.verify() is Verdict.PENDING
+    for _ in range(3):
+        step.execute()
+        assert step.verify() is Verdict.DONE
+    assert Path(step.target).read_bytes() == b"data"
+    assert not Path(step.source).exists()
+
+
+def test_a_crash_between_link_and_unlink_is_finished(context: StepContext) -> None:
+    step = staged(context)
+    Path(step.target).parent.mkdir()
+    os.link(step.source, step.target)
+    assert step.verify() is Verdict.PENDING
+    step.execute()
+    assert step.verify() is Verdict.DONE
+    assert not Path(step.source).exists()
+
+
+def test_a_target_with_other_bytes_is_lost_and_is_not_replaced(context: StepContext) -> None:
+    step = staged(context)
+    Path(step.target).parent.mkdir()
+    Path(step.target).write_bytes(b"else")
+    with pytest.raises(LostError) as caught:
+        step.execute()
+    assert "other bytes" in caught.value.found
+    assert Path(step.target).read_bytes() == b"else"
+    assert Path(step.source).read_bytes() == b"data"
+
+
+def test_source_and_target_gone_is_lost(context: StepContext) -> None:
+    step = staged(context)
+    Path(step.source).unlink()
+    assert isinstance(step.verify(), Lost)
+
+
+def test_a_source_with_other_bytes_is_lost_not_published(context: StepContext) -> None:
+    step = staged(context)
+    Path(step.source).unlink()
+    Path(step.source).write_bytes(b"DATA")
+    assert isinstance(step.verify(), Lost)
+
+
+def test_a_copy_with_the_same_bytes_is_done_by_checksum(context: StepContext) -> None:
+    step = staged(context)
+    Path(step.source).unlink()
+    Path(step.target).parent.mkdir()
+    Path(step.target).write_bytes(b"data")
+    assert step.verify() is Verdict.DONE
+
+
+def test_one_failure_keeps_no_other_from_running(context: StepContext) -> None:
+    first, lost, last = staged(context, "a"), staged(context, "b"), staged(context, "c")
+    Path(lost.source).unlink()
+    errors = FsRenameCommitStep.execute_all([first, lost, last])
+    assert [type(error) for error in errors] == [type(None), LostError, type(None)]
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a//b", "./a", "a\0b"])
+def test_paths_that_leave_their_root_are_refused(context: StepContext, path: str) -> None:
+    good = staged(context)
+    with pytest.raises(ConfigurationError):
+        FsRenameCommitStep(context, path, "out/a", good.file)
+    with pytest.raises(ConfigurationError):
+        FsRenameCommitStep(context, "a", path, good.file)
+
+
+def test_a_symbolic_link_that_leads_out_is_refused_at_execution(context: StepContext, tmp_path: Path) -> None:
+    step = staged(context)
+    (tmp_path / "elsewhere").mkdir()
+    Path(context.output_root, "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match="symbolic link"):
+        step.execute()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert Path(step.source).exists()
+
+
+def test_a_staged_folder_behind_a_symbolic_link_is_refused(context: StepContext, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a").write_bytes(b"secret")
+    Path(context.staging_root, "link").symlink_to(tmp_path / "elsewhere")
+    step = FsRenameCommitStep(context, "link/a", "out/a")
+    with pytest.raises(ConfigurationError, match="symbolic link"):
+        step.execute()
+    assert (tmp_path / "elsewhere" / "a").exists()
+
+
+def test_steps_survive_storage_as_plain_data(context: StepContext) -> None:
+    steps = [staged(context, name) for name in "abc"]
+    loaded = list(load_steps(dump_steps(steps), context))
+    assert [step.to_row() for step in loaded] == [step.to_row() for step in steps]
+
+
+def test_many_renames_cost_one_call_each_and_one_barrier(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    class Counting(RealPosixCalls):
+        def rename_noreplace(self, source: str, target: str) -> None:
+            calls.append("rename")
+            super().rename_noreplace(source, target)
+
+        def lstat(self, path: str):  # type: ignore[no-untyped-def]
+            calls.append("lstat")
+            return super().lstat(path)
+
+        def syncfs(self, path: str) -> None:
+            calls.append("sync")
+            super().syncfs(path)
+
+        def fsync_folder(self, path: str) -> None:
+            calls.append("sync")
+            super().fsync_folder(path)
+
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "output").mkdir()
+    plain = StepContext(LocalFileSystem(), str(tmp_path / "staging"), str(tmp_path / "output"))
+    steps = [staged(plain, f"{i}/f{j}") for i in range(50) for j in range(4)]
+    counting = StepContext(LocalFileSystem(Counting()), plain.staging_root, plain.output_root)
+    assert FsRenameCommitStep.execute_all([FsRenameCommitStep.of(counting, s.file) for s in steps]) == [None] * 200
+    assert {name: calls.count(name) for name in set(calls)} == {"rename": 200, "sync": 1}

@@ -1,0 +1,181 @@
+"""The original design's API, by itself: own steps, no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError, ConflictError, FencedError
+from distcommit.model.steps import CommitStep, StepContext, Verdict
+from distcommit.model.watermark import Watermark
+from distcommit.steps.registry import register
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores.commit_step_store import LogCommitStepStore
+
+
+@register
+class TouchCommitStep(CommitStep):
+    """A user's own step."""
+
+    type_name: ClassVar[str] = "test-touch"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def verify(self) -> bool:
+        return Path(self.path).exists()
+
+    def execute(self) -> None:
+        Path(self.path).touch()
+
+    def to_row(self) -> list[Any]:
+        return [self.path]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        return cls(*row)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> StepContext:
+    return StepContext(LocalFileSystem(), str(tmp_path / "staging"), str(tmp_path / "output"))
+
+
+def open_store(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
+    return LogCommitStepStore(context.fs, str(tmp_path / "stores"), context)
+
+
+@pytest.fixture
+def store(context: StepContext, tmp_path: Path) -> LogCommitStepStore:
+    made = open_store(context, tmp_path)
+    assert made.create("job")
+    assert not made.create("job")
+    return made
+
+
+def move(low: int | None, high: int) -> HighWatermarkCommitStep:
+    return HighWatermarkCommitStep("d", None if low is None else Watermark({"": low}), Watermark({"": high}))
+
+
+def test_put_seal_crash_commit(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> None:
+    staged = tmp_path / "staging" / "a"
+    staged.write_bytes(b"x")
+    store.put("job", "d", FsRenameCommitStep(context, "a", "d/a"))
+    store.put("job", "d", TouchCommitStep(str(tmp_path / "own")))
+    store.put("job", "d", move(None, 5))
+    assert not store.exists("job", "d")
+    store.seal("job", "d")
+    assert store.exists("job", "d")
+    del store  # the process dies here
+
+    after = open_store(context, tmp_path)
+    sequence = after.get_commit_sequence("job", "d")
+    assert sequence is not None
+    assert after.watermark("job", "d") is None
+    sequence.commit()
+    sequence.commit()
+    assert (tmp_path / "output" / "d" / "a").read_bytes() == b"x"
+    assert (tmp_path / "own").exists()
+    assert after.watermark("job", "d") == Watermark({"": 5})
+    assert after.get_commit_sequence("job", "d") is None
+
+
+def test_unsealed_steps_are_never_executed(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> None:
+    store.put("job", "d", TouchCommitStep(str(tmp_path / "own")))
+    assert store.get_commit_sequence("job", "d") is None
+    assert open_store(context, tmp_path).get_commit_sequence("job", "d") is None
+
+
+def test_a_pending_sequence_is_neither_removed_nor_added_to(store: LogCommitStepStore, tmp_path: Path) -> None:
+    store.put("job", "d", TouchCommitStep(str(tmp_path / "own")))
+    store.seal("job", "d")
+    for refused in (lambda: store.remove("job", "d"), lambda: store.remove("job")):
+        with pytest.raises(ConflictError, match="pending"):
+            refused()
+    with pytest.raises(ConflictError, match="pending"):
+        store.put("job", "d", TouchCommitStep("x"))
+    sequence = store.get_commit_sequence("job", "d")
+    assert sequence is not None
+    sequence.commit()
+    assert store.remove("job")
+    assert not store.exists("job")
+    assert not store.remove("job")
+
+
+def test_one_process_seals_round_after_round(store: LogCommitStepStore) -> None:
+    for low, high in ((None, 1), (1, 2), (2, 3)):
+        store.put("job", "d", move(low, high))
+        store.seal("job", "d")
+        sequence = store.get_commit_sequence("job", "d")
+        assert sequence is not None
+        sequence.commit()
+    assert store.watermark("job", "d") == Watermark({"": 3})
+
+
+def test_a_watermark_that_moved_meanwhile_is_refused_at_the_seal(store: LogCommitStepStore) -> None:
+    store.put("job", "d", move(4, 5))
+    with pytest.raises(ConflictError, match="can't be sealed"):
+        store.seal("job", "d")
+    assert store.get_commit_sequence("job", "d") is None
+
+
+def test_a_process_that_was_fenced_seals_nothing(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
+    store.put("job", "d", move(None, 5))
+    open_store(context, tmp_path).create("job")
+    with pytest.raises(ConflictError):
+        store.seal("job", "d")
+
+
+def test_a_fenced_process_never_takes_a_new_epoch(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
+    store.put("job", "d", move(None, 5))
+    store.seal("job", "d")
+    sequence = store.get_commit_sequence("job", "d")
+    assert sequence is not None
+    sequence.commit()
+    open_store(context, tmp_path).create("job")
+    store.put("job", "d", move(5, 6))
+    with pytest.raises(FencedError):
+        store.seal("job", "d")
+
+
+def test_an_unregistered_step_type_is_named(store: LogCommitStepStore, tmp_path: Path) -> None:
+    class Unknown(TouchCommitStep):
+        type_name = "test-unknown"
+
+    store.put("job", "d", Unknown("x"))
+    store.seal("job", "d")
+    with pytest.raises(ConfigurationError, match="not registered") as caught:
+        store.get_commit_sequence("job", "d")
+    assert caught.value.ids["type_name"] == "test-unknown"
+
+
+def test_a_watermark_step_can_not_go_back() -> None:
+    with pytest.raises(ValueError, match="go back"):
+        move(5, 4)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "ünïcode", "a b:c", ".hidden", "x" * 500])
+def test_any_job_name_and_urn_has_a_place_of_its_own(context: StepContext, tmp_path: Path, name: str) -> None:
+    store = open_store(context, tmp_path)
+    store.create(name)
+    store.put(name, name, TouchCommitStep(str(tmp_path / "t")))
+    store.seal(name, name)
+    sequence = store.get_commit_sequence(name, name)
+    assert sequence is not None
+    assert [type(step) for step in sequence.steps] == [TouchCommitStep]
+    assert [p.parent for p in tmp_path.rglob("store.json")] == [next((tmp_path / "stores").iterdir())]
+
+
+def test_verdict_of_a_bool_step() -> None:
+    assert TouchCommitStep.verify_all([TouchCommitStep("/"), TouchCommitStep("/nope")]) == [
+        Verdict.DONE,
+        Verdict.PENDING,
+    ]

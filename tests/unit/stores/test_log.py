@@ -1,0 +1,191 @@
+"""The commit log on a real folder: numbering, folding, truncation, zombies, corruption."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
+from distcommit.model.errors import CorruptError, OutcomeUnknownError, UnknownVersionError
+from distcommit.model.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.stores.log import CommitLog
+from distcommit.stores.segment import Segment, decode_segment, encode_segment
+
+FS = LocalFileSystem(durable=False)
+
+
+def make_log(folder: Path, epoch: int = 1, fs: LocalFileSystem = FS) -> CommitLog:
+    folder.mkdir(exist_ok=True)
+    return CommitLog(fs, str(folder), epoch)
+
+
+def fence(log: CommitLog, epoch: int) -> Fold:
+    return log.settle(lambda fold: None if fold.fence_epoch >= epoch else Fence(epoch, f"r{epoch}"))
+
+
+def seal(log: CommitLog, urn: str, epoch: int, high: int) -> Fold:
+    def decide(fold: Fold) -> Record | None:
+        state = fold.state_of(urn)
+        if state.closed_epoch >= epoch:
+            return None
+        return Intent(epoch, (SealedSequence(urn, epoch, state.watermark, Watermark({"0": high}), ()),))
+
+    return log.settle(decide)
+
+
+def close(log: CommitLog, urn: str, epoch: int) -> Fold:
+    name = SequenceName(urn, epoch)
+    return log.settle(lambda fold: Done(epoch, (name,)) if fold.sequence(name) else None)
+
+
+def test_two_writers_see_one_order(tmp_path: Path) -> None:
+    one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
+    fence(one, 1)
+    seal(one, "a", 1, 5)
+    seal(two, "a", 1, 7)
+    assert one.refresh().state_of("a") == two.refresh().state_of("a")
+    assert one.refresh().state_of("a").sequence == SealedSequence("a", 1, None, Watermark({"0": 5}), ())
+
+
+def test_a_lost_race_is_decided_anew(tmp_path: Path) -> None:
+    """Between fold and put another writer takes the number: the old payload is dropped, not put at the next one."""
+    one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
+    fence(one, 1)
+    two.refresh()
+    raced: list[bool] = []
+
+    def decide(fold: Fold) -> Record | None:
+        if not raced:
+            raced.append(True)
+            seal(one, "a", 1, 5)
+        if fold.state_of("a").closed_epoch >= 1:
+            return None
+        return Intent(1, (SealedSequence("a", 1, None, Watermark({"0": 7}), ()),))
+
+    fold = two.settle(decide)
+    assert fold.state_of("a").sequence == SealedSequence("a", 1, None, Watermark({"0": 5}), ())
+    assert fold.ignored == []
+
+
+def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "log")
+    for epoch in range(1, 30):
+        fence(log, epoch)
+        seal(log, "a", epoch, epoch)
+        close(log, "a", epoch)
+        log.checkpoint(at_least=4)
+    fresh = make_log(tmp_path / "log").refresh()
+    assert fresh.state_of("a").watermark == Watermark({"0": 29})
+    assert fresh.datasets == log.refresh().datasets
+    assert len(list((tmp_path / "log").iterdir())) < 16
+
+
+def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: Path) -> None:
+    log, zombie = make_log(tmp_path / "log"), make_log(tmp_path / "log")
+    fence(log, 1)
+    stale = zombie.refresh()
+    number = zombie.last_number + 1
+    for epoch in range(2, 6):
+        fence(log, epoch)
+        log.checkpoint(at_least=1)
+    path = tmp_path / "log" / f"{number:012d}.seg"
+    assert not path.exists(), "the number was truncated away"
+    intent = Intent(1, (SealedSequence("a", 1, None, Watermark({"0": 5}), ()),))
+    assert stale.fence_epoch == 1
+    assert FS.put_if_absent(str(path), encode_segment(Segment(1, "ff", intent)))
+    assert zombie.refresh().state_of("a").sequence is None
+    assert make_log(tmp_path / "log").refresh().state_of("a").sequence is None
+    log.truncate()
+    assert not path.exists()
+
+
+def test_a_reader_whose_segments_are_truncated_under_it_starts_again(tmp_path: Path) -> None:
+    writer = make_log(tmp_path / "log")
+    fence(writer, 1)
+    seal(writer, "a", 1, 1)
+    close(writer, "a", 1)
+
+    class Truncating(LocalFileSystem):
+        ran = False
+
+        def read(self, path: str) -> bytes:
+            if not self.ran:
+                self.ran = True
+                for epoch in (2, 3, 4):
+                    fence(writer, epoch)
+                    writer.checkpoint(at_least=1)
+            return super().read(path)
+
+    reader = make_log(tmp_path / "log", fs=Truncating(durable=False))
+    fold = reader.refresh()
+    assert (fold.fence_epoch, fold.state_of("a").watermark) == (4, Watermark({"0": 1}))
+
+
+@pytest.mark.parametrize("damage", ["empty", "torn", "flipped", "foreign", "newer"])
+def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -> None:
+    log = make_log(tmp_path / "log")
+    fence(log, 1)
+    seal(log, "a", 1, 1)
+    path = tmp_path / "log" / f"{1:012d}.seg"
+    data = path.read_bytes()
+    path.write_bytes(
+        {
+            "empty": b"",
+            "torn": data[:-3],
+            "flipped": data[:-1] + bytes([data[-1] ^ 1]),
+            "foreign": b"hello\n" * 20,
+            "newer": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 2 "),
+        }[damage]
+    )
+    with pytest.raises(UnknownVersionError if damage == "newer" else CorruptError) as caught:
+        make_log(tmp_path / "log").refresh()
+    assert caught.value.ids["path"] == str(path)
+
+
+def test_a_missing_segment_is_an_error_not_an_older_state(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "log")
+    fence(log, 1)
+    seal(log, "a", 1, 1)
+    (tmp_path / "log" / f"{1:012d}.seg").unlink()
+    with pytest.raises(CorruptError, match="missing"):
+        make_log(tmp_path / "log").refresh()
+
+
+class FlakyCalls(RealPosixCalls):
+    """Answers of the first `times` renames are lost, after they took effect or before."""
+
+    def __init__(self, times: int, *, takes_effect: bool) -> None:
+        super().__init__()
+        self.times, self.takes_effect = times, takes_effect
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        if self.times > 0:
+            self.times -= 1
+            if self.takes_effect:
+                super().rename_noreplace(source, target)
+            raise OSError(errno.EIO, "answer lost", target)
+        super().rename_noreplace(source, target)
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_a_lost_answer_is_read_back(tmp_path: Path, takes_effect: bool) -> None:
+    log = make_log(tmp_path / "log", fs=LocalFileSystem(FlakyCalls(1, takes_effect=takes_effect)))
+    fold = fence(log, 1)
+    assert (fold.fence_epoch, log.last_number) == (1, 1)
+
+
+def test_an_outage_ends_in_an_error_that_says_the_outcome_is_unknown(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "log", fs=LocalFileSystem(FlakyCalls(99, takes_effect=False)))
+    with pytest.raises(OutcomeUnknownError):
+        fence(log, 1)
+
+
+def test_decoding_is_bounded_and_typed_for_any_bytes() -> None:
+    for data in (b"", b"\n", b"distcommit-segment 1\n", bytes(range(256)) * 10):
+        with pytest.raises(CorruptError):
+            decode_segment(data, "x")
