@@ -6,6 +6,7 @@ synced, and the folders above it too.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import posixpath
 import uuid
@@ -77,13 +78,19 @@ class LocalFileSystem:
         folder, name = posixpath.split(path)
         temporary = f"{folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
         writer = self.create(temporary)
-        writer.write(data)
-        writer.close_file(sync=True)
         try:
+            try:
+                writer.write(data)
+            finally:
+                writer.close_file(sync=True)
             self.rename(temporary, path)
         except FileExistsError:
             self.delete(temporary)
             return False
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.delete(temporary)
+            raise
         self._sync_folder(folder)
         return True
 

@@ -38,18 +38,21 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """The kernel's own."""
+    """The kernel's own. `syncfs` reports failed writes since Linux 5.8."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._renameat2 = getattr(self._libc, "renameat2", None)
         self._syncfs = getattr(self._libc, "syncfs", None)
+        self._witnesses: dict[int, int] = {}
 
     def __reduce__(self) -> tuple[type[RealPosixCalls], tuple[()]]:
         return RealPosixCalls, ()
 
     def open_new(self, path: str) -> int:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        self._witness(fd, os.path.dirname(path))
+        return fd
 
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
         return os.write(fd, data)
@@ -106,11 +109,19 @@ class RealPosixCalls:
             return
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if self._syncfs(fd):
+            if self._syncfs(self._witness(fd, path)):
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code), path)
         finally:
             os.close(fd)
+
+    def _witness(self, fd: int, folder: str) -> int:
+        """A descriptor of that file system, opened before this process wrote to it and kept: `syncfs` reports an error
+        of writing back to each descriptor once, and not at all to one opened after somebody else was told."""
+        device = os.fstat(fd).st_dev
+        if device not in self._witnesses:
+            self._witnesses[device] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return self._witnesses[device]
 
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)

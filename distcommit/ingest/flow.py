@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.staging import AttemptFolder
-from distcommit.model.errors import RecordError
+from distcommit.model.errors import RecordError, SourceError, plain_text
 from distcommit.model.ports import Clock, FileSystem
 from distcommit.model.source import Extractor, Source
 from distcommit.model.urn import folder_of
+from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files import AttemptFiles, AttemptIdentity, FileSinkSettings
 
@@ -95,17 +96,17 @@ def run_work_unit(
                 written += decoded.records.num_rows
             if (max_bytes and bytes_read >= max_bytes) or (deadline_ms and clock.now_ms() >= deadline_ms):
                 break
-        outputs = files.close()
-        state = replace(
-            state,
-            outcome=TaskOutcome.SUCCEEDED,
-            actual_high=extraction.actual_high(),
-            outputs=outputs,
-        )
+        actual_high = _checked(unit, extraction.actual_high())
+        state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, outputs=files.close())
     except Exception as error:
         logger.warning("work unit failed: %s", error, extra={"work_unit": unit.work_unit_id}, exc_info=True)
         files.abort()
-        state = replace(state, error=f"{type(error).__name__}: {error}"[:4000])
+        state = replace(
+            state,
+            outcome=TaskOutcome.FAILED,
+            actual_high=unit.low,
+            error=plain_text(f"{type(error).__name__}: {error}", 4000),
+        )
     return replace(
         state,
         records_read=read,
@@ -113,4 +114,22 @@ def run_work_unit(
         records_diverted=diverted,
         bytes_read=bytes_read,
         finished_ms=clock.now_ms(),
+    )
+
+
+def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:
+    """The actual high watermark, if it is one that this work unit can have.
+
+    Raises:
+        SourceError: if it lies outside the work unit's range or names other partitions: the source is at fault.
+    """
+    low, high = unit.low, unit.expected_high
+    if actual.positions.keys() == low.positions.keys() and actual.covers(low) and high.covers(actual):
+        return actual
+    raise SourceError(
+        "the source reports an actual high watermark outside its work unit",
+        work_unit=unit.work_unit_id,
+        expected=f"between {low} and {high}",
+        found=str(actual),
+        todo="correct the source's Extraction.actual_high",
     )

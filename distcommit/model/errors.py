@@ -49,6 +49,11 @@ class DistcommitError(Exception):
         return cls(what, **fields)
 
 
+def plain_text(text: str, limit: int = 2000) -> str:
+    """Text that can be stored and shown whatever it came from: valid UTF-8, cut at `limit` characters."""
+    return text[:limit].encode("utf-8", "backslashreplace").decode()
+
+
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
     return kind.rebuilt(what, fields)
 
@@ -93,6 +98,12 @@ class CorruptError(DistcommitError):
 
 class UnknownVersionError(CorruptError):
     """Stored bytes are of a format version that this program does not know."""
+
+
+class UnknownStepTypeError(DistcommitError):
+    """A stored step is of a type that this program does not know: it is left alone, for one that does."""
+
+    exit_code = 2
 
 
 class LostError(DistcommitError):

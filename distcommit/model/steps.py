@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
 from typing import Any, ClassVar, Self
 
 from distcommit.model.errors import DistcommitError, LostError
@@ -65,6 +66,12 @@ class CommitStep(ABC):
             LostError: if the effect can neither be proven nor be redone.
         """
 
+    def make_durable(self) -> None:  # noqa: B027 - optional hook
+        """Makes an effect that was found DONE durable: it may be a crashed process's, not synced yet.
+
+        Needed only where `verify` can see an effect that a power loss could still undo.
+        """
+
     @abstractmethod
     def to_row(self) -> list[Any]:
         """The step as plain values: numbers, text, bytes, booleans, None, and lists or dicts of them."""
@@ -97,6 +104,8 @@ class CommitStep(ABC):
             try:
                 if verdicts is None or verdicts[place] is not Verdict.DONE:
                     step.execute()
+                else:
+                    step.make_durable()
                 errors.append(None)
             except DistcommitError as error:
                 errors.append(error)
@@ -122,26 +131,30 @@ class CommitSequence:
     close: Callable[[], None] = field(repr=False)
 
     def commit(self) -> None:
-        """Verifies each step, executes those that are pending, then closes the sequence. Safe to call again.
+        """Verifies the steps, executes those that are pending, makes all durable, then closes the sequence.
+
+        Safe to call again.
 
         Raises:
             LostError: if a step's effect can neither be proven nor be redone; nothing is closed.
+            DistcommitError: if a step fails; nothing is closed.
         """
-        for step in self.steps:
-            match as_verification(step.verify()):
-                case Lost(expected, found):
+        for kind, group in groupby(self.steps, key=lambda step: step.__class__):
+            steps = list(group)
+            verdicts = kind.verify_all(steps)
+            for step, verdict in zip(steps, verdicts, strict=True):
+                if isinstance(verdict, Lost):
                     raise LostError(
                         "a commit step is lost",
                         dataset=self.dataset_urn,
                         step=repr(step),
-                        expected=expected,
-                        found=found,
+                        expected=verdict.expected,
+                        found=verdict.found,
                         todo="restore what is missing and commit again, or release the dataset by hand",
                     )
-                case Verdict.PENDING:
-                    step.execute()
-                case Verdict.DONE:
-                    pass
+            for error in kind.execute_all(steps, verdicts):
+                if error is not None:
+                    raise error
         self.close()
 
 

@@ -32,10 +32,11 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Decided: these task states win; the watermark moves to `high`."""
+    """Decided: these task states win; the watermark moves to `high`. `left_out`: why others do not, if any."""
 
     winners: tuple[TaskState, ...]
     high: Watermark
+    left_out: str = ""
 
 
 Readiness = Wait | Nothing | Ready
@@ -96,7 +97,7 @@ def readiness(
         return Nothing(failures[0], failed=True)
     if high == plan.planned_low and not any(state.outputs for state in winners):
         return Nothing("nothing new was read", failed=False)
-    return Ready(tuple(winners), high)
+    return Ready(tuple(winners), high, failures[0] if failures else "")
 
 
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:

@@ -10,9 +10,17 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from distcommit.ingest.staging import list_attempts, remove_attempts
-from distcommit.model.errors import CorruptError, DistcommitError, LostError, TransientError
+from distcommit.model.errors import (
+    CorruptError,
+    DistcommitError,
+    LostError,
+    UnknownStepTypeError,
+    UnknownVersionError,
+    plain_text,
+)
 from distcommit.model.log_records import (
     DatasetState,
+    DatasetStatus,
     Done,
     Dropped,
     Failed,
@@ -58,6 +66,8 @@ class BucketCommitter:
         self._open = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._sealed_here: set[SequenceName] = set()
+        self._nothing: dict[str, tuple[str, bool]] = {}
+        self._left_out: dict[str, str] = {}
 
     def sweep(self, *, ended: bool) -> None:
         """Seals what is complete, and executes, closes and cleans up what this committer sealed.
@@ -78,8 +88,6 @@ class BucketCommitter:
         fold = self._seal(self._complete(fold, ended))
         if not self._settings.job_level:
             self.publish(take_over=ended)
-        else:
-            self._count_sealed(fold, ended)
 
     def publish(self, *, take_over: bool) -> None:
         """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
@@ -92,7 +100,7 @@ class BucketCommitter:
             and (take_over or _name(state.sequence) in self._sealed_here)
         ]
         fold = self._execute_and_close([state.sequence for state in todo if state.sequence is not None], fold)
-        self._clean_up(self._settle_open(fold, sealed_is_settled=False))
+        self._clean_up(self._settle_open(fold))
 
     def replay(self, decided_epochs: frozenset[int]) -> None:
         """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
@@ -100,7 +108,8 @@ class BucketCommitter:
         Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
         `max_attempts` runs, unless it is an outage.
         """
-        pending = [state for state in self._log.refresh().pending() if state.sequence is not None]
+        epoch = self._settings.epoch  # what this run has sealed meanwhile is not this function's
+        pending = [s for s in self._log.refresh().pending() if s.sequence is not None and s.sequence.epoch < epoch]
         undecided = [s for s in pending if s.held and s.sequence is not None and s.sequence.epoch not in decided_epochs]
         if undecided:
             self._drop([_name(s.sequence) for s in undecided if s.sequence is not None])
@@ -111,26 +120,42 @@ class BucketCommitter:
         self._report.sequences_replayed += self._report.datasets_committed - before
         self._report.datasets_committed = before
 
-    def count_published(self, plans: Iterable[DatasetPlan]) -> None:
-        """Adds to the report what this run has published of these datasets, as the log tells it."""
+    def count_outcomes(self, plans: Iterable[DatasetPlan]) -> None:
+        """After the drain: adds to the report what became of each dataset of the plan, as the log tells it."""
+        fold, epoch, report = self._log.refresh(), self._settings.epoch, self._report
+        report.sequences_left = 0
+        for plan in plans:
+            urn = plan.dataset_urn
+            state = fold.state_of(urn)
+            if state.done_epoch == epoch:
+                report.datasets_published += 1
+                report.records_published += state.done_records
+                report.files_published += state.done_files
+                if urn in self._left_out:
+                    report.datasets_partial += 1
+                    report.explain(urn, "partly failed", self._left_out[urn])
+            elif state.sequence is not None:
+                report.sequences_left += 1
+                report.datasets_quarantined += state.status is DatasetStatus.QUARANTINED
+                report.explain(urn, f"left {state.status.value}", state.reason)
+            elif urn in self._nothing:
+                reason, failed = self._nothing[urn]
+                report.datasets_failed += failed
+                report.datasets_unchanged += not failed
+                if failed:
+                    report.explain(urn, "failed", reason)
+            else:
+                report.datasets_failed += 1
+                report.explain(urn, "failed", "its watermark was changed by hand while the run read it")
+
+    def count_held(self, plans: Iterable[DatasetPlan]) -> None:
+        """Job-level, after the drain: what the driver's decision rests on, from the fold."""
         fold = self._log.refresh()
         for plan in plans:
-            state = fold.state_of(plan.dataset_urn)
-            if state.done_epoch == self._settings.epoch:
-                self._report.datasets_published += 1
-                self._report.records_published += state.done_records
-                self._report.files_published += state.done_files
-
-    def _count_sealed(self, fold: Fold, ended: bool) -> None:
-        """Job-level: what the driver's decision rests on, from the fold. A watermark set by hand is not a seal."""
-        for plan in self._settle_open(fold, sealed_is_settled=True):
             if fold.sequence(SequenceName(plan.dataset_urn, self._settings.epoch)) is not None:
                 self._report.datasets_sealed += 1
-            elif ended:
-                self._report.datasets_failed += 1
-                self._report.explain(
-                    plan.dataset_urn, "failed", "its watermark was changed by hand while the run read it"
-                )
+            elif plan.dataset_urn in self._nothing and not self._nothing[plan.dataset_urn][1]:
+                self._report.datasets_sealed += 1  # nothing to publish, and that is in order
 
     # -- sealing
 
@@ -143,9 +168,7 @@ class BucketCommitter:
             if state.closed_epoch >= self._settings.epoch:
                 continue
             if state.sequence is not None or state.watermark != plan.planned_low:
-                if ended:
-                    self._drop_plan(urn, "its watermark was changed by hand while the run read it", True, ended)
-                continue
+                continue  # changed by hand
             states = self._states.get(urn, ())
             if not states and not ended:
                 continue
@@ -156,8 +179,12 @@ class BucketCommitter:
                 case Nothing(reason, failed):
                     if failed and not ended:
                         continue  # another attempt may still succeed
-                    self._drop_plan(urn, reason, failed, ended)
-                case Ready(winners, high):
+                    del self._open[urn]
+                    self._states.pop(urn, None)
+                    self._nothing[urn] = (reason, failed)
+                case Ready(winners, high, left_out):
+                    if left_out:
+                        self._left_out[urn] = left_out
                     ready.append(self._sequence(plan, winners, high))
         return ready
 
@@ -221,8 +248,9 @@ class BucketCommitter:
         done = [_name(sequence) for sequence in sequences if _name(sequence) not in failed]
         fold = self._close(done)
         self._report.datasets_committed += len(done)
+        outage = bool(failed) and (len(failed) == len(sequences) > 1 or not self._output_works())
         for name, failure in failed.items():
-            self._note_failure(name, failure, replaying=verify_first)
+            self._note_failure(name, failure, replaying=verify_first, outage=outage)
         return self._log.refresh() if failed else fold
 
     def _close(self, names: Sequence[SequenceName]) -> Fold:
@@ -242,30 +270,30 @@ class BucketCommitter:
         self._log.settle(decide)
         self._report.sequences_dropped += len(names)
 
-    def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool) -> None:
-        lost = isinstance(error, LostError | CorruptError)
-        outage = isinstance(error, TransientError) or not self._output_works()
+    def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool, outage: bool) -> None:
+        """Reports that a sequence could not be finished. In replay it counts as this run's attempt, unless an outage
+        or this program's age is to blame; what is lost is quarantined at once."""
         if self._log.refresh().sequence(name) is None:
             return  # closed by another committer meanwhile, which had the better view
         self._report.explain(name.dataset_urn, type(error).__name__, str(error))
         self._report.sequences_left += 1
-        if not lost and (outage or not replaying):
+        not_for_us = isinstance(error, UnknownVersionError | UnknownStepTypeError)
+        lost = isinstance(error, LostError | CorruptError) and not not_for_us
+        if not lost and (not_for_us or outage or not replaying):
             return
-        limit = self._settings.max_attempts
+        limit, epoch = self._settings.max_attempts, self._settings.epoch
 
         def decide(fold: Fold) -> Record | None:
-            require_fence(fold, self._settings.epoch, self._log.folder)
+            require_fence(fold, epoch, self._log.folder)
             state = fold.state_of(name.dataset_urn)
-            if state not in fold.pending() or fold.sequence(name) is None:
+            if fold.sequence(name) is None or state.status is not DatasetStatus.PENDING:
                 return None
-            if self._settings.epoch in state.tried_epochs and not lost:
+            if epoch in state.tried_epochs and not lost:
                 return None
-            quarantine = lost or len({*state.tried_epochs, self._settings.epoch}) >= limit
-            return Failed(self._settings.epoch, name, quarantine, str(error)[:2000])
+            quarantine = lost or len({*state.tried_epochs, epoch}) >= limit
+            return Failed(epoch, name, quarantine, plain_text(str(error)))
 
-        fold = self._log.settle(decide)
-        state = fold.state_of(name.dataset_urn)
-        if state.sequence is not None and state not in fold.pending():
+        if self._log.settle(decide).state_of(name.dataset_urn).status is DatasetStatus.QUARANTINED:
             self._report.datasets_quarantined += 1
             logger.error("dataset quarantined: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
 
@@ -281,29 +309,13 @@ class BucketCommitter:
 
     # -- afterwards
 
-    def _settle_open(self, fold: Fold, *, sealed_is_settled: bool) -> list[DatasetPlan]:
-        """Takes datasets off the list of open ones that this run has sealed and, unless told otherwise, closed."""
-        settled = [
-            plan
-            for urn, plan in self._open.items()
-            if (state := fold.state_of(urn)).closed_epoch >= self._settings.epoch
-            and (sealed_is_settled or state.done_epoch >= self._settings.epoch)
-        ]
+    def _settle_open(self, fold: Fold) -> list[DatasetPlan]:
+        """Takes datasets off the list of open ones that this run has published."""
+        settled = [p for urn, p in self._open.items() if fold.state_of(urn).done_epoch >= self._settings.epoch]
         for plan in settled:
             del self._open[plan.dataset_urn]
             self._states.pop(plan.dataset_urn, None)
         return settled
-
-    def _drop_plan(self, urn: str, reason: str, failed: bool, ended: bool) -> None:
-        del self._open[urn]
-        self._states.pop(urn, None)
-        if not ended:
-            return  # counted once, by the drain
-        if failed:
-            self._report.datasets_failed += 1
-            self._report.explain(urn, "failed", reason)
-        else:
-            self._report.datasets_unchanged += 1
 
     def _clean_up(self, plans: Sequence[DatasetPlan]) -> None:
         """Removes what attempts at these datasets left in task output; their sequences were read as DONE."""
@@ -351,7 +363,7 @@ def _state_name(state: DatasetState) -> SequenceName | None:
 
 
 def _closable(fold: Fold, name: SequenceName) -> bool:
-    return fold.state_of(name.dataset_urn).status.value in ("pending", "quarantined")
+    return fold.state_of(name.dataset_urn).status in (DatasetStatus.PENDING, DatasetStatus.QUARANTINED)
 
 
 def _lost_error(name: SequenceName, lost: Verification) -> LostError:

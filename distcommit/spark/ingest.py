@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.staging import new_attempt, remove_empty
-from distcommit.model.errors import DistcommitError, FencedError
+from distcommit.model.errors import DistcommitError, FencedError, plain_text
 from distcommit.model.ports import Clock
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
@@ -23,7 +23,7 @@ from distcommit.spark.progress import ProgressFile
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
-from distcommit.stores.task_states import TaskStateReader, TaskStateWriter
+from distcommit.stores.task_states import TaskStateReader, TaskStateWriter, ingest_ended
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,11 @@ class _IngestTask:
             buckets = list(settings.buckets_of(task - len(manifest.large)))
             mine = lambda unit: unit.work_unit_id not in others  # noqa: E731
         for bucket in buckets:
-            if plans := read_bucket_plan(self._fs, root, manifest, bucket):
-                self._plans[bucket] = plans
+            try:
+                if plans := read_bucket_plan(self._fs, root, manifest, bucket):
+                    self._plans[bucket] = plans
+            except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
+                logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
         self._units = [
             unit for plans in self._plans.values() for plan in plans for unit in plan.work_units if mine(unit)
         ]
@@ -79,6 +82,7 @@ class _IngestTask:
         self._committers: dict[int, BucketCommitter] = {}
         self._finished: dict[int, list[TaskState]] = {}
         self._unswept: set[int] = set()
+        self._unsynced: set[str] = set()
         self._swept_at_s = clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, report, clock)
 
@@ -87,10 +91,13 @@ class _IngestTask:
         self._report.work_units = len(left)
         with self._progress:
             for attempt in range(self._settings.task_attempts):
-                left = self._read(left)
+                failed = self._read(left)
+                self._publish_states()
+                left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
                 if not left:
                     break
                 logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
+                self._unsynced.clear()
             self._report.work_units_failed = len(left)
             self._unswept.update(self._plans)
             self._commit()
@@ -99,9 +106,13 @@ class _IngestTask:
         """Work units without a success: an earlier attempt at this task may have finished some."""
         finished: set[str] = set()
         for bucket in self._plans:
-            for state in TaskStateReader(self._fs, self._store.roots.store, self._settings.run_id, bucket).poll():
-                if state.outcome is TaskOutcome.SUCCEEDED:
-                    finished.add(state.work_unit_id)
+            reader = TaskStateReader(self._fs, self._store.roots.store, self._settings.run_id, bucket)
+            try:
+                states = reader.poll()
+            except (DistcommitError, OSError) as error:
+                logger.warning("task states can't be read, reading again: %s", error, extra={"bucket": bucket})
+                continue
+            finished.update(state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED)
         return [unit for unit in self._units if unit.work_unit_id not in finished]
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
@@ -111,13 +122,13 @@ class _IngestTask:
             return failed
         try:
             extractor = self._settings.flow.source.open()
+            extractor.announce(units)
         except Exception as error:
             logger.exception("the source can't be opened")
             for unit in units:
                 self._add(failed_state(self._settings, unit, error, self._clock))
             return units
         try:
-            extractor.announce(units)
             for unit in units:
                 state = self._run(extractor, unit)
                 if state.outcome is TaskOutcome.FAILED:
@@ -126,7 +137,10 @@ class _IngestTask:
                 if self._clock.monotonic_s() - self._swept_at_s >= self._settings.min_interval_s:
                     self._commit()
         finally:
-            extractor.close()
+            try:
+                extractor.close()
+            except Exception:
+                logger.warning("an extractor could not be closed", exc_info=True)
         return failed
 
     def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
@@ -175,6 +189,7 @@ class _IngestTask:
         except OSError as error:  # final for these files: their bytes may be gone, so these attempts have failed
             logger.exception("staged files could not be synced")
             text = f"staged files could not be synced: {error}"
+            self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
             self._finished = {
                 bucket: [replace(s, outcome=TaskOutcome.FAILED, outputs=(), error=text) for s in states]
                 for bucket, states in self._finished.items()
@@ -207,7 +222,7 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception, clock:
         low=unit.low,
         expected_high=unit.expected_high,
         actual_high=unit.low,
-        error=f"{type(error).__name__}: {error}"[:4000],
+        error=plain_text(f"{type(error).__name__}: {error}", 4000),
         started_ms=now,
         finished_ms=now,
     )
@@ -234,32 +249,41 @@ def _finish(settings: RunSettings, partition: int, clock: Clock, *, seal: bool) 
         with ProgressFile(settings, "drain", partition, report, clock) as progress:
             for bucket in settings.buckets_of(partition):
                 if bucket in manifest.files:
-                    _finish_bucket(settings, manifest, bucket, report, clock, seal=seal)
+                    report.include(_finish_bucket(settings, manifest, bucket, clock, seal=seal))
                     progress.tick()
     except FencedError as error:
         report.fenced = str(error)
+    except (DistcommitError, OSError) as error:
+        report.explain(f"partition {partition}", type(error).__name__, str(error))
     return report
 
 
-def _finish_bucket(
-    settings: RunSettings, manifest: Manifest, bucket: int, report: Report, clock: Clock, *, seal: bool
-) -> None:
+def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, clock: Clock, *, seal: bool) -> Report:
+    """Seals and publishes what is left of a bucket, and reports what became of each of its datasets."""
+    store = settings.store
+    executed = 0
     for attempt in range(_TRIES):
+        report = Report()
         try:
-            plans = read_bucket_plan(settings.store.fs, settings.store.roots.store, manifest, bucket)
+            plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
             committer = BucketCommitter(settings, bucket, report, plans)
-            if seal:
-                committer.sweep(ended=True)
+            committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
+            if settings.job_level and seal:
+                committer.count_held(plans)
             else:
                 committer.publish(take_over=True)
-            if not (seal and settings.job_level):
-                committer.count_published(plans)
-                remove_empty(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
-            return
+                report.reasons, report.reasons_more = [], 0
+                committer.count_outcomes(plans)
+                remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
         except FencedError:
             raise
-        except (DistcommitError, OSError) as error:
-            if attempt == _TRIES - 1:
-                report.explain(f"bucket {bucket}", type(error).__name__, str(error))
-                return
-            clock.sleep(0.1 * 4**attempt)
+        except Exception as error:
+            logger.warning("bucket %d could not be drained in attempt %d", bucket, attempt + 1, exc_info=True)
+            report = Report(steps_executed=report.steps_executed)
+            report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        report.steps_executed += executed
+        if not report.sequences_left and not report.reasons:
+            break
+        executed = report.steps_executed
+        clock.sleep(0.1 * 4**attempt)
+    return report

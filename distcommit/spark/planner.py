@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.ingest.staging import prepare_bucket
-from distcommit.model.errors import DistcommitError
+from distcommit.model.errors import DistcommitError, FencedError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem
 from distcommit.model.urn import bucket_of, check_urn
@@ -40,7 +40,18 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     report = Report()
     report.stamp(partition)
     result = PlanReport(report)
-    states = _states(settings, partition, report)
+    try:
+        states = _states(settings, partition, report)
+        _plan(settings, states, result)
+    except FencedError as error:
+        report.fenced = str(error)
+    except (DistcommitError, OSError) as error:
+        report.explain(f"partition {partition}", type(error).__name__, str(error))
+    return result
+
+
+def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], result: PlanReport) -> None:
+    report = result.report
     plans: dict[int, list[DatasetPlan]] = {}
     ordinals: dict[int, count[int]] = {}
 
@@ -57,8 +68,10 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
             check_urn(planned.dataset_urn)
         except DistcommitError as error:
             report.datasets_skipped += 1
-            report.explain(planned.dataset_urn[:100], "not planned", str(error))
+            report.explain(planned.dataset_urn, "not planned", str(error))
             continue
+        if planned.dataset_urn in known and known[planned.dataset_urn].status is not DatasetStatus.IDLE:
+            continue  # replay comes first; it is reported as skipped
         bucket = bucket_of(planned.dataset_urn, settings.store.buckets)
         numbers = ordinals.setdefault(bucket, count())
         units = tuple(replace(u, work_unit_id=f"{bucket:05d}_{next(numbers):06d}") for u in planned.work_units)
@@ -71,7 +84,6 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         result.files[bucket] = write_bucket_plan(
             settings.store.fs, settings.store.roots.store, settings.run_id, bucket, listed
         )
-    return result
 
 
 def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
@@ -99,6 +111,8 @@ def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, 
             log = settings.store.bucket_log(bucket, settings.epoch)
             fold = log.refresh()
             require_fence(fold, settings.epoch, log.folder)
+        except FencedError:
+            raise
         except (DistcommitError, OSError) as error:
             report.explain(f"bucket {bucket}", type(error).__name__, str(error))
             continue

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 
 from distcommit.ingest.staging import staged_epochs, sweep_epoch
-from distcommit.model.errors import DistcommitError, FencedError
+from distcommit.model.errors import DistcommitError, FencedError, TransientError
 from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
-from distcommit.stores.fencing import fence_bucket
+from distcommit.stores.fencing import fence_bucket, require_fence
+from distcommit.stores.retention import KEPT_RUNS, forget_runs
 
 logger = logging.getLogger(__name__)
 
@@ -18,14 +19,40 @@ def recover_partition(settings: RunSettings, partition: int) -> Report:
     """Fences, replays and sweeps the partition's buckets. A bucket that can't be read is reported; the others go on."""
     report = Report()
     report.stamp(partition)
+    store = settings.store
     try:
-        job_fold = settings.store.job_log(settings.epoch).refresh()
-        epochs = [e for e in staged_epochs(settings.store.fs, settings.store.roots.staging) if e < settings.epoch]
+        decided = _decided_epochs(settings)
+        epochs = [e for e in staged_epochs(store.fs, store.roots.staging) if e < settings.epoch]
         for bucket in settings.buckets_of(partition):
-            _recover_bucket(settings, bucket, job_fold.decided_epochs, epochs, report)
+            _recover_bucket(settings, bucket, decided, epochs, report)
+        forget_runs(store.fs, store.roots.store, settings.buckets_of(partition), KEPT_RUNS)
     except FencedError as error:
         report.fenced = str(error)
+    except (DistcommitError, OSError) as error:
+        report.explain(f"partition {partition}", type(error).__name__, str(error))
     return report
+
+
+def _decided_epochs(settings: RunSettings) -> frozenset[int]:
+    """Epochs whose held sequences are to be published, from a view of the job log that contains this run's own fence:
+    only then is what is not decided sure never to be.
+
+    Raises:
+        FencedError: if a newer run has fenced the job log.
+        TransientError: if this executor's view of the log is older than the run.
+    """
+    log = settings.store.job_log(settings.epoch)
+    fold = log.refresh()
+    require_fence(fold, settings.epoch, log.folder)
+    if (fold.fence_epoch, fold.fence_run_id) != (settings.epoch, settings.run_id):
+        raise TransientError(
+            "this executor sees an older job log than the driver",
+            log=log.folder,
+            expected=f"the fence of epoch {settings.epoch}",
+            found=f"epoch {fold.fence_epoch}",
+            todo="mount the store so that executors see new files at once (no stale folder listings)",
+        )
+    return fold.decided_epochs
 
 
 def _recover_bucket(
@@ -35,6 +62,8 @@ def _recover_bucket(
     try:
         log = store.bucket_log(bucket, settings.epoch)
         fold = fence_bucket(log, settings.epoch, settings.run_id)
+        held = [s.sequence.epoch for s in fold.datasets.values() if s.held and s.sequence is not None]
+        report.oldest_held_epoch = min([*held, *filter(None, [report.oldest_held_epoch])], default=0)
         report.buckets += 1
         if fold.pending():
             BucketCommitter(settings, bucket, report).replay(decided_epochs)
@@ -43,13 +72,11 @@ def _recover_bucket(
         for epoch in epochs:
             if epoch not in kept:
                 report.files_swept += sweep_epoch(store.fs, store.roots.staging, epoch, bucket)
-        held = [s.sequence.epoch for s in fold.datasets.values() if s.held and s.sequence is not None]
-        report.oldest_held_epoch = min([*held, *filter(None, [report.oldest_held_epoch])], default=0)
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         log.checkpoint()
     except FencedError:
         raise
-    except (DistcommitError, OSError) as error:
+    except Exception as error:
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
         report.explain(f"bucket {bucket}", type(error).__name__, str(error))

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from distcommit.model.errors import plain_text
+
 KEPT_REASONS = 20
 """How many reasons one partition reports; the rest are counted. Keeps the driver's memory O(partitions)."""
 
@@ -36,6 +38,7 @@ class Report(msgspec.Struct):
     datasets_planned: int = 0
     datasets_committed: int = 0
     datasets_published: int = 0
+    datasets_partial: int = 0
     datasets_sealed: int = 0
     datasets_failed: int = 0
     datasets_unchanged: int = 0
@@ -57,9 +60,16 @@ class Report(msgspec.Struct):
     def explain(self, subject: str, kind: str, text: str) -> None:
         """Keeps a reason, or counts it once enough are kept."""
         if len(self.reasons) < KEPT_REASONS:
-            self.reasons = [*self.reasons, Reason(subject, kind, text[:2000])]
+            self.reasons = [*self.reasons, Reason(plain_text(subject, 300), kind, plain_text(text))]
         else:
             self.reasons_more += 1
+
+    def include(self, other: Report) -> None:
+        """Adds another report's counts and reasons to this one."""
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for reason in other.reasons:
+            self.explain(reason.subject, reason.kind, reason.text)
 
     def stamp(self, partition: int) -> None:
         """Notes which partition and which processes this report comes from."""

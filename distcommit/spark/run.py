@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -22,7 +23,7 @@ from distcommit.spark.recover import recover_partition
 from distcommit.spark.reports import Report, add_up
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import Manifest, publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
 
 logger = logging.getLogger(__name__)
@@ -76,81 +77,90 @@ def run(
     Raises:
         FencedError: if a newer run has begun. It replays what this one had sealed.
     """
-    store, seconds, error = settings.store, {}, ""
-    reports: list[Report] = []
-
-    def timed(name: str) -> Callable[[], None]:
-        phase(name)
-        began = time.monotonic()
-
-        def stop() -> None:
-            seconds[name] = round(time.monotonic() - began, 3)
-
-        return stop
-
-    stop = timed("recover")
-    recovered = recover(launch, settings)
-    reports.append(recovered)
-    stop()
-
-    stop = timed("plan")
-    plans = launch(plan_partition, settings, settings.partitions, PlanReport)
-    planned = _checked([plan.report for plan in plans])
-    planned_units = planned.work_units
-    planned.work_units = 0
-    reports.append(planned)
-    manifest = share_out(settings, plans)
-    publish_manifest(store.fs, store.roots.store, manifest)
-    stop()
-
+    store, seconds = settings.store, _Seconds(phase)
+    with seconds("recover"):
+        recovered = recover(launch, settings)
+    with seconds("plan"):
+        plans = launch(plan_partition, settings, settings.partitions, PlanReport)
+        planned = _checked([plan.report for plan in plans])
+        manifest = share_out(settings, plans)
+        publish_manifest(store.fs, store.roots.store, manifest)
     ingested: list[Report] = []
     drained: list[Report] = []
-    decided = not settings.job_level or not manifest.files
+    decided, error = True, ""
     if manifest.files:
-        stop = timed("ingest")
-        if max_seconds:
-            settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
-        try:
-            ingested = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
-        except PySparkException as caught:  # what was read is committed all the same; the rest fails dataset by dataset
-            logger.exception("the ingest job failed")
-            error = f"ingest: {str(caught).strip().splitlines()[0] if str(caught).strip() else type(caught).__name__}"
-        _checked(ingested)
-        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
-        stop()
-
-        stop = timed("drain")
-        drained = launch(drain_partition, settings, settings.partitions, Report)
-        drained_total = _checked(drained)
-        if settings.job_level:
-            settled = drained_total.datasets_sealed + drained_total.datasets_unchanged
-            if settled == planned.datasets_planned and not drained_total.reasons:
-                decided = decide_run(store, settings.epoch)
-            if decided:
-                drained += launch(publish_partition, settings, settings.partitions, Report)
-                _checked(drained)
-        stop()
-
-    store.job_log(settings.epoch).checkpoint(decided_from=recovered.oldest_held_epoch or settings.epoch)
-    totals = add_up([*reports, *ingested, *drained])
-    totals.work_units = planned_units
+        with seconds("ingest"):
+            if max_seconds:
+                settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
+            ingested, error = _ingest(launch, settings, manifest)
+        with seconds("drain"):
+            drained, decided = _drain(launch, settings, planned.datasets_planned)
+    all_read = recovered.buckets == store.buckets  # else a held sequence may be in a bucket that nobody could read
+    store.job_log(settings.epoch).checkpoint(decided_from=(recovered.oldest_held_epoch or settings.epoch) * all_read)
+    commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
+    for report in ingested:  # what a task could not commit is the drain's to tell
+        report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0
+    totals = add_up([recovered, planned, *ingested, *drained])
     return RunResult(
         run_id=settings.run_id,
         epoch=settings.epoch,
-        succeeded=not error
-        and decided
-        and totals.datasets_failed + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
+        succeeded=decided
+        and totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
+        and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
         and not totals.reasons,
         decided=decided,
-        seconds=seconds,
+        seconds=seconds.by_phase,
         totals=totals,
-        commits=[
-            {"pid": r.worker_pid, "daemon_pid": r.daemon_pid, "steps": r.steps_executed}
-            for r in [*ingested, *drained]
-            if r.steps_executed
-        ],
+        commits=commits,
         error=error,
     )
+
+
+class _Seconds:
+    """Wall time by phase."""
+
+    def __init__(self, phase: Callable[[str], None]) -> None:
+        self._phase = phase
+        self.by_phase: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self._phase(name)
+        began = time.monotonic()
+        yield
+        self.by_phase[name] = round(time.monotonic() - began, 3)
+
+
+def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[list[Report], str]:
+    """The ingest job, and durably that it has ended. Should it fail, what was read is committed all the same."""
+    store, error = settings.store, ""
+    reports: list[Report] = []
+    try:
+        reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
+    except PySparkException as caught:
+        logger.exception("the ingest job failed")
+        error = f"ingest: {(str(caught).strip().splitlines() or [type(caught).__name__])[0]}"
+    _checked(reports)
+    record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+    return reports, error
+
+
+def _drain(launch: Launch, settings: RunSettings, planned: int) -> tuple[list[Report], bool]:
+    """Finishes what ingest left; job-level, decides first whether anything is published at all."""
+    drained = launch(drain_partition, settings, settings.partitions, Report)
+    total = _checked(drained)
+    if not settings.job_level:
+        return drained, True
+    complete = total.datasets_sealed == planned and not total.reasons
+    if not (complete and decide_run(settings.store, settings.epoch)):
+        return drained, False
+    published = launch(publish_partition, settings, settings.partitions, Report)
+    _checked(published)
+    return published, True
+
+
+def _commits(report: Report) -> dict[str, int]:
+    return {"pid": report.worker_pid, "daemon_pid": report.daemon_pid, "steps": report.steps_executed}
 
 
 def decide_run(store: JobStore, epoch: int) -> bool:

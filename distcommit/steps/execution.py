@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from distcommit.model.errors import DistcommitError, LostError
+from distcommit.model.errors import DistcommitError, LostError, storage_error
 from distcommit.model.steps import CommitStep, Lost, Verdict, Verification
+
+logger = logging.getLogger(__name__)
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -65,14 +68,16 @@ def _execute_kind(
     steps = [step for group in groups.values() for step in group]
     verdicts: list[Verification] | None = None
     if verify_first:
-        verdicts = kind.verify_all(steps)
-        for name, verdict in zip(owners, verdicts, strict=True):
-            if isinstance(verdict, Lost):
-                outcomes.lost.setdefault(name, verdict)
-        kept = [place for place, name in enumerate(owners) if name not in outcomes.lost]
+        answers = _verify(kind, steps)
+        for name, answer in zip(owners, answers, strict=True):
+            if isinstance(answer, Lost):
+                outcomes.lost.setdefault(name, answer)
+            elif isinstance(answer, DistcommitError):
+                outcomes.failed.setdefault(name, answer)
+        kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
         owners, steps = [owners[place] for place in kept], [steps[place] for place in kept]
-        verdicts = [verdicts[place] for place in kept]
-    errors = kind.execute_all(steps, verdicts)
+        verdicts = [answer for place in kept if not isinstance(answer := answers[place], DistcommitError)]
+    errors = _execute(kind, steps, verdicts)
     for place, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if isinstance(error, LostError):
             outcomes.lost.setdefault(name, Lost(error.expected, error.found))
@@ -80,3 +85,41 @@ def _execute_kind(
             outcomes.failed.setdefault(name, error)
         elif verdicts is None or verdicts[place] is not Verdict.DONE:
             outcomes.executed += 1
+
+
+def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:
+    """Verdicts, or why there is none. What a batch form raises is some step's: then each is asked by itself."""
+    try:
+        return list(kind.verify_all(steps))
+    except Exception as error:
+        if len(steps) == 1:
+            return [_typed(error, steps[0])]
+        logger.debug("batch verification failed, going one by one", exc_info=True)
+        return [answer for step in steps for answer in _verify(kind, [step])]
+
+
+def _execute(
+    kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
+) -> list[DistcommitError | None]:
+    """Errors by step, also for batch forms that raise: executing again is harmless."""
+    try:
+        return kind.execute_all(steps, verdicts)
+    except Exception as error:
+        if len(steps) == 1:
+            return [_typed(error, steps[0])]
+        logger.debug("batch execution failed, going one by one", exc_info=True)
+        return [
+            answer
+            for place, step in enumerate(steps)
+            for answer in _execute(kind, [step], None if verdicts is None else [verdicts[place]])
+        ]
+
+
+def _typed(error: Exception, step: CommitStep) -> DistcommitError:
+    if isinstance(error, DistcommitError):
+        return error
+    if isinstance(error, OSError):
+        return storage_error(error, "a commit step failed", step=repr(step))
+    return DistcommitError(
+        "a commit step failed", step=repr(step), found=f"{type(error).__name__}: {error}", todo="mend the step's code"
+    )

@@ -19,7 +19,6 @@ class GuardedFolders:
     def __init__(self, fs: FileSystem, root: str) -> None:
         self._fs, self._root = fs, root
         self._safe = {root}
-        self.made: list[str] = []
         self._links: dict[str, set[str]] = {}
 
     def check(self, folder: str) -> None:
@@ -47,9 +46,7 @@ class GuardedFolders:
         if folder in self._safe:
             return
         self.make(posixpath.dirname(folder))
-        if self._fs.make_folder(folder):
-            self.made.append(folder)
-        else:
+        if not self._fs.make_folder(folder):
             status = self._fs.status(folder)
             if status is not None and not status.is_folder:
                 self._inside(folder)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.model.errors import ConfigurationError, CorruptError, UnknownStepTypeError, UnknownVersionError
 from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import CommitStep, StepContext
 
@@ -54,7 +54,7 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
     for batch in batches:
         kind = _types.get(batch.type_name)
         if kind is None:
-            raise ConfigurationError(
+            raise UnknownStepTypeError(
                 "a stored commit step has a type that is not registered here",
                 type_name=batch.type_name,
                 expected=", ".join(sorted(_types)),

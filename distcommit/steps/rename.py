@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +15,8 @@ from distcommit.model.work import StagedFile
 from distcommit.protocol.paths import check_relative
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.registry import register
+
+_DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 @register
@@ -70,8 +73,8 @@ class FsRenameCommitStep(CommitStep):
     ) -> list[DistcommitError | None]:
         """Renames without probing first, verifies only what failed, then syncs all touched folders once.
 
-        Folders that are new are durable before anything moves into them: else a file could leave its old name for a
-        folder that a power loss takes away.
+        The names of target folders are durable before anything moves into them, whoever made them: else a file could
+        leave its old name for a folder that a power loss takes away.
         """
         errors: list[DistcommitError | None] = [None] * len(steps)
         if not steps:
@@ -84,11 +87,12 @@ class FsRenameCommitStep(CommitStep):
         folders = [posixpath.dirname(step.target) for step in steps]
         for place, step in enumerate(steps):
             errors[place] = _attempt(step, partial(target.make, folders[place]))
-        errors = _synced(context, [posixpath.dirname(folder) for folder in target.made], errors)
+        _sync(context, [posixpath.dirname(folder) for folder in folders], errors)
         for place, step in enumerate(steps):
             if errors[place] is None and (verdicts is None or verdicts[place] is not Verdict.DONE):
                 errors[place] = _attempt(step, partial(step._move, source, target))
-        return _synced(context, folders, errors)
+        _sync(context, folders, errors)
+        return errors
 
     @property
     def source(self) -> str:
@@ -122,12 +126,14 @@ class FsRenameCommitStep(CommitStep):
         """The staged file is there and could not be renamed: its target's folder has vanished, or a rename by link and
         unlink stopped between the two."""
         fs, folder = self.context.fs, posixpath.dirname(self.target)
-        if fs.status(self.target) is not None:
+        published = fs.status(self.target)
+        if published is not None and self._is_ours(self.target, published):
             fs.sync([folder], self.context.output_root)
             fs.delete(self.source)
             return
         target.forget(folder)
         target.make(folder)
+        fs.sync([posixpath.dirname(folder)], self.context.output_root)
         try:
             fs.rename(self.source, self.target)
         except (FileNotFoundError, FileExistsError):
@@ -156,8 +162,8 @@ class FsRenameCommitStep(CommitStep):
             return True
         try:
             return self.context.fs.checksum(path) == f.checksum
-        except FileNotFoundError:  # renamed by a twin since: what counts is found at the target
-            return True
+        except FileNotFoundError:  # moved since: a staged file by a twin, which the target then shows
+            return path == self.source
 
     def _identity(self) -> str:
         f = self.file
@@ -174,18 +180,25 @@ def _attempt(step: FsRenameCommitStep, act: Callable[[], None]) -> DistcommitErr
     return None
 
 
-def _synced(
-    context: StepContext, folders: Sequence[str], errors: list[DistcommitError | None]
-) -> list[DistcommitError | None]:
-    """Syncs the folders; if that fails, every step that had not failed yet has."""
-    if not folders:
-        return errors
+def _sync(context: StepContext, folders: Sequence[str], errors: list[DistcommitError | None]) -> None:
+    """Syncs the folders of steps without an error. One folder's trouble fails the steps in it; the disk's, all."""
+    wanted = {folder for folder, error in zip(folders, errors, strict=True) if error is None}
+    if not wanted:
+        return
+    failed: dict[str, OSError] = {}
     try:
-        context.fs.sync(folders, context.output_root)
-    except OSError as error:
-        failure = storage_error(error, "published folders could not be synced", path=context.output_root)
-        return [earlier or failure for earlier in errors]
-    return errors
+        context.fs.sync(wanted, context.output_root)
+    except OSError as batch_error:
+        for folder in wanted:
+            try:
+                if batch_error.errno in _DISK_TROUBLE:  # what was reported once may not be reported again
+                    raise
+                context.fs.sync([folder], context.output_root)
+            except OSError as error:
+                failed[folder] = error
+    for place, folder in enumerate(folders):
+        if folder in failed and errors[place] is None:
+            errors[place] = storage_error(failed[folder], "a published folder could not be synced", path=folder)
 
 
 def _shown(found: FileStatus) -> str:

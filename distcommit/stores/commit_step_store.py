@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.log_records import DatasetStatus, Done, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.log_records import DatasetState, DatasetStatus, Done, Intent, Record, SealedSequence, SequenceName
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
 from distcommit.model.urn import bucket_of, check_urn, folder_of
@@ -38,8 +38,8 @@ class _OpenStore:
 class LogCommitStepStore(CommitStepStore):
     """Commit steps in commit logs below one folder, one sub-folder for each job.
 
-    `create` fences: a process that opened the job earlier can seal nothing any more. Steps that are put live in this
-    process until they are sealed. A sequence holds at most one `HighWatermarkCommitStep`; it is compared at the seal,
+    `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
+    seal nothing any more. Steps that are put live in this process until they are sealed. A sequence holds at most one `HighWatermarkCommitStep`; it is compared at the seal,
     and moves the watermark in the record that closes the sequence.
 
     Args:
@@ -71,6 +71,7 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
+        """As the interface says. Reads only: nobody is fenced."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/store.json") is not None
@@ -126,8 +127,8 @@ class LogCommitStepStore(CommitStepStore):
             return None
 
         fold = log.settle(decide)
-        if fold.state_of(urn).sequence != sequence:
-            state = fold.state_of(urn)
+        state = fold.state_of(urn)
+        if state.sequence != sequence and state.done_epoch != opened.epoch:
             raise ConflictError(
                 "this sequence can't be sealed",
                 store=store,
@@ -142,19 +143,19 @@ class LogCommitStepStore(CommitStepStore):
         del opened.unsealed[urn]
 
     def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
-        opened = self._opened(store)
-        sequence = self._sequence(store, urn)
-        if sequence is None:
+        state = self._look(store, urn)
+        sequence = state.sequence
+        if sequence is None or state.held or state.status is not DatasetStatus.PENDING:
             return None
+        opened = self._opened(store)
         log = self._log(opened, bucket_of(urn, opened.store.buckets))
         log.make_durable()
         steps = tuple(load_steps(sequence.steps, self._context))
         return CommitSequence(urn, steps, self._closer(opened, log, SequenceName(urn, sequence.epoch)))
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
-        """The dataset's watermark; moves when a sequence is closed."""
-        opened = self._opened(store)
-        return self._log(opened, bucket_of(urn, opened.store.buckets)).refresh().state_of(urn).watermark
+        """The dataset's watermark; moves when a sequence is closed. Reads only."""
+        return self._look(store, urn).watermark
 
     def _next_round(self, opened: _OpenStore, urn: str) -> _OpenStore:
         """A dataset is sealed once in an epoch: for its next sequence a process that is not fenced begins a new one."""
@@ -187,8 +188,15 @@ class LogCommitStepStore(CommitStepStore):
         return opened
 
     def _sequence(self, store: str, urn: str) -> SealedSequence | None:
-        opened = self._opened(store)
-        return self._log(opened, bucket_of(urn, opened.store.buckets)).refresh().state_of(urn).sequence
+        return self._look(store, urn).sequence
+
+    def _look(self, store: str, urn: str) -> DatasetState:
+        """What is stored of a dataset, without fencing anybody."""
+        opened = self._open.get(store)
+        if opened is not None:
+            return self._log(opened, bucket_of(urn, opened.store.buckets)).refresh().state_of(urn)
+        found = open_store(self._fs, self._roots(store), store, create=False)
+        return found.bucket_log(bucket_of(urn, found.buckets)).refresh().state_of(urn)
 
     def _opened(self, store: str) -> _OpenStore:
         if store not in self._open:

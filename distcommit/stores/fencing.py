@@ -14,15 +14,16 @@ def fence_job(store: JobStore, run_id: str) -> int:
 
     Raises:
         FencedError: if another run fenced it at the same moment. This run ends; it never tries again.
+        OutcomeUnknownError: if the log can't be written.
     """
     log = store.job_log()
-    tried: list[int] = []
+    found: list[int] = []
 
     def decide(fold: Fold) -> Record | None:
-        if tried:
+        found.append(fold.fence_epoch)
+        if fold.fence_run_id == run_id or fold.fence_epoch != found[0]:
             return None
-        tried.append(log.last_number + 1)
-        return Fence(tried[0], run_id)
+        return Fence(log.last_number + 1, run_id)
 
     fold = log.settle(decide)
     if fold.fence_run_id != run_id:

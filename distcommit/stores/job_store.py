@@ -23,6 +23,7 @@ from distcommit.stores.log import CommitLog
 STORE_VERSION = 1
 _MARKER = "store.json"
 _PROBE = "probe-"
+_PROBES = 3
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
@@ -132,15 +133,18 @@ def _decode(data: bytes, path: str) -> StoreMarker:
 
 def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker:
     store_id = uuid.uuid4().hex
-    folders = [f"{roots.store}/log/job", *(f"{roots.store}/log/{bucket_name(b)}" for b in range(buckets))]
+    path = f"{roots.store}/{_MARKER}"
+    store = JobStore(fs, roots, job, buckets)
+    logs = [store.job_log(), *map(store.bucket_log, range(buckets))]
     try:
-        for folder in (*folders, roots.staging, roots.output):
-            fs.make_folders(folder)
+        for root in (roots.store, roots.staging, roots.output):
+            fs.make_folders(root)
         _probe(fs, roots, store_id)
-        fs.sync(folders, roots.store)
+        for log in logs:
+            log.create()
+        fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
         marker = StoreMarker("distcommit-store", STORE_VERSION, job, buckets, store_id)
-        path = f"{roots.store}/{_MARKER}"
         fs.put_if_absent(path, msgspec.json.format(msgspec.json.encode(marker)))
         return _decode(fs.read(path), path)
     except OSError as error:
@@ -154,36 +158,53 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker
 def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
     """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system.
 
+    Tries again before it refuses: another process that makes the same store may have swept what this one probes with.
+
     Raises:
         ConfigurationError: naming what the file system can't do.
     """
-    for root in (roots.store, roots.staging, roots.output):  # what a creation that crashed has left
+    places = (roots.store, roots.staging, roots.output)
+    for root in places:  # what a creation that crashed has left
         for entry in fs.list_folder(root):
             if entry.name.removeprefix(TEMPORARY).startswith(_PROBE):
                 fs.delete(f"{root}/{entry.name}")
-    names = [f"{root}/{_PROBE}{store_id}" for root in (roots.store, roots.staging, roots.output)]
+    names = [f"{root}/{_PROBE}{store_id}" for root in places]
+    refused: ConfigurationError | None = None
+    for _ in range(_PROBES):
+        try:
+            refused = _probed(fs, roots, *names)
+        finally:
+            for name in names:
+                fs.delete(name)
+        if refused is None:
+            return
+    if refused is not None:
+        raise refused
+
+
+def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) -> ConfigurationError | None:
     try:
-        if not fs.put_if_absent(names[0], b"1") or fs.put_if_absent(names[0], b"2") or fs.read(names[0]) != b"1":
-            raise _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
-        for name in names[1:]:
-            fs.put_if_absent(name, b"3")
-        try:
-            fs.rename(names[1], names[2])
-        except FileExistsError:
-            fs.delete(names[2])
-        else:
-            raise _refused(fs, roots.output, "rename without replacing an existing file")
-        try:
-            fs.rename(names[1], names[2])
-        except OSError as error:
-            raise _refused(
-                fs,
-                roots.output,
-                f"rename from {roots.staging} (staging and output must share one file system: {error})",
-            ) from error
-    finally:
-        for name in names:
-            fs.delete(name)
+        if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
+            return _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
+    except FileNotFoundError as error:
+        return _refused(fs, roots.store, f"put-if-absent ({error})")
+    fs.put_if_absent(source, b"3")
+    fs.put_if_absent(target, b"3")
+    try:
+        fs.rename(source, target)
+    except FileExistsError:
+        fs.delete(target)
+    except OSError as error:
+        return _refused(fs, roots.output, f"rename from {roots.staging} ({error})")
+    else:
+        return _refused(fs, roots.output, "rename without replacing an existing file")
+    try:
+        fs.rename(source, target)
+    except OSError as error:
+        return _refused(
+            fs, roots.output, f"rename from {roots.staging} (staging and output must share one file system: {error})"
+        )
+    return None
 
 
 def _refused(fs: FileSystem, root: str, what: str) -> ConfigurationError:

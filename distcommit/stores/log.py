@@ -39,6 +39,14 @@ class CommitLog:
         self._fold: Fold | None = None
         self._base = self._last = 0
 
+    def create(self) -> None:
+        """Makes the log: a folder with an empty checkpoint as segment 1, so that a log without segments is a damaged
+        one, never a new one. Idempotent; durable after a sync of the folder above."""
+        self._fs.make_folders(self.folder)
+        genesis = Segment(self.epoch, self._writer_id, Fold().checkpoint())
+        if not self._numbers():
+            self._fs.put_if_absent(f"{self.folder}/{segment_name(1)}", encode_segment(genesis))
+
     def refresh(self) -> Fold:
         """The fold of all segments, up to the newest that existed when this call began or later.
 
@@ -51,8 +59,8 @@ class CommitLog:
         missing_before: tuple[int, ...] = ()
         while True:
             listed = self._numbers()
-            base_there = (self._base or 1) in listed or not listed
-            if self._fold is not None and base_there and max(listed, default=0) <= self._last:
+            base_there = self._base in listed
+            if self._fold is not None and base_there and max(listed) <= self._last:
                 return self._fold
             if self._fold is not None and base_there:
                 missing = self._read(range(self._last + 1, max(listed) + 1), self._fold)
@@ -159,17 +167,15 @@ class CommitLog:
         """Folds from the newest checkpoint in `listed`; returns the number that was missing, if any."""
         above: list[tuple[int, Segment]] = []
         self._fold = None
-        number = max(listed, default=0)
-        while number > 0:
-            segment = self._segment(number)
+        number = max(listed, default=1)
+        while True:
+            segment = self._segment(number) if number > 0 else None
             if segment is None:
                 return number
             above.append((number, segment))
             if isinstance(segment.record, Checkpoint):
                 break
             number -= 1
-        else:
-            number = 0
         fold = Fold()
         self._base = self._last = number
         for place, segment in reversed(above):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
 from distcommit.protocol.paths import bucket_name
@@ -62,6 +63,7 @@ class TaskStateReader:
     def __init__(self, fs: FileSystem, store_root: str, run_id: str, bucket: int) -> None:
         self._fs, self._folder = fs, f"{run_folder(store_root, run_id)}/{bucket_name(bucket)}"
         self._seen: set[str] = set()
+        self._found: list[TaskState] = []
 
     def poll(self) -> list[TaskState]:
         """Rows of files that were not there last time, found by set difference.
@@ -69,10 +71,18 @@ class TaskStateReader:
         Raises:
             CorruptError: if a file is corrupt; the others are given by the next call.
         """
-        found: list[TaskState] = []
+        corrupt: CorruptError | None = None
         for entry in self._fs.list_folder(self._folder):
             if entry.name in self._seen or not entry.name.endswith(".parquet") or entry.name.startswith("."):
                 continue
+            path = f"{self._folder}/{entry.name}"
+            data = self._fs.read(path)
             self._seen.add(entry.name)
-            found += decode_task_states(self._fs.read(f"{self._folder}/{entry.name}"), f"{self._folder}/{entry.name}")
+            try:
+                self._found += decode_task_states(data, path)
+            except CorruptError as error:
+                corrupt = error
+        if corrupt is not None:
+            raise corrupt
+        found, self._found = self._found, []
         return found

@@ -26,6 +26,7 @@ def explore_command(
     processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
     scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios.")] = None,
     history: Annotated[str, typer.Option("--replay", help="Run one history that was printed, and nothing else.")] = "",
+    at_least: Annotated[int, typer.Option(help="Fail if fewer distinct images were seen.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Crashes the product at every operation, in every state that a power loss may leave, and recovers."""
@@ -42,6 +43,9 @@ def explore_command(
         typer.echo(f"{found['states']} distinct durable images in {found['seconds']} s, {len(violations)} violations")
         for violation in violations[:5]:
             typer.echo(f"  --replay {violation['history']}\n    {violation['violation'][:2000]}")
+    if int(str(found["states"])) < at_least:
+        typer.echo(f"too few: {found['states']} of {at_least}", err=True)
+        raise typer.Exit(1)
     raise typer.Exit(1 if violations else 0)
 
 

@@ -86,7 +86,7 @@ def test_a_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
 
 
 def test_twins_can_not_seal_again_after_done_even_if_the_watermark_stands_still() -> None:
-    still = Intent(1, (sequence(1, None, None and at(0) or at(0)),))
+    still = Intent(1, (sequence(1, None, at(0)),))
     fold = folded(FENCED, still, Done(1, (D1,)))
     assert not valid(Intent(1, (sequence(1, at(0), at(0)),)), fold)
 

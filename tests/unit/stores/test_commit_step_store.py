@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError, ConflictError, FencedError
+from distcommit.model.errors import ConflictError, FencedError, UnknownStepTypeError
 from distcommit.model.steps import CommitStep, StepContext, Verdict
 from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import register
@@ -152,7 +152,7 @@ def test_an_unregistered_step_type_is_named(store: LogCommitStepStore, tmp_path:
 
     store.put("job", "d", Unknown("x"))
     store.seal("job", "d")
-    with pytest.raises(ConfigurationError, match="not registered") as caught:
+    with pytest.raises(UnknownStepTypeError, match="not registered") as caught:
         store.get_commit_sequence("job", "d")
     assert caught.value.ids["type_name"] == "test-unknown"
 

@@ -20,7 +20,7 @@ FS = LocalFileSystem(durable=False)
 
 
 def make_log(folder: Path, epoch: int = 1, fs: LocalFileSystem = FS) -> CommitLog:
-    folder.mkdir(exist_ok=True)
+    CommitLog(FS, str(folder)).create()
     return CommitLog(fs, str(folder), epoch)
 
 
@@ -131,7 +131,7 @@ def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -
     log = make_log(tmp_path / "log")
     fence(log, 1)
     seal(log, "a", 1, 1)
-    path = tmp_path / "log" / f"{1:012d}.seg"
+    path = tmp_path / "log" / f"{2:012d}.seg"
     data = path.read_bytes()
     path.write_bytes(
         {
@@ -151,7 +151,7 @@ def test_a_missing_segment_is_an_error_not_an_older_state(tmp_path: Path) -> Non
     log = make_log(tmp_path / "log")
     fence(log, 1)
     seal(log, "a", 1, 1)
-    (tmp_path / "log" / f"{1:012d}.seg").unlink()
+    (tmp_path / "log" / f"{2:012d}.seg").unlink()
     with pytest.raises(CorruptError, match="missing"):
         make_log(tmp_path / "log").refresh()
 
@@ -176,7 +176,7 @@ class FlakyCalls(RealPosixCalls):
 def test_a_lost_answer_is_read_back(tmp_path: Path, takes_effect: bool) -> None:
     log = make_log(tmp_path / "log", fs=LocalFileSystem(FlakyCalls(1, takes_effect=takes_effect)))
     fold = fence(log, 1)
-    assert (fold.fence_epoch, log.last_number) == (1, 1)
+    assert (fold.fence_epoch, log.last_number) == (1, 2)
 
 
 def test_an_outage_ends_in_an_error_that_says_the_outcome_is_unknown(tmp_path: Path) -> None:
@@ -189,3 +189,13 @@ def test_decoding_is_bounded_and_typed_for_any_bytes() -> None:
     for data in (b"", b"\n", b"distcommit-segment 1\n", bytes(range(256)) * 10):
         with pytest.raises(CorruptError):
             decode_segment(data, "x")
+
+
+def test_an_emptied_log_is_a_damaged_one_not_a_new_one(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "log")
+    fence(log, 1)
+    for path in (tmp_path / "log").iterdir():
+        path.unlink()
+    for reader in (log, CommitLog(FS, str(tmp_path / "log"))):
+        with pytest.raises(CorruptError, match="missing"):
+            reader.refresh()

@@ -1,0 +1,230 @@
+"""The audit: is every offset from the first to the watermark published exactly once?
+
+It trusts nothing but the logs' folds and the published files: their metadata by default, every record with `deep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from distcommit.ingest.staging import list_attempts, staged_epochs
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.ports import FileSystem
+from distcommit.model.source import Provenance
+from distcommit.model.urn import bucket_of, folder_of
+from distcommit.model.watermark import Position
+from distcommit.sinks.files import REJECTED_FOLDER
+from distcommit.sinks.footer import Footer, read_footer, read_records
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.job_store import JobStore
+
+_LISTED = 100
+_THREADS = 4
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    """One source partition. `first` to `watermark` (exclusive) is what has to be there, less `skipped`."""
+
+    dataset: str
+    partition: str
+    first: Position
+    watermark: Position
+    published: int
+    rejected: int
+    duplicates: int
+    gaps: int
+    past_watermark: int
+    skipped: int
+
+
+class AuditResult(msgspec.Struct):
+    """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
+
+    Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
+    and what their pending sequences have published so far is not counted.
+    """
+
+    exact: bool
+    deep: bool
+    datasets: int = 0
+    files: int = 0
+    records: int = 0
+    duplicates: int = 0
+    gaps: int = 0
+    past_watermark: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    pending: list[str] = []
+    unknown_files: list[str] = []
+    unknown_files_count: int = 0
+    staged_left: list[str] = []
+    staged_left_count: int = 0
+    unreadable: list[str] = []
+    partitions: list[AuditRow] = []
+
+
+def audit_store(store: JobStore, provenance: Provenance | None, *, deep: bool) -> AuditResult:
+    """Audits a job's output against its store. Reads only; give it a store that no run is working on."""
+    result = AuditResult(exact=False, deep=deep)
+    known: dict[str, DatasetState] = {}
+    for bucket in range(store.buckets):
+        try:
+            for state in store.bucket_log(bucket).refresh().datasets.values():
+                known[folder_of(state.dataset_urn)] = state
+        except (DistcommitError, OSError) as error:
+            result.unreadable.append(f"bucket {bucket}: {error}")
+    audit = _Audit(store, provenance, result, deep=deep)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for folder in sorted({*known, *audit.dataset_folders()}):
+            audit.dataset(folder, known.get(folder), pool)
+    audit.staging({state.dataset_urn: state for state in known.values()})
+    result.exact = not (
+        result.duplicates
+        or result.gaps
+        or result.past_watermark
+        or result.pending
+        or result.unknown_files_count
+        or result.staged_left_count
+        or result.unreadable
+    )
+    return result
+
+
+class _Audit:
+    def __init__(self, store: JobStore, provenance: Provenance | None, result: AuditResult, *, deep: bool) -> None:
+        self._fs, self._roots, self._store = store.fs, store.roots, store
+        self._provenance, self._result, self._deep = provenance, result, deep
+
+    def dataset_folders(self) -> list[str]:
+        """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
+        found: list[str] = []
+        for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
+            for entry in self._fs.list_folder(parent):
+                if not entry.is_folder:
+                    self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
+                elif entry.name != REJECTED_FOLDER:
+                    found.append(entry.name)
+        return found
+
+    def dataset(self, folder: str, state: DatasetState | None, pool: ThreadPoolExecutor) -> None:
+        """Adds up one dataset's files and holds them against its state."""
+        paths = [
+            path
+            for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
+            for path in _files_below(self._fs, f"{parent}/{folder}")
+        ]
+        total, rejected, twice = OffsetSets(), OffsetSets(), OffsetSets()
+        repeated = records = 0
+        pending_epoch = state.sequence.epoch if state and state.sequence else 0
+        if state and state.status is not DatasetStatus.IDLE:
+            self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
+        for path, found in zip(paths, pool.map(self._read, paths), strict=True):
+            self._result.files += 1
+            if isinstance(found, str):
+                self._unknown(path, found)
+                continue
+            footer, sets = found
+            if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
+                if not (pending_epoch and footer.epoch == pending_epoch):
+                    self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
+                continue
+            records += footer.records
+            repeated += footer.records - sets.count() if self._provenance else 0
+            twice = twice.union(total.intersection(sets))
+            total = total.union(sets)
+            if footer.kind == "rejected":
+                rejected = rejected.union(sets)
+        self._result.records += records
+        if state is not None:
+            self._result.datasets += 1
+            if self._provenance is not None and state.watermark is not None:
+                self._rows(state, total, rejected, twice)
+        self._result.duplicates += repeated
+
+    def _read(self, path: str) -> tuple[Footer, OffsetSets] | str:
+        try:
+            footer = read_footer(self._fs, path)
+            if footer is None:
+                return "no footer of ours"
+            sets = OffsetSets.from_text(footer.offsets) if footer.offsets else OffsetSets()
+            if self._deep:
+                table = read_records(self._fs, path)
+                if table.num_rows != footer.records:
+                    return f"{table.num_rows} records, its footer says {footer.records}"
+                if self._provenance is not None:
+                    found = OffsetSets()
+                    found.add(table, self._provenance)
+                    if found.difference(sets).count() or sets.difference(found).count():
+                        return "its records are not those that its footer names"
+        except (DistcommitError, OSError) as error:
+            return str(error)
+        return footer, sets
+
+    def _rows(self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets) -> None:
+        positions = state.watermark.positions if state.watermark else {}
+        expected_all = OffsetSets()
+        for partition, watermark in sorted(positions.items(), key=lambda item: (len(item[0]), item[0])):
+            first = state.origin.get(partition, 0)
+            if not isinstance(first, int) or not isinstance(watermark, int):
+                continue
+            expected = OffsetSets()
+            expected.add_range(partition, first, watermark)
+            skipped = OffsetSets()
+            for skip in state.skipped:
+                if skip.partition == partition and isinstance(skip.low, int) and isinstance(skip.high, int):
+                    skipped.add_range(partition, skip.low, skip.high)
+            skipped = skipped.intersection(expected)
+            expected_all = expected_all.union(expected)
+            there = total.intersection(expected)
+            row = AuditRow(
+                dataset=state.dataset_urn,
+                partition=partition,
+                first=first,
+                watermark=watermark,
+                published=there.count(),
+                rejected=rejected.intersection(expected).count(),
+                duplicates=twice.count(partition),
+                gaps=expected.difference(there).difference(skipped).count(),
+                past_watermark=total.count(partition) - there.count(),
+                skipped=skipped.difference(there).count(),
+            )
+            self._result.partitions.append(row)
+            self._result.duplicates += row.duplicates
+            self._result.gaps += row.gaps
+            self._result.rejected += row.rejected
+            self._result.skipped += row.skipped
+        self._result.past_watermark += total.difference(expected_all).count()
+
+    def _unknown(self, path: str, why: str) -> None:
+        self._result.unknown_files_count += 1
+        if len(self._result.unknown_files) < _LISTED:
+            self._result.unknown_files.append(f"{path.removeprefix(self._roots.output + '/')}: {why}")
+
+    def staging(self, states: dict[str, DatasetState]) -> None:
+        """Lists what is in task output and belongs to no sequence that still needs it."""
+        needed = {
+            (bucket_of(urn, self._store.buckets), state.sequence.epoch)
+            for urn, state in states.items()
+            if state.sequence is not None
+        }
+        for epoch in staged_epochs(self._fs, self._roots.staging):
+            for bucket in range(self._store.buckets):
+                if (bucket, epoch) in needed:
+                    continue
+                for folders in list_attempts(self._fs, self._roots.staging, epoch, bucket).values():
+                    for folder in folders:
+                        self._result.staged_left_count += 1
+                        if len(self._result.staged_left) < _LISTED:
+                            self._result.staged_left.append(folder)
+
+
+def _files_below(fs: FileSystem, folder: str) -> Iterator[str]:
+    for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
+        if entry.is_folder:
+            yield from _files_below(fs, f"{folder}/{entry.name}")
+        else:
+            yield f"{folder}/{entry.name}"

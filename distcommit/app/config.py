@@ -1,0 +1,224 @@
+"""The job file: one typed tree. Unknown keys are errors that name the key that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from distcommit.ingest.decode import Decoder
+from distcommit.model.errors import ConfigurationError
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files import FileSinkSettings
+from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.python import PythonSource
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PathSettings(_Section):
+    """The job's folders, absolute or relative to the job file. Staging and output must share one file system."""
+
+    store: str
+    staging: str
+    output: str
+
+
+class CommitSettings(_Section):
+    """How datasets are committed."""
+
+    buckets: int = Field(default=64, ge=1, le=65536)
+    policy: CommitPolicy = CommitPolicy.FULL
+    scope: Literal["dataset", "job"] = "dataset"
+    min_interval_ms: int = Field(default=200, ge=0)
+    durability: Literal["fsync", "none"] = "fsync"
+
+    @model_validator(mode="after")
+    def _job_level_is_full(self) -> CommitSettings:
+        if self.scope == "job" and self.policy is not CommitPolicy.FULL:
+            raise ValueError("scope: job goes with policy: full only")
+        return self
+
+
+class ReplaySettings(_Section):
+    """When replay gives up on a dataset."""
+
+    max_attempts: int = Field(default=3, ge=1)
+
+
+class TaskSettings(_Section):
+    """How often a task tries its work units."""
+
+    attempts: int = Field(default=2, ge=1)
+
+
+class RunLimits(_Section):
+    """How much one run reads; 0 means no limit."""
+
+    seconds: float = Field(default=0, ge=0)
+
+
+class LockSettings(_Section):
+    """The job lock."""
+
+    lease_ttl_s: float = Field(default=30, gt=0)
+
+
+class SparkSettings(_Section):
+    """The Spark session. `partitions`: how many tasks share the buckets; 0 takes twice the session's slots."""
+
+    master: str = "local[2,4]"
+    partitions: int = Field(default=0, ge=0)
+    conf: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _as_spark_text(cls, conf: Any) -> Any:
+        if not isinstance(conf, Mapping):
+            return conf
+        return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
+
+
+class JobConfig(_Section):
+    """A job, as its file says it."""
+
+    job: str = Field(min_length=1, max_length=200)
+    source: Annotated[KafkaSource | PythonSource, Field(discriminator="type")]
+    value: Decoder = Decoder()
+    on_undecodable: Literal["fail", "divert"] = "fail"
+    sink: FileSinkSettings = FileSinkSettings()
+    paths: PathSettings
+    commit: CommitSettings = CommitSettings()
+    replay: ReplaySettings = ReplaySettings()
+    task: TaskSettings = TaskSettings()
+    limits: RunLimits = RunLimits()
+    lock: LockSettings = LockSettings()
+    spark: SparkSettings = SparkSettings()
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+    """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment.
+
+    Args:
+        path: a YAML file.
+        overrides: `section.key=value` texts that win over the file; values are YAML.
+
+    Raises:
+        ConfigurationError: if it is missing, not YAML, or says something that is not known or not possible.
+    """
+    file = Path(path)
+    try:
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError("the job file can't be read", path=file, found=str(error)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError("the job file is not YAML", path=file, found=str(error)) from error
+    if not isinstance(tree, dict):
+        raise ConfigurationError("the job file is empty or not a mapping", path=file, found=type(tree).__name__)
+    for override in overrides:
+        _override(tree, override)
+    return parse_config(tree, file)
+
+
+def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
+    """The job that a tree of plain values describes; relative folders are relative to the folder of `file`.
+
+    Raises:
+        ConfigurationError: as `load_config`.
+    """
+    tree = _with_environment(tree, str(file))
+    try:
+        config = JobConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigurationError(
+            "the job file is wrong",
+            path=file,
+            found="; ".join(_explain(problem, tree) for problem in error.errors(include_url=False)),
+            todo="correct it; conf/ has commented examples",
+        ) from None
+    folders = {
+        name: os.path.realpath(os.path.join(file.parent, value)) for name, value in config.paths.model_dump().items()
+    }
+    _check_folders(folders)
+    return config.model_copy(update={"paths": PathSettings(**folders)})
+
+
+def _check_folders(folders: Mapping[str, str]) -> None:
+    for name, folder in folders.items():
+        for other, other_folder in folders.items():
+            if name != other and (folder + "/").startswith(other_folder + "/"):
+                raise ConfigurationError(
+                    "one of the job's folders lies in another",
+                    expected="paths.store, paths.staging and paths.output apart from each other",
+                    found=f"paths.{name} {folder} in paths.{other} {other_folder}",
+                )
+
+
+def _override(tree: dict[str, Any], text: str) -> None:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise ConfigurationError("this override is not section.key=value", found=text)
+    *sections, last = key.split(".")
+    place = tree
+    for section in sections:
+        below = place.setdefault(section, {})
+        if not isinstance(below, dict):
+            raise ConfigurationError("this override goes into something that is not a section", found=text)
+        place = below
+    place[last] = yaml.safe_load(value)
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def _with_environment(value: Any, path: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_environment(below, path) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_with_environment(below, path) for below in value]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match[str]) -> str:
+        found = os.environ.get(match[1], match[2])
+        if found is None:
+            raise ConfigurationError(
+                "the job file names an environment variable that is not set", path=path, expected=match[1]
+            )
+        return found
+
+    return _VARIABLE.sub(replaced, value)
+
+
+def _explain(problem: Any, tree: Any) -> str:
+    place = [str(part) for part in problem["loc"]]
+    shown = ".".join(part for part in place if part not in ("kafka", "python"))
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(place[-1], _known_keys(place[:-1]), n=1, cutoff=0.5)
+        return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    if problem["type"] == "missing":
+        return f"{shown} is missing"
+    return f"{shown}: {problem['msg']}"
+
+
+def _known_keys(place: Sequence[str]) -> list[str]:
+    model: Any = JobConfig
+    for part in place:
+        if part in ("kafka", "python"):
+            model = {"kafka": KafkaSource, "python": PythonSource}[part]
+            continue
+        annotation = model.model_fields[part].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+        else:
+            options = [a for a in getattr(annotation, "__args__", ()) if isinstance(a, type)]
+            model = next((a for a in options if issubclass(a, BaseModel)), model)
+    return list(model.model_fields)

@@ -1,0 +1,273 @@
+"""Killing a run of the demo in the middle of its commit: its processes, and what is known of the commit meanwhile.
+
+Spark's Python daemon leaves its parent's process group, so a run is a session of its own, and its processes are those
+that /proc says belong to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.steps import StepContext
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.job_store import JobStore
+
+ENOUGH_PENDING = 3
+"""Datasets that have to be sealed and not closed for a kill to be worth while."""
+
+_IDLE_POLL_S = 0.02
+_COMMIT_POLL_S = 0.001
+_LONGEST_STEP_S = 0.0003
+_KILL_TIMEOUT_S = 10.0
+_NICENESS = 10
+_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+
+
+class RunProcess:
+    """`python -m distcommit ...` in a session of its own, with whatever it starts: JVM, Python daemon and workers.
+
+    Leaving the `with` block kills all of it, if it has not ended.
+
+    Args:
+        arguments: what follows `distcommit` on the command line.
+        stdout, stderr: files that take its output.
+
+    Raises:
+        ConfigurationError: if this machine has no /proc.
+    """
+
+    def __init__(self, arguments: Sequence[str], stdout: Path, stderr: Path) -> None:
+        if not Path("/proc/self/stat").exists():
+            raise ConfigurationError("the demo kills a run by its processes, for which it needs Linux's /proc")
+        self.stdout, self.stderr = stdout, stderr
+        self.killed = 0
+        self._known: set[int] = set()
+        path = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]))
+        with _created(stdout) as out, _created(stderr) as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "distcommit", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+        with contextlib.suppress(ProcessLookupError):  # whatever it starts inherits this: who watches is quicker
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+
+    def __enter__(self) -> RunProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code; None if it has not ended by then."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command itself has ended."""
+        return self._process.poll() is not None
+
+    def processes(self) -> list[int]:
+        """The live processes of the run's session."""
+        return list(_session(self._process.pid))
+
+    def freeze(self) -> None:
+        """Stops all processes: when this returns none of them is running."""
+        for pid in self._known:  # at once; a look at all of /proc takes longer
+            if _is_of_session(pid, self._process.pid):
+                _signal(pid, signal.SIGSTOP)
+        frozen: set[int] = set()
+        while new := [pid for pid in self.processes() if pid not in frozen]:  # one may have forked meanwhile
+            for pid in new:
+                _signal(pid, signal.SIGSTOP)
+            frozen.update(new)
+        self._known = frozen
+        deadline_s = time.monotonic() + _KILL_TIMEOUT_S
+        while any(state not in "TtZX" for state in _session(self._process.pid).values()):
+            if time.monotonic() > deadline_s:
+                raise TimeoutError("a process does not stop")
+            time.sleep(0)
+
+    def thaw(self) -> None:
+        """Lets all processes go on."""
+        for pid in self.processes():
+            _signal(pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL to all processes, until none is left; `killed` counts them."""
+        killed: set[int] = set()
+        deadline_s = time.monotonic() + _KILL_TIMEOUT_S
+        while alive := self.processes():
+            for pid in alive:
+                _signal(pid, signal.SIGKILL)
+            killed.update(alive)
+            self._process.poll()
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"processes {alive} survive SIGKILL")
+            time.sleep(0.005)
+        self._process.wait()
+        self.killed += len(killed)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSnapshot:
+    """What a frozen run had sealed and not closed, and where the files of those sequences are.
+
+    `half_published` counts datasets with some of their files final and some staged; `watermarks_kept` tells whether all
+    watermarks are still what the sequences were planned on.
+    """
+
+    pending: int
+    published: int
+    staged: int
+    half_published: int
+    untouched: int
+    watermarks_kept: bool
+
+    def is_mid_commit(self, least_share: float) -> bool:
+        """Whether a kill now leaves replay something to do, and at least this share of the files to find done."""
+        files = self.published + self.staged
+        return self.pending >= ENOUGH_PENDING and self.staged > 0 and self.published > least_share * files
+
+
+class CommitWatcher:
+    """Looks at a job's store from outside while a run works on it, as any reader may."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
+        self._job_log = store.job_log()
+        self._logs = [store.bucket_log(bucket) for bucket in range(store.buckets)]
+        self._old_epoch = self._job_log.refresh().fence_epoch
+
+    def run_has_begun(self) -> bool:
+        """Whether a run has begun since the watcher was made."""
+        return self._job_log.refresh().fence_epoch > self._old_epoch
+
+    def pending(self) -> list[DatasetState]:
+        """Datasets with a sequence that a run sealed since then and has not closed."""
+        return [
+            state
+            for log in self._logs
+            for state in log.refresh().pending()
+            if state.sequence is not None and state.sequence.epoch > self._old_epoch
+        ]
+
+    def snapshot(self) -> CommitSnapshot:
+        """Where each file of the pending sequences is. Exact only while the run is frozen or dead."""
+        states = self.pending()
+        places = [self._places(state) for state in states]
+        return CommitSnapshot(
+            pending=len(states),
+            published=sum(published for published, _ in places),
+            staged=sum(staged for _, staged in places),
+            half_published=sum(bool(published and staged) for published, staged in places),
+            untouched=sum(not published for published, _ in places),
+            watermarks_kept=all(s.sequence is not None and s.watermark == s.sequence.low for s in states),
+        )
+
+    def _places(self, state: DatasetState) -> tuple[int, int]:
+        published = staged = 0
+        for step in load_steps(state.sequence.steps if state.sequence else (), self._context):
+            if isinstance(step, FsRenameCommitStep):
+                published += self._context.fs.status(step.target) is not None
+                staged += self._context.fs.status(step.source) is not None
+        return published, staged
+
+
+def kill_in_mid_commit(
+    run: RunProcess, watcher: CommitWatcher, timeout_s: float, least_share: float = 0
+) -> CommitSnapshot | None:
+    """Kills the run when some files of its sealed sequences are published and some are not.
+
+    As soon as sequences are pending the run is frozen and looked at, and goes on for an instant if it is not there yet.
+
+    Args:
+        run: the run.
+        watcher: made before the run began.
+        timeout_s: how long to wait for it.
+        least_share: which share of the files has to be published for the kill.
+
+    Returns:
+        what it had done; None if the run ended by itself before it could be caught.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    begun, step_s, before = False, 0.0, None
+    while not run.has_ended and time.monotonic() < deadline_s:
+        begun = begun or watcher.run_has_begun()
+        if not begun or not _is_pending(watcher):
+            time.sleep(_COMMIT_POLL_S if begun else _IDLE_POLL_S)
+            continue
+        run.freeze()
+        seen = watcher.snapshot()
+        if seen.is_mid_commit(least_share):
+            run.kill()
+            return watcher.snapshot()
+        step_s = min(_LONGEST_STEP_S, step_s + _LONGEST_STEP_S / 8) if seen == before else 0.0
+        before = seen
+        run.thaw()
+        time.sleep(step_s)  # a hundred renames take a millisecond: small steps, but not thousands of them
+    return None
+
+
+def _is_pending(watcher: CommitWatcher) -> bool:
+    try:
+        return len(watcher.pending()) >= ENOUGH_PENDING
+    except (DistcommitError, OSError):  # a look from outside may meet a log that is just being shortened
+        return False
+
+
+def _session(session_id: int) -> Mapping[int, str]:
+    """Live processes of a session, each with its state's letter."""
+    found: dict[int, str] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                fields = _stat_fields(entry.name)
+                if int(fields[3]) == session_id and fields[0] not in "ZX":
+                    found[int(entry.name)] = fields[0]
+    return found
+
+
+def _is_of_session(pid: int, session_id: int) -> bool:
+    try:
+        return int(_stat_fields(str(pid))[3]) == session_id
+    except OSError:
+        return False
+
+
+def _stat_fields(pid: str) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on: state, parent, process group, session."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def _created(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("wb") as file:
+        yield file

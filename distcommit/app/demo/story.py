@@ -1,0 +1,338 @@
+"""The demo: the main job on an embedded broker, killed in the middle of its commit, and then counted.
+
+Runs are the command that a user types, in processes of their own. What is published is compared with what was produced
+twice: by the audit, and by counting and summing the records in the files without the product's help.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distcommit.app.audit import AuditResult
+from distcommit.app.demo.broker import MockBroker
+from distcommit.app.demo.flights import checksum, flights, produce, topics_of
+from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
+from distcommit.app.job import Job
+from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.sinks.footer import Footer
+from distcommit.spark.reports import Report
+from distcommit.spark.run import RunResult
+
+PARTITIONS_PER_TOPIC = 4
+FIRST_SHARE = 0.6
+"""Share of the flights that the first run reads."""
+SECOND_SHARES = (0.3, 0.03, 0.03)
+"""Shares that runs read which are to be killed; the second and third only if the one before ended unharmed."""
+LEAST_PUBLISHED = (0.1, 0.0, 0.0)
+"""Share of the files that must be published before the kill: in the middle makes a better story than at the start."""
+RUN_TIMEOUT_S = 120.0
+
+_MODULUS = 1 << 64
+_JOB = """\
+# The job of `distcommit demo`. Its broker lives as long as the demo; what it stored can be looked at later:
+#   distcommit status job.yaml
+#   distcommit audit job.yaml --deep
+job: demo-flights
+
+source:
+  type: kafka
+  brokers: {brokers}
+  topic_patterns: ['flights\\..*']   # one topic for each destination airport
+  dataset: partition                # each partition is committed by itself; `topic` would take them together
+
+value:
+  format: json
+  fields: {{time_hour: timestamp}}    # the flight's own time, which files are partitioned by
+  keep_value: true                   # and the record as it came
+
+sink:
+  format: parquet
+  partition_by: {{column: time_hour, granularity: month}}
+
+paths: {{store: store, staging: staging, output: output}}
+
+commit:
+  buckets: 4                # few, so that each commit is large
+  min_interval_ms: 60000    # and comes at the end of a task: easier to hit in the middle
+"""
+
+
+class DemoResult(msgspec.Struct):
+    """What the demo found. Checksums are hexadecimal; `exact` needs all of it: the kill, the replay and the counts."""
+
+    exact: bool = False
+    problems: list[str] = []
+    records_produced: int = 0
+    records_published: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    checksum_produced: str = ""
+    checksum_published: str = ""
+    killed_mid_commit: bool = False
+    sequences_pending_at_kill: int = 0
+    files_published_at_kill: int = 0
+    files_staged_at_kill: int = 0
+    sequences_replayed: int = 0
+    datasets: int = 0
+    files: int = 0
+    audit_exact: bool = False
+    seconds: dict[str, float] = {}
+    folder: str = ""
+
+
+def run_demo(folder: Path, say: Callable[[str], None]) -> DemoResult:
+    """Runs the demo; takes about a minute.
+
+    Args:
+        folder: a new or empty folder for the job file and everything the job writes.
+        say: takes the narration: headings, and lines of detail that begin with a space.
+
+    Raises:
+        ConfigurationError: if the folder is in use, or Spark can't run.
+        DistcommitError: if a run fails that nobody has killed.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError("the demo's folder is in use", path=folder, todo="name a new or an empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    return _Story(folder.resolve(), say).tell()
+
+
+class _Failure(msgspec.Struct):
+    """What a command that failed has on stdout: its error, or a result that has reasons."""
+
+    error: str = ""
+    totals: Report = msgspec.field(default_factory=Report)
+
+
+class _Story:
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder, self._say = folder, say
+        self._result = DemoResult(folder=str(folder))
+        self._job_file = folder / "job.yaml"
+        self._table = flights()
+        self._produced_rows = 0
+        self._checksum = 0
+        self._runs = 0
+        self._steps = 0
+
+    def tell(self) -> DemoResult:
+        with self._timed("broker"):
+            topics = topics_of(self._table, PARTITIONS_PER_TOPIC)
+            broker = MockBroker.start(topics)
+        with broker:
+            self._heading("A Kafka broker, inside the demo")
+            self._detail(
+                f"{len(topics)} topics with {PARTITIONS_PER_TOPIC} partitions each, at {broker.bootstrap_servers}"
+            )
+            self._brokers = broker.bootstrap_servers
+            self._heading("A job file, as you would write it")
+            self._job_file.write_text(_JOB.format(brokers=self._brokers), encoding="utf-8")
+            self._detail(f"{self._job_file}: each partition is a dataset, with a folder for each month")
+            self._heading("The first flights are produced, and a first run ingests them")
+            self._produce(FIRST_SHARE)
+            self._show_run(self._run_to_its_end("first run"))
+            self._heading("More flights; the second run is killed in the middle of its commit")
+            self._kill_a_run()
+            self._heading("The last flights; the third run is the same command once more")
+            self._produce(1.0)
+            third = self._run_to_its_end("third run")
+            self._result.sequences_replayed = third.totals.sequences_replayed
+            self._detail(f"first it replayed the {third.totals.sequences_replayed} sequences that the kill had left")
+            self._show_run(third)
+        self._heading("Is every record there, once?")
+        self._audit()
+        self._count()
+        self._judge()
+        return self._result
+
+    def _produce(self, share: float) -> None:
+        """Produces flights, in the order of their time, up to this share of all."""
+        end = round(self._table.num_rows * share)
+        rows = self._table.slice(self._produced_rows, end - self._produced_rows)
+        with self._timed("produce"):
+            produced = produce(self._brokers, rows, PARTITIONS_PER_TOPIC)
+        self._produced_rows = end
+        self._result.records_produced += produced.records
+        self._checksum = (self._checksum + produced.checksum) % _MODULUS
+        self._detail(f"{produced.records:,} flights produced, to {produced.topics} topics: {_first_and_last(rows)}")
+
+    def _start_run(self) -> RunProcess:
+        self._runs += 1
+        name = self._folder / f"run-{self._runs}"
+        return RunProcess(["run", str(self._job_file), "--json"], name.with_suffix(".json"), name.with_suffix(".log"))
+
+    def _run_to_its_end(self, name: str) -> RunResult:
+        self._detail(f"$ distcommit run {self._job_file.name}")
+        with self._timed(name), self._start_run() as run:
+            code = run.wait(RUN_TIMEOUT_S)
+        return self._outcome(run, code)
+
+    def _outcome(self, run: RunProcess, code: int | None) -> RunResult:
+        lines = run.stdout.read_text(encoding="utf-8").splitlines()
+        if code == 0:
+            return msgspec.json.decode(lines[-1], type=RunResult)
+        found = "no end" if code is None else f"exit code {code}"
+        with contextlib.suppress(msgspec.DecodeError, IndexError):
+            outcome = msgspec.json.decode(lines[-1], type=_Failure)
+            found += f"; {outcome.error}" if outcome.error else ""
+            found += "".join(f"; {reason.subject}: {reason.text}" for reason in outcome.totals.reasons[:1])
+        raise DistcommitError(
+            "a run of the demo failed",
+            expected="exit code 0",
+            found=found,
+            todo=f"look at {run.stderr} and {run.stdout}",
+        )
+
+    def _show_run(self, result: RunResult) -> None:
+        totals = result.totals
+        self._detail(
+            f"{totals.datasets_published} datasets committed: {totals.records_published:,} records in"
+            f" {totals.files_published:,} files, {sum(result.seconds.values()):.1f} s without starting Spark"
+        )
+
+    # -- the kill
+
+    def _kill_a_run(self) -> None:
+        reached = FIRST_SHARE
+        store = Job.from_file(self._job_file).open_store(create=False)
+        for share, least_published in zip(SECOND_SHARES, LEAST_PUBLISHED, strict=True):
+            reached += share
+            self._produce(reached)
+            self._detail(f"$ distcommit run {self._job_file.name}")
+            with self._timed("second run, killed"), self._start_run() as run:
+                seen = kill_in_mid_commit(run, CommitWatcher(store), RUN_TIMEOUT_S, least_published)
+                code = None if seen else run.wait(RUN_TIMEOUT_S)
+            if seen is not None:
+                self._show_kill(seen, run.killed)
+                return
+            self._outcome(run, code)
+            self._detail("it ended before it could be caught; once more with a few more flights")
+
+    def _show_kill(self, seen: CommitSnapshot, processes: int) -> None:
+        result = self._result
+        result.killed_mid_commit = True
+        result.sequences_pending_at_kill = seen.pending
+        result.files_published_at_kill, result.files_staged_at_kill = seen.published, seen.staged
+        self._detail(f"caught: SIGKILL to its {processes} processes (driver, JVM, Python workers), none is left")
+        self._detail(f"{seen.pending} datasets were sealed: their commit steps were written ahead, and not yet closed")
+        self._detail(
+            f"of their files {seen.published:,} were published and {seen.staged:,} were not:"
+            f" {seen.pending - seen.untouched - seen.half_published} datasets whole,"
+            f" {seen.half_published} by half, {seen.untouched} not at all"
+        )
+        moved = "no watermark of theirs had moved" if seen.watermarks_kept else "WATERMARKS HAD MOVED"
+        self._detail(moved)
+        if not seen.watermarks_kept:
+            result.problems.append("a watermark had moved before its sequence was closed")
+
+    # -- counting
+
+    def _audit(self) -> None:
+        with self._timed("audit"):
+            audit = Job.from_file(self._job_file).audit(deep=True)
+        self._result.audit_exact, self._result.datasets = audit.exact, audit.datasets
+        self._detail(f"$ distcommit audit {self._job_file.name} --deep")
+        self._detail(
+            f"{'exact' if audit.exact else 'NOT EXACT'}: {audit.duplicates} duplicates, {audit.gaps} gaps,"
+            f" {audit.past_watermark} past a watermark, {_strays(audit)} stray files"
+        )
+
+    def _count(self) -> None:
+        result = self._result
+        with self._timed("count"):
+            published = _Published(Job.from_file(self._job_file).config.paths.output)
+        result.files = published.files
+        result.records_published = published.records
+        result.duplicates = published.records - published.distinct
+        result.missing = result.records_produced - published.distinct
+        result.checksum_produced, result.checksum_published = f"{self._checksum:016x}", f"{published.checksum:016x}"
+        self._detail("and without the product, from the published files alone:")
+        self._detail(f"{result.records_produced:,} records produced,  checksum {result.checksum_produced}")
+        self._detail(f"{result.records_published:,} records published, checksum {result.checksum_published}")
+
+    def _judge(self) -> None:
+        result = self._result
+        wrong = {
+            "no run could be caught in the middle of its commit": not result.killed_mid_commit,
+            "the third run did not replay what the kill had left": (
+                result.sequences_replayed != result.sequences_pending_at_kill
+            ),
+            "the audit found something": not result.audit_exact,
+            f"{result.duplicates} records are published twice": result.duplicates != 0,
+            f"{result.missing} records are missing": result.missing != 0,
+            "the checksums differ": result.checksum_produced != result.checksum_published,
+        }
+        result.problems += [problem for problem, is_so in wrong.items() if is_so]
+        result.exact = not result.problems
+
+    # -- telling
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = self._result.seconds
+            seconds[step] = round(seconds.get(step, 0.0) + time.monotonic() - began_s, 2)
+
+    def _heading(self, text: str) -> None:
+        self._steps += 1
+        self._say(f"{self._steps}. {text}")
+
+    def _detail(self, text: str) -> None:
+        self._say(f"   {text}")
+
+
+class _Published:
+    """What the published files hold: counted and summed record by record, by pyarrow alone."""
+
+    def __init__(self, output: str) -> None:
+        self.records = self.files = self.checksum = 0
+        places: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
+        for path in sorted(Path(output).rglob("*.parquet")):
+            with pq.ParquetFile(path) as file:
+                topic = _topic(file, path)
+                table = file.read(["value", "kafka_partition", "kafka_offset"])
+            self.files += 1
+            self.records += table.num_rows
+            self.checksum += sum(checksum(topic, value) for value in table["value"].to_pylist())
+            places[topic].append(_places(table))
+        self.checksum %= _MODULUS
+        self.distinct = sum(len(np.unique(np.concatenate(arrays))) for arrays in places.values())
+
+
+def _topic(file: pq.ParquetFile, path: Path) -> str:
+    metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
+    footer = Footer.from_metadata(metadata)
+    if footer is None:
+        raise DistcommitError("a published file does not say which dataset it belongs to", path=path)
+    return footer.dataset_urn.rpartition("@")[0]
+
+
+def _places(table: pa.Table) -> npt.NDArray[np.int64]:
+    """One number for each record: its partition and offset."""
+    partitions = table["kafka_partition"].to_numpy().astype(np.int64)
+    offsets: npt.NDArray[np.int64] = table["kafka_offset"].to_numpy()
+    places: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets
+    return places
+
+
+def _first_and_last(rows: pa.Table) -> str:
+    hours = rows["time_hour"]
+    return f"{hours[0].as_py():%-d %B} to {hours[-1].as_py():%-d %B %Y}"
+
+
+def _strays(audit: AuditResult) -> int:
+    return audit.unknown_files_count + audit.staged_left_count

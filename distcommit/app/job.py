@@ -1,0 +1,161 @@
+"""A job in Python: `Job.from_file(path).run()`, and the same for recover, status and audit."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.config import JobConfig, load_config
+from distcommit.app.session import open_session, partitions_of
+from distcommit.app.status import StatusResult, read_status
+from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.spark.clock import SystemClock
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.progress import Progress, progress_folder, read_progress
+from distcommit.spark.reports import Report
+from distcommit.spark.run import RunResult, new_run_id, recover, run
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import fence_job
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import JobStore, Roots, open_store
+
+logger = logging.getLogger(__name__)
+
+OnProgress = Callable[[str, Progress], None]
+"""Told the phase and the sum over all tasks, from a thread, about twice a second."""
+
+
+class RecoverResult(msgspec.Struct):
+    """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
+
+    run_id: str
+    epoch: int
+    succeeded: bool
+    totals: Report
+
+
+class Job:
+    """One ingestion job.
+
+    Args:
+        config: the job.
+        session: a Spark session to use; without one each run starts its own and stops it.
+    """
+
+    def __init__(self, config: JobConfig, session: SparkSession | None = None) -> None:
+        self.config = config
+        self._session = session
+
+    @classmethod
+    def from_file(cls, path: str | Path, overrides: Sequence[str] = (), session: SparkSession | None = None) -> Job:
+        """The job that a YAML file describes; `overrides` are `section.key=value` texts.
+
+        Raises:
+            ConfigurationError: if the file is wrong.
+        """
+        return cls(load_config(path, overrides), session)
+
+    def run(self, on_progress: OnProgress | None = None) -> RunResult:
+        """Replays what is pending, then ingests what is new, committing as datasets become complete.
+
+        Raises:
+            ConfigurationError: before anything is done, if the job can't run as configured.
+            LockHeldError: if another run of the job is alive.
+            FencedError: if a newer run took over; it replays what this one had sealed.
+        """
+        with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
+            return run(SparkLaunch(spark), settings, max_seconds=self.config.limits.seconds, phase=phase)
+
+    def recover(self, on_progress: OnProgress | None = None) -> RecoverResult:
+        """Replays what is pending and ingests nothing. Raises as `run`."""
+        with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
+            phase("recover")
+            totals = recover(SparkLaunch(spark), settings)
+            succeeded = not totals.reasons and not totals.sequences_left
+            return RecoverResult(settings.run_id, settings.epoch, succeeded, totals)
+
+    def status(self) -> StatusResult:
+        """What is stored of each dataset. Reads only; runs beside a live run.
+
+        Raises:
+            ConfigurationError: if there is no store.
+        """
+        return read_status(self.open_store(create=False))
+
+    def audit(self, *, deep: bool = False) -> AuditResult:
+        """Whether every offset below the watermarks is published exactly once. Reads only.
+
+        Args:
+            deep: read every record instead of the files' metadata.
+
+        Raises:
+            ConfigurationError: if there is no store.
+        """
+        return audit_store(self.open_store(create=False), self.config.source.provenance, deep=deep)
+
+    def open_store(self, *, create: bool) -> JobStore:
+        """The job's store, made first if asked to."""
+        config = self.config
+        fs = LocalFileSystem(durable=config.commit.durability == "fsync")
+        roots = Roots(config.paths.store, config.paths.staging, config.paths.output)
+        return open_store(fs, roots, config.job, config.commit.buckets, create=create)
+
+    @contextmanager
+    def _begun(self) -> Iterator[tuple[SparkSession, RunSettings]]:
+        """Store opened, lock held, session started, epoch fenced."""
+        config = self.config
+        store = self.open_store(create=True)
+        run_id = new_run_id()
+        with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+            spark = self._session or open_session(config.spark, f"distcommit {config.job}")
+            try:
+                settings = RunSettings(
+                    store=store,
+                    run_id=run_id,
+                    epoch=fence_job(store, run_id),
+                    partitions=partitions_of(spark, config.spark, store.buckets),
+                    flow=WorkUnitFlow(config.source, config.value, config.sink, config.on_undecodable == "divert"),
+                    policy=config.commit.policy,
+                    job_level=config.commit.scope == "job",
+                    min_interval_s=config.commit.min_interval_ms / 1000,
+                    max_attempts=config.replay.max_attempts,
+                    task_attempts=config.task.attempts,
+                )
+                logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
+                yield spark, settings
+            finally:
+                if self._session is None:
+                    spark.stop()
+
+
+@contextmanager
+def _watched(settings: RunSettings, on_progress: OnProgress | None) -> Iterator[Callable[[str], None]]:
+    """Keeps the progress folder for the run and tells the listener what the tasks write there."""
+    fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
+    fs.make_folders(folder)
+    ended, phases = threading.Event(), ["begin"]
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            if on_progress is not None:
+                on_progress(phases[-1], read_progress(fs, folder))
+
+    thread = threading.Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield phases.append
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(OSError):  # for people to look at: nothing depends on them
+            for entry in fs.list_folder(folder):
+                fs.delete(f"{folder}/{entry.name}")
+            fs.delete_folder(folder)

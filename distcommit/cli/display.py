@@ -1,0 +1,65 @@
+"""Progress of a run on stderr: one live line on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress as LiveProgress
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from distcommit.app.job import OnProgress
+from distcommit.spark.progress import Progress
+
+_PLAIN_EVERY_S = 5.0
+_STARTING = "start Spark"
+
+
+@contextmanager
+def shown_progress(console: Console) -> Iterator[OnProgress]:
+    """Shows what it is told until the block ends."""
+    if console.is_terminal:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as live:
+            line = live.add_task(_STARTING)
+            yield lambda phase, progress: live.update(line, description=describe(phase, progress))
+    else:
+        yield _PlainLines(console)
+
+
+class _PlainLines:
+    """A line when a phase begins, and every few seconds; repeats nothing that has not changed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._lock = console, threading.Lock()
+        self._began_s = time.monotonic()
+        self._phase, self._text, self._shown_s = "", "", 0.0
+        self._line(_STARTING)
+
+    def __call__(self, phase: str, progress: Progress) -> None:
+        text = describe(phase, progress)
+        with self._lock:
+            due = time.monotonic() - self._shown_s >= _PLAIN_EVERY_S and text != self._text
+            if phase != self._phase or due:
+                self._phase = phase
+                self._line(text)
+
+    def _line(self, text: str) -> None:
+        now_s = time.monotonic()
+        self._text, self._shown_s = text, now_s
+        self._console.print(f"{now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
+
+
+def describe(phase: str, progress: Progress) -> str:
+    """One line: the phase, and what the tasks have done in it so far."""
+    parts = []
+    if progress.tasks_running or progress.tasks_finished:
+        parts.append(f"{progress.tasks_running} tasks running, {progress.tasks_finished} finished")
+        parts.append(f"{progress.datasets_committed:,} datasets committed")
+        parts.append(f"{progress.records_read:,} records")
+    if progress.failures:
+        parts.append(f"{progress.failures:,} failures")
+    return " · ".join([f"{phase:<8}", *parts]).rstrip()

@@ -1,0 +1,159 @@
+"""The command `distcommit`: thin over `distcommit.app`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from distcommit.app.demo.story import run_demo
+from distcommit.app.job import Job
+from distcommit.cli.display import shown_progress
+from distcommit.cli.output import audit_view, demo_view, recover_view, run_view, status_view
+from distcommit.cli.terminal import Terminal
+
+_EXIT_CODES = """\
+[bold]Exit codes[/]
+  0  everything went through
+  1  something did not: datasets failed, were skipped or are left pending
+  2  the job file, an argument or the environment is wrong
+  3  another run of the job is alive, or has taken over
+  4  storage or source can't be reached: try again later
+  5  stored data is corrupt or lost
+  6  the audit (or the demo) is not exact
+130  interrupted\
+"""
+
+app = typer.Typer(
+    name="distcommit",
+    help="Exactly-once ingestion of many datasets, from Kafka to files, on Spark.",
+    epilog=_EXIT_CODES,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job file.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Wins over the job file. Can be given again and again."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; all else on stderr.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Logs, Spark's own among them, and tracebacks.")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        try:
+            version = importlib.metadata.version("distcommit")
+        except importlib.metadata.PackageNotFoundError:
+            version = "(not installed: run from its source folder)"
+        sys.stdout.write(f"distcommit {version}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", is_eager=True, callback=_say_version)
+    ] = False,
+) -> None:
+    """The options of the command itself."""
+
+
+@app.command()
+def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Replay what is pending, then ingest what is new."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        configured = Job.from_file(job, overrides or ())
+        with shown_progress(terminal.err) as progress:
+            result = configured.run(progress)
+        terminal.show(result, partial(run_view, result))
+    _exit(0 if result.succeeded else 1)
+
+
+@app.command()
+def recover(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Replay what earlier runs had sealed and not finished, and ingest nothing."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        configured = Job.from_file(job, overrides or ())
+        with shown_progress(terminal.err) as progress:
+            result = configured.recover(progress)
+        terminal.show(result, partial(recover_view, result))
+    _exit(0 if result.succeeded else 1)
+
+
+@app.command()
+def status(
+    job: JobFile,
+    show_all: Annotated[bool, typer.Option("--all", help="List idle datasets too.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what is stored of the job. Reads only, also beside a live run; exit code 5 if a log can't be read."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        result = Job.from_file(job, overrides or ()).status()
+        terminal.show(result, partial(status_view, result, show_all=show_all))
+    _exit(5 if result.unreadable else 0)
+
+
+@app.command()
+def audit(
+    job: JobFile,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every record, not only the files' metadata.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Check that every offset below the watermarks is published exactly once. Reads only; not beside a live run."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        result = Job.from_file(job, overrides or ()).audit(deep=deep)
+        terminal.show(result, partial(audit_view, result))
+    _exit(0 if result.exact else 6)
+
+
+@app.command()
+def demo(
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help="A new or empty folder for all files; it is kept."),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Ingest 336,776 flights from an embedded broker, kill the run in mid-commit, go on, and count."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        place = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
+        result = run_demo(place, terminal.say)
+        terminal.say("")
+        terminal.show(result, partial(demo_view, result))
+        if folder is None and result.exact and not keep:
+            shutil.rmtree(place)
+        else:
+            terminal.say(f" its files are in {place}")
+    _exit(0 if result.exact else 6)
+
+
+def _exit(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
+
+
+def main() -> None:
+    """The console entry point."""
+    app(prog_name="distcommit")

@@ -1,0 +1,273 @@
+"""Results as tables for people. Reads well in 80 to 100 columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.demo.story import DemoResult
+from distcommit.app.job import RecoverResult
+from distcommit.app.status import DatasetStatusRow, StatusResult
+from distcommit.model.watermark import Position
+from distcommit.spark.reports import Report
+from distcommit.spark.run import RunResult
+
+_LISTED = 20
+_STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red"}
+
+
+def run_view(result: RunResult) -> RenderableType:
+    """What a run did, and why what did not go through did not."""
+    totals = result.totals
+    if result.error:
+        verdict = _bad("failed", escape(result.error))
+    elif not result.succeeded:
+        verdict = _bad("not everything went through", "what is missing is tried again by the next run")
+    elif totals.datasets_published:
+        verdict = _good("committed", "all that was new")
+    else:
+        verdict = _good("nothing new", "the source has no records above the watermarks")
+    if not result.decided:
+        verdict = _bad("not published", "the run publishes all datasets or none, and not all succeeded")
+    facts = {
+        "run": f"{result.run_id}, epoch {result.epoch}",
+        "datasets": _datasets(totals),
+        "records": f"{totals.records_published:,} published"
+        + (f", {totals.records_diverted:,} of them diverted as undecodable" if totals.records_diverted else ""),
+        "files": f"{totals.files_published:,}",
+        "replayed": _replayed(totals),
+        "seconds": _seconds(result.seconds),
+    }
+    return _page(verdict, _facts(facts), _reasons(totals))
+
+
+def recover_view(result: RecoverResult) -> RenderableType:
+    """What `recover` did."""
+    totals = result.totals
+    if not result.succeeded:
+        verdict = _bad("not everything was recovered", "the next run tries again what is left")
+    elif totals.sequences_replayed or totals.sequences_dropped:
+        verdict = _good("recovered", "nothing is pending")
+    else:
+        verdict = _good("nothing to recover", "nothing was pending")
+    facts = {
+        "run": f"{result.run_id}, epoch {result.epoch}",
+        "replayed": _replayed(totals),
+        "left over": f"{totals.files_swept:,} staged files that no dataset needs any more deleted",
+    }
+    return _page(verdict, _facts(facts), _reasons(totals))
+
+
+def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
+    """Datasets that are not idle with their reasons, or all of them; then the job as a whole."""
+    counts = Counter(row.status for row in result.datasets)
+    busy = [row for row in result.datasets if row.status != "idle"]
+    idle = [row for row in result.datasets if row.status == "idle"] if show_all else []
+    listed = busy if show_all else busy[:_LISTED]
+    blocks: list[RenderableType | None] = []
+    if listed or idle:
+        table = _table("dataset", "status", ">position", ">epoch", "what is next")
+        for row in [*listed, *idle]:
+            status = Text(row.status, style=_STYLES.get(row.status, ""))
+            epoch = str(row.pending_epoch or row.done_epoch)
+            table.add_row(Text(row.dataset), status, _position(row.positions), epoch, Text(_next(row)))
+        blocks.append(table)
+    if len(busy) > len(listed):
+        blocks.append(_more(len(busy) - len(listed), "datasets that are not idle (--all lists them)"))
+    if result.unreadable:
+        blocks.append(_listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
+    names = [f"{counts[name]:,} {name}" for name in _STYLES if counts[name] or name == "idle"]
+    facts = {
+        "job": escape(result.job),
+        "store": escape(result.store),
+        "last run": f"{result.run_id}, epoch {result.epoch}" if result.epoch else "none yet",
+        "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
+    }
+    blocks.append(_facts(facts))
+    return _page(*blocks)
+
+
+def audit_view(result: AuditResult) -> RenderableType:
+    """The verdict, totals, and only what is wrong."""
+    how = "every record was read" if result.deep else "by the files' metadata; --deep reads every record"
+    if result.exact:
+        verdict = _good("exact", f"each offset below each watermark is published exactly once ({how})")
+    else:
+        verdict = _bad("not exact", how)
+    facts = {
+        "published": f"{result.records:,} records in {result.files:,} files of {result.datasets:,} datasets",
+        "duplicates": _count(result.duplicates),
+        "gaps": _count(result.gaps),
+        "past watermark": _count(result.past_watermark),
+        "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
+        "given up": f"{result.skipped:,}" + (" (expired in the source; recorded as skipped)" if result.skipped else ""),
+    }
+    bad = [row for row in result.partitions if row.duplicates or row.gaps or row.past_watermark]
+    return _page(
+        verdict,
+        _facts(facts),
+        _bad_partitions(bad),
+        _listing("datasets not finished: run the job, then audit again", result.pending),
+        _listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
+        _listing("staged files that nobody needs", result.staged_left, result.staged_left_count),
+        _listing("logs that can't be read", result.unreadable),
+    )
+
+
+def demo_view(result: DemoResult) -> RenderableType:
+    """The demo's result: what was produced against what was published."""
+    verdict = (
+        _good("exactly once", "every record that was produced is published once, after a kill in mid-commit")
+        if result.exact
+        else _bad("not exact", "; ".join(map(escape, result.problems)))
+    )
+    table = _table("", ">produced", ">published")
+    table.add_row("records", f"{result.records_produced:,}", f"{result.records_published:,}")
+    table.add_row("checksum", f"{result.checksum_produced:016x}", f"{result.checksum_published:016x}")
+    facts = {
+        "duplicates": _count(result.duplicates),
+        "missing": _count(result.missing),
+        "at the kill": f"{result.sequences_pending_at_kill} datasets sealed and not closed; of their files"
+        f" {result.files_published_at_kill:,} published, {result.files_staged_at_kill:,} still staged",
+        "replayed": f"{result.sequences_replayed} sequences",
+        "published": f"{result.files:,} files of {result.datasets} datasets",
+        "seconds": _seconds(result.seconds),
+    }
+    return _page(verdict, table, _facts(facts))
+
+
+# -- pieces
+
+
+def _page(*blocks: RenderableType | None) -> Group:
+    shown = [block for block in blocks if block is not None]
+    spaced: list[RenderableType] = []
+    for place, block in enumerate(shown):
+        spaced += ["", block] if place else [block]
+    return Group(*spaced)
+
+
+def _good(verdict: str, explanation: str) -> str:
+    return f"[bold green]{verdict}[/]: {explanation}"
+
+
+def _bad(verdict: str, explanation: str) -> str:
+    return f"[bold red]{verdict}[/]: {explanation}"
+
+
+def _facts(facts: Mapping[str, str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, value)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    """An empty table; columns whose name begins with `>` hold numbers."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", expand=False)
+    for column in columns:
+        number = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"), justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
+    return table
+
+
+def _datasets(totals: Report) -> str:
+    counts = {
+        "committed": (totals.datasets_published, "green"),
+        "unchanged": (totals.datasets_unchanged, ""),
+        "failed": (totals.datasets_failed, "red"),
+        "skipped": (totals.datasets_skipped, "yellow"),
+    }
+    return ", ".join(
+        f"[{style}]{n:,} {name}[/]" if n and style else f"{n:,} {name}" for name, (n, style) in counts.items()
+    )
+
+
+def _replayed(totals: Report) -> str:
+    text = f"{totals.sequences_replayed:,} sequences of earlier runs"
+    if totals.sequences_dropped:
+        text += f", {totals.sequences_dropped:,} dropped (their run never decided to publish)"
+    if totals.datasets_quarantined:
+        text += f", [red]{totals.datasets_quarantined:,} datasets quarantined[/]"
+    if totals.sequences_left:
+        text += f", [yellow]{totals.sequences_left:,} left pending[/]"
+    return text
+
+
+def _seconds(seconds: Mapping[str, float]) -> str:
+    parts = [f"{name} {value:.1f}" for name, value in seconds.items()]
+    return " · ".join([*parts, f"together {sum(seconds.values()):.1f}"])
+
+
+def _reasons(totals: Report) -> RenderableType | None:
+    if not totals.reasons:
+        return None
+    table = _table("dataset", "kind", "reason")
+    for reason in totals.reasons[:_LISTED]:
+        table.add_row(Text(reason.subject), Text(reason.kind), Text(" ".join(reason.text.split())))
+    more = totals.reasons_more + max(0, len(totals.reasons) - _LISTED)
+    return Group(table, _more(more, "reasons (--json has up to 100)")) if more else table
+
+
+def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
+    if not rows:
+        return None
+    table = _table("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
+    for row in rows[:_LISTED]:
+        counts = (row.published, row.duplicates, row.gaps, row.past_watermark)
+        table.add_row(
+            Text(row.dataset), Text(row.partition), str(row.first), str(row.watermark), *(f"{n:,}" for n in counts)
+        )
+    more = len(rows) - _LISTED
+    return Group(table, _more(more, "partitions (--json has them all)")) if more > 0 else table
+
+
+def _listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
+    known = list(lines)
+    count = max(count, len(known))
+    if not known:
+        return None
+    shown: list[RenderableType] = [Text(f"{count:,} {title}", style="bold")]
+    shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in known[:_LISTED]]
+    if count > _LISTED:
+        shown.append(_more(count - _LISTED, "more"))
+    return Group(*shown)
+
+
+def _more(count: int, what: str) -> Text:
+    return Text(f"and {count:,} {what}", style="dim")
+
+
+def _count(count: int) -> str:
+    return f"[bold red]{count:,}[/]" if count else "0"
+
+
+def _position(positions: Mapping[str, Position]) -> str:
+    """One number for a watermark over several partitions: how many offsets lie below it."""
+    numbers = [position for position in positions.values() if isinstance(position, int)]
+    if len(numbers) != len(positions):
+        return ", ".join(str(position) for position in positions.values())
+    return f"{sum(numbers):,}" if numbers else "none"
+
+
+def _next(row: DatasetStatusRow) -> str:
+    reason = " ".join(row.reason.split())
+    match row.status:
+        case "idle":
+            return ""
+        case "pending":
+            text = f"the next run replays {row.pending_records:,} records"
+            return f"{text}; {row.failed_runs} runs could not: {reason}" if row.failed_runs else text
+        case _:
+            return reason or "a person decides"

@@ -1,0 +1,185 @@
+"""Where a command writes: data to stdout, and logs, progress and errors to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from typing import IO
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from distcommit.model.errors import ConflictError, DistcommitError
+
+_WIDTH_IN_FILES = 100
+_KEPT_LINES = 20
+_NOISE = re.compile(
+    r"^\s*$|^\s+at |^\s+\.\.\. \d+ more|Using incubator modules|log4j profile|[Dd]efault log level"
+    r"|adjust logging level|NativeCodeLoader|sun\.misc\.Unsafe"
+    r"|^WARNING: (Please consider|A terminally|Use --|A restricted|java\.lang|Restricted)"
+)
+
+
+class Terminal:
+    """One command's stdout and stderr.
+
+    What Spark's JVM and C libraries write to file descriptor 2 goes to a buffer, of which the last lines are shown when
+    the command fails; with `verbose` it goes straight to stderr.
+
+    Args:
+        as_json: whether results are shown as one line of JSON.
+        verbose: whether logs of level INFO and tracebacks are shown.
+    """
+
+    def __init__(self, *, as_json: bool, verbose: bool) -> None:
+        self.as_json, self.verbose = as_json, verbose
+        self._stderr: IO[str] = sys.stderr
+        self._noise: IO[bytes] | None = None
+        self.out, self.err = _console(sys.stdout), _console(sys.stderr)
+
+    @contextlib.contextmanager
+    def command(self) -> Iterator[None]:
+        """Runs a command: logs go to stderr, and an error ends the process with one line and its exit code."""
+        with self._quiet(), self._logging():
+            code = 0
+            try:
+                yield
+            except DistcommitError as error:
+                code = error.exit_code
+                self._fail(error, code, str(error), with_noise=not isinstance(error, ConflictError))
+            except KeyboardInterrupt:
+                code = 130
+                self.err.print("[red]interrupted[/]; what was sealed is replayed by the next run")
+            except OSError as error:
+                code = 4
+                self._fail(error, code, f"{type(error).__name__}: {error}", with_noise=True)
+            except Exception as error:  # noqa: BLE001 - the process ends here
+                text, code = _from_executor(error)
+                self._fail(error, code, text, with_noise=True)
+        if code:
+            sys.exit(code)
+
+    def show(self, result: msgspec.Struct, view: Callable[[], RenderableType]) -> None:
+        """Writes a result to stdout: as one line of JSON, or for people."""
+        if self.as_json:
+            sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+            sys.stdout.flush()
+        else:
+            self.out.print(view())
+
+    def say(self, text: str) -> None:
+        """Writes a line of narration: to stdout, or to stderr where stdout is for JSON. Headings are not indented."""
+        style = "" if text.startswith(" ") else "bold"
+        (self.err if self.as_json else self.out).print(Text(text, style=style), soft_wrap=True)
+
+    def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
+        if self.verbose:
+            self.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False, end="")
+        elif with_noise:
+            for line in self._last_noise():
+                self.err.print(Text(f"  | {line}", style="dim"), soft_wrap=True)
+        text = " ".join(text.split())
+        self.err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+        if self.as_json:
+            kind = type(error).__name__
+            sys.stdout.write(json.dumps({"error": text, "kind": kind, "exit_code": code}) + "\n")
+            sys.stdout.flush()
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Points descriptor 2 at a buffer, for child processes too, while Python's own stderr stays what it was."""
+        try:
+            visible = -1 if self.verbose else sys.stderr.fileno()
+        except (OSError, ValueError, AttributeError):  # a test's stderr is no file
+            visible = -1
+        if visible != 2:
+            yield
+            return
+        with tempfile.TemporaryFile() as noise, os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as stderr:
+            python_stderr, sys.stderr = sys.stderr, stderr
+            self._noise, self.err = noise, _console(stderr)
+            python_stderr.flush()
+            os.dup2(noise.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(stderr.fileno(), 2)
+                sys.stderr, self._noise, self.err = python_stderr, None, _console(python_stderr)
+
+    def _last_noise(self) -> list[str]:
+        if self._noise is None:
+            return []
+        self._noise.seek(0)
+        lines = self._noise.read().decode(errors="replace").splitlines()
+        return [line for line in lines if not _NOISE.search(line)][-_KEPT_LINES:]
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        root, handler = logging.getLogger(), _StderrHandler(self)
+        level = root.level
+        root.addHandler(handler)
+        root.setLevel(logging.INFO if self.verbose else logging.WARNING)
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            root.setLevel(level)
+
+
+class _StderrHandler(logging.Handler):
+    """Log records as lines on stderr, with the ids they carry."""
+
+    _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ids = ", ".join(f"{key}={value}" for key, value in vars(record).items() if key not in self._PLAIN)
+        text = record.getMessage() + (f" [{ids}]" if ids else "")
+        if self._terminal.verbose:
+            clock = self._formatter.formatTime(record, "%H:%M:%S")
+            text = f"{clock}.{record.msecs:03.0f} {record.levelname} {record.name}: {text}"
+            if record.exc_info:
+                text += "\n" + self._formatter.formatException(record.exc_info)
+        else:
+            error = record.exc_info[1] if record.exc_info else None
+            text = f"{record.levelname.lower()}: {text}" + (f": {_first_line(error)}" if error else "")
+        style = "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else "dim"
+        self._terminal.err.print(Text(text, style=style), soft_wrap=True)
+
+
+def _console(file: IO[str]) -> Console:
+    return Console(file=file, width=None if file.isatty() else _WIDTH_IN_FILES, highlight=False)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _from_executor(error: Exception) -> tuple[str, int]:
+    """An error's text and exit code; Spark's errors carry those of executors as the text of a traceback."""
+    lines = [line for line in str(error).splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    if "Traceback (most recent call last)" not in str(error) or not lines:
+        return f"{type(error).__name__}: {error}", 1
+    name, _, text = lines[-1].partition(": ")
+    codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _below(DistcommitError)}
+    return (text, codes[name]) if name in codes else (lines[-1], 1)
+
+
+def _below(kind: type[DistcommitError]) -> Iterator[type[DistcommitError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _below(child)

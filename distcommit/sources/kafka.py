@@ -1,0 +1,298 @@
+"""Kafka as a source: which topics, from where, how much, and the plan that follows from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from typing import Any, ClassVar, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.source import DatasetProblem, Provenance, Source
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.sources.kafka_client import (
+    OWNED_KEYS,
+    KafkaConnection,
+    KafkaDataset,
+    KafkaQueries,
+    PartitionLog,
+    TopicSelection,
+    no_such_topic,
+)
+from distcommit.sources.kafka_extractor import MAX_BYTES, KafkaExtractor
+
+_CHUNK = 256
+_INCARNATION = ""
+"""What offsets count in. The one place to change once topic ids are asked for."""
+
+Range = tuple[int, int, int]
+"""Partition, first offset, and the offset after the last."""
+
+
+class KafkaSource(BaseModel, Source):
+    """Topics of one Kafka cluster. A dataset is a topic, or `<topic>@<partition>`; positions are offsets.
+
+    Attributes:
+        type: `kafka`.
+        brokers: `host:port` of brokers to begin with, separated by commas.
+        topics: names of topics. One that does not exist is reported, in every run.
+        topic_patterns: regular expressions that match whole names. They never match names that begin with `__`, which
+            are Kafka's own: list those in `topics`.
+        exclude: names of topics to leave out, also if they are in `topics`.
+        exclude_patterns: regular expressions, matching whole names, of topics to leave out.
+        dataset: what is committed together: a topic with all its partitions, or each partition by itself.
+        start: where a partition that was never read begins: `earliest`, `latest`, or an ISO 8601 time with its time
+            zone (the first record of that time or later, `latest` if there is none).
+        expired_offsets: what to do if Kafka has deleted records before they were read: `fail` skips the dataset with
+            its reason; `earliest` and `latest` go on there, and record what was lost.
+        records_per_work_unit: how large work units should be. Partitions of a topic are packed together up to this,
+            and share output files; a larger partition is split into ranges.
+        records_per_dataset: how many offsets of a dataset one run reads, 0 for all; shared fairly by its partitions.
+        bytes_per_dataset: about how many bytes of a dataset one run reads, 0 for all, shared by its work units. With
+            this limit partitions are not split, since a range is useless if the one before it stops early.
+        idle_timeout_s: how long a work unit waits without any progress before it fails.
+        request_timeout_s: how long a request for metadata or offsets may take.
+        client: further settings for librdkafka, such as `sasl.password`. Values are masked wherever they could show.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    provenance: ClassVar[Provenance | None] = Provenance("kafka_partition", "kafka_offset")  # type: ignore[misc]
+
+    type: Literal["kafka"]
+    brokers: str = Field(min_length=1)
+    topics: tuple[str, ...] = ()
+    topic_patterns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    exclude_patterns: tuple[str, ...] = ()
+    dataset: Literal["topic", "partition"] = "topic"
+    start: Literal["earliest", "latest"] | AwareDatetime = "earliest"
+    expired_offsets: Literal["fail", "earliest", "latest"] = "fail"
+    records_per_work_unit: int = Field(default=1_000_000, ge=1)
+    records_per_dataset: int = Field(default=0, ge=0)
+    bytes_per_dataset: int = Field(default=0, ge=0)
+    idle_timeout_s: float = Field(default=30, gt=0)
+    request_timeout_s: float = Field(default=10, gt=0)
+    client: dict[str, SecretStr] = Field(default_factory=dict)
+
+    @field_validator("topic_patterns", "exclude_patterns")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return patterns
+
+    @field_validator("client", mode="before")
+    @classmethod
+    def _client_is_not_ours(cls, client: Any) -> Any:
+        if not isinstance(client, Mapping):
+            return client
+        if taken := sorted(OWNED_KEYS.intersection(client)):
+            raise ConfigurationError(
+                "source.client has settings that the source itself decides",
+                expected="only settings that do not change what is read, and how far",
+                found=", ".join(taken),
+                todo="remove them; see source.brokers, source.start and source.expired_offsets",
+            )
+        return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
+
+    @model_validator(mode="after")
+    def _has_topics(self) -> KafkaSource:
+        if not self.topics and not self.topic_patterns:
+            raise ValueError("topics or topic_patterns must name at least one topic")
+        return self
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        """Plans owned datasets that are idle and have something new, with one metadata request for all.
+
+        A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
+        that are gone are left alone, with their watermarks.
+
+        Raises:
+            SourceError: if no broker answers within `request_timeout_s`.
+            ConfigurationError: if librdkafka refuses the client settings.
+        """
+        queries = KafkaQueries(self._connection())
+        found = list(self._datasets(queries, owned, states))
+        yield from (problem for problem in found if isinstance(problem, DatasetProblem))
+        datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
+        while chunk := list(islice(datasets, _CHUNK)):
+            yield from self._plan_chunk(queries, chunk, states)
+
+    def open(self) -> KafkaExtractor:
+        """A connected extractor.
+
+        Raises:
+            TransientError: if no broker answers within `request_timeout_s`.
+            ConfigurationError: if librdkafka refuses the client settings.
+        """
+        return KafkaExtractor(self._connection(), self.idle_timeout_s)
+
+    def _connection(self) -> KafkaConnection:
+        client = {key: value.get_secret_value() for key, value in self.client.items()}
+        return KafkaConnection(self.brokers, client, self.request_timeout_s)
+
+    def _datasets(
+        self, queries: KafkaQueries, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[KafkaDataset | DatasetProblem]:
+        """The owned, idle datasets that can be asked about, and problems of those that can't."""
+        select = TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
+        missing = {topic for topic in self.topics if topic in select}
+        for found in queries.topics():
+            missing.discard(found.topic)
+            if found.topic not in select:
+                continue
+            if found.error or not found.partitions:
+                if owned(found.topic):
+                    yield DatasetProblem(found.topic, str(_unreadable(found.topic, found.error or "no partitions")))
+                continue
+            for dataset in found.datasets(self.dataset):
+                state = states.get(dataset.urn)
+                if not owned(dataset.urn) or (state is not None and state.status is not DatasetStatus.IDLE):
+                    continue
+                leaderless = sorted(found.leaderless.intersection(dataset.partitions))
+                error = _unreadable(dataset.urn, f"no leader for partitions {leaderless}")
+                yield DatasetProblem(dataset.urn, str(error)) if leaderless else dataset
+        for topic in sorted(filter(owned, missing)):
+            yield DatasetProblem(topic, str(no_such_topic(topic)))
+
+    def _plan_chunk(
+        self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        names = [name for dataset in chunk for name in dataset.names()]
+        unseen = [
+            name
+            for dataset in chunk
+            for name in dataset.names()
+            if str(name[1]) not in _stored(states.get(dataset.urn))
+        ]
+        found = queries.logs(names, self.start, unseen)
+        for dataset in chunk:
+            logs = {name[1]: found[name] for name in dataset.names()}
+            try:
+                planned = plan_dataset(self, dataset.urn, logs, states.get(dataset.urn))
+            except SourceError as error:
+                yield DatasetProblem(dataset.urn, str(error))
+                continue
+            if planned is not None:
+                yield planned
+
+
+def plan_dataset(
+    source: KafkaSource, urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None
+) -> DatasetPlan | None:
+    """The plan of one dataset from what its partitions hold (or the error of one); None if there is nothing to do.
+
+    A partition without a stored position gets a work unit even if it is empty, so that its position is stored.
+
+    Raises:
+        SourceError: if a partition has an error, or a stored position does not fit what it holds.
+    """
+    stored = _stored(state)
+    planned_low = state.watermark if state is not None else None
+    incarnation = planned_low.incarnation if planned_low is not None else _INCARNATION
+    if incarnation != _INCARNATION or not stored.keys() <= {str(partition) for partition in logs}:
+        raise _made_again(urn, f"partitions {', '.join(stored)} {incarnation}".strip(), f"{len(logs)} partitions")
+    start: dict[str, Position] = {}
+    skipped: list[SkippedRange] = []
+    ranges: list[Range] = []
+    for partition, log in logs.items():
+        if isinstance(log, str):
+            raise _unreadable(urn, f"partition {partition}: {log}")
+        if str(partition) in stored:
+            low, skip = _resume(source, urn, partition, stored[str(partition)], log)
+            skipped += [skip] if skip is not None else []
+        else:
+            low = start[str(partition)] = log.begin
+        ranges.append((partition, low, log.high))
+    shares = fair_shares([high - low for _, low, high in ranges], source.records_per_dataset)
+    kept = {*start, *(skip.partition for skip in skipped)}
+    taken = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in kept]
+    units: list[WorkUnit] = []
+    for packed in pack(taken, source.records_per_work_unit, split=not source.bytes_per_dataset):
+        low_mark = Watermark({str(p): low for p, low, _ in packed}, _INCARNATION)
+        high_mark = Watermark({str(p): high for p, _, high in packed}, _INCARNATION)
+        size = sum(high - low for _, low, high in packed)
+        share = max(1, source.bytes_per_dataset * size // max(1, sum(shares)))
+        properties = {MAX_BYTES: str(share)} if source.bytes_per_dataset else {}
+        units.append(WorkUnit(str(len(units)), urn, low_mark, high_mark, size, properties))
+    if not units:
+        return None
+    return DatasetPlan(urn, planned_low, Watermark(start, _INCARNATION), tuple(units), tuple(skipped))
+
+
+def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tuple[Range, ...]]:
+    """Ranges by work unit, of up to `target` offsets each: large ones cut into even parts, small ones together."""
+    units: list[tuple[Range, ...]] = []
+    room = -1
+    for partition, low, high in sorted(ranges, key=lambda r: r[1] - r[2]):
+        size = high - low
+        if size > target:
+            parts = -(-size // target) if split else 1
+            cuts = [low + size * part // parts for part in range(parts + 1)]
+            units += [((partition, begin, end),) for begin, end in pairwise(cuts)]
+        elif size <= room:
+            units[-1] = (*units[-1], (partition, low, high))
+            room -= size
+        else:
+            units.append(((partition, low, high),))
+            room = target - size
+    return units
+
+
+def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
+    """How much of each size to take so that the sum is at most `limit` (0: no limit) and no share could grow but at
+    the cost of a smaller one. A limit below the number of sizes goes to the largest, so that none waits for ever."""
+    shares = list(sizes)
+    if limit and sum(sizes) > limit:
+        for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+            shares[index] = min(sizes[index], limit // (len(sizes) - place))
+            limit -= shares[index]
+    return shares
+
+
+def _resume(
+    source: KafkaSource, urn: str, partition: int, position: Position, log: PartitionLog
+) -> tuple[int, SkippedRange | None]:
+    """Where reading goes on, and what is lost by that."""
+    if not isinstance(position, int) or position > log.high:
+        raise _made_again(urn, f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}")
+    if position >= log.low:
+        return position, None
+    if source.expired_offsets == "fail":
+        raise SourceError(
+            "Kafka has deleted records before they were read",
+            dataset=urn,
+            partition=partition,
+            expected=f"offset {position}",
+            found=f"offsets {log.low} to {log.high}; {log.low - position} are gone",
+            todo="set source.expired_offsets to earliest or latest (the loss is recorded) or set the watermark by hand",
+        )
+    low = log.low if source.expired_offsets == "earliest" else log.high
+    reason = f"expired: Kafka holds offsets {log.low} to {log.high}; expired_offsets is {source.expired_offsets}"
+    return low, SkippedRange(str(partition), position, low, reason)
+
+
+def _made_again(urn: str, expected: str, found: str) -> SourceError:
+    todo = "the topic was truncated or made again (or isolation.level changed): set the dataset's watermark by hand"
+    return SourceError(
+        "the stored position is not in the topic", dataset=urn, expected=expected, found=found, todo=todo
+    )
+
+
+def _unreadable(urn: str, error: str) -> SourceError:
+    todo = "see to the topic or its brokers and run again; its watermark is kept"
+    return SourceError("the brokers can't serve the dataset now", dataset=urn, found=error, todo=todo)
+
+
+def _stored(state: DatasetState | None) -> Mapping[str, Position]:
+    return state.watermark.positions if state is not None and state.watermark is not None else {}

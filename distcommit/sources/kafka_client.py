@@ -1,0 +1,295 @@
+"""Talking to Kafka: client settings and what may be shown of them, topics, offsets, and messages as Arrow."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from distcommit.model.errors import ConfigurationError, SourceError, TransientError
+from distcommit.model.watermark import Position
+
+logger = logging.getLogger(__name__)
+
+_READER = {
+    "group.id": "distcommit",  # librdkafka wants one; nothing is ever committed or subscribed
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": "true",  # the only sign of a range whose last offsets hold no record
+}
+_READER_DEFAULTS = {
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": "10",  # how long an empty fetch holds up the next small assignment
+    "fetch.queue.backoff.ms": "10",
+    "queued.max.messages.kbytes": "65536",
+}
+OWNED_KEYS = frozenset({*_READER, "bootstrap.servers", "metadata.broker.list", "group.instance.id"})
+"""Client settings that exactly-once reading depends on: nobody else sets them."""
+
+_SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNORECASE)
+
+PartitionName = tuple[str, int]
+Start = Literal["earliest", "latest"] | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection:
+    """Where the brokers are and how to talk to them.
+
+    `client` is handed to librdkafka; its values are masked in everything that is shown.
+    """
+
+    brokers: str
+    client: Mapping[str, str] = field(repr=False)
+    request_timeout_s: float
+
+    def masked(self, text: str) -> str:
+        """`text` without the values of `client` (of those with harmless keys, only from 4 characters on)."""
+        secrets = [value for key, value in self.client.items() if value and (len(value) > 3 or _SECRET_KEY.search(key))]
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """Whether records of open and aborted transactions count."""
+        uncommitted = self.client.get("isolation.level") == "read_uncommitted"
+        return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+
+    def admin(self, notes: ClientNotes) -> AdminClient:
+        """A client for metadata and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
+        callbacks: dict[str, Any] = {"error_cb": notes.error, "logger": notes}
+        with self._accepted():
+            return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
+
+    def consumer(self, notes: ClientNotes) -> Consumer:
+        """A consumer that reads what it is assigned and never moves by itself. Raises as `admin`."""
+        conf = {**_READER_DEFAULTS, **self.client, **_READER, "bootstrap.servers": self.brokers}
+        with self._accepted():
+            return Consumer({**conf, "error_cb": notes.error, "logger": notes})
+
+    def topics(
+        self, client: AdminClient | Consumer, notes: ClientNotes, kind: type[SourceError | TransientError]
+    ) -> dict[str, Any]:
+        """All topics that the brokers show us. An error of this kind says that none answered in time."""
+        try:
+            topics: dict[str, Any] = client.list_topics(timeout=self.request_timeout_s).topics
+            return topics
+        except KafkaException as error:
+            client.poll(0)  # lets the error callback tell why
+            text = self.masked(error_text(error))
+            raise kind(
+                "the Kafka brokers can't be reached",
+                brokers=self.brokers,
+                expected=f"an answer within {self.request_timeout_s:g} s",
+                found=f"{text}; {notes.last}" if notes.last else text,
+                todo="check source.brokers, the network and the security settings in source.client, then run again",
+            ) from None
+
+    @contextmanager
+    def _accepted(self) -> Iterator[None]:
+        try:
+            yield
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                "librdkafka refuses the client settings",
+                found=self.masked(error_text(error)),
+                todo="correct source.client; its keys are those of librdkafka's CONFIGURATION.md",
+            ) from None
+
+
+class ClientNotes:
+    """What a librdkafka client says on its own account: its log lines go to `logging`, its last error is kept."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+        self.last = ""
+
+    def error(self, error: KafkaError) -> None:
+        """librdkafka's error_cb. An error that says why is worth more than the one that sums up."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last:
+            self.last = self._connection.masked(error.str())
+        logger.debug("kafka client: %s", self.last)
+
+    def log(self, level: int, text: str, *values: object) -> None:
+        """librdkafka's log, as its `logger` setting wants it."""
+        logger.log(min(level, logging.INFO), "%s", self._connection.masked(text % values if values else text))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaDataset:
+    """A dataset and the partitions it consists of."""
+
+    urn: str
+    topic: str
+    partitions: tuple[int, ...]
+
+    def names(self) -> list[PartitionName]:
+        """The partitions' names in the cluster."""
+        return [(self.topic, partition) for partition in self.partitions]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFound:
+    """A topic in the brokers' metadata. `leaderless`: partitions that can't be read now."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    error: str
+    leaderless: frozenset[int]
+
+    def datasets(self, kind: Literal["topic", "partition"]) -> list[KafkaDataset]:
+        """The topic as one dataset, or as one for each partition."""
+        if kind == "topic":
+            return [KafkaDataset(self.topic, self.topic, self.partitions)]
+        return [KafkaDataset(f"{self.topic}@{partition}", self.topic, (partition,)) for partition in self.partitions]
+
+
+class TopicSelection:
+    """Which topic names are wanted: listed, or matched whole by a pattern, and not excluded by either."""
+
+    def __init__(
+        self, topics: Iterable[str], patterns: Iterable[str], exclude: Iterable[str], exclude_patterns: Iterable[str]
+    ) -> None:
+        self._topics, self._exclude = frozenset(topics), frozenset(exclude)
+        self._patterns = [re.compile(pattern) for pattern in patterns]
+        self._exclude_patterns = [re.compile(pattern) for pattern in exclude_patterns]
+
+    def __contains__(self, topic: str) -> bool:
+        by_pattern = not topic.startswith("__") and any(pattern.fullmatch(topic) for pattern in self._patterns)
+        if topic in self._exclude or not (by_pattern or topic in self._topics):
+            return False
+        return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
+
+
+class PartitionLog(NamedTuple):
+    """What a partition holds, [low, high), and where reading begins if nothing of it was ever read."""
+
+    low: int
+    high: int
+    begin: int
+
+
+class KafkaQueries:
+    """Metadata and offset requests, for planning. Raises ConfigurationError if librdkafka refuses the settings."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection, self._notes = connection, ClientNotes(connection)
+        self._admin = connection.admin(self._notes)
+
+    def topics(self) -> Iterator[TopicFound]:
+        """All topics that the brokers show us, from one request. Raises SourceError if no broker answers in time."""
+        for topic, found in self._connection.topics(self._admin, self._notes, SourceError).items():
+            leaderless = frozenset(partition.id for partition in found.partitions.values() if partition.leader < 0)
+            error = self._connection.masked(found.error.str()) if found.error is not None else ""
+            yield TopicFound(topic, tuple(sorted(found.partitions)), error, leaderless)
+
+    def logs(
+        self, names: Collection[PartitionName], start: Start, unseen: Collection[PartitionName]
+    ) -> dict[PartitionName, PartitionLog | str]:
+        """What partitions hold; a text is the error of that partition. `start` counts for those in `unseen`.
+
+        Raises:
+            SourceError: if no broker answers.
+        """
+        asked = [self._offsets(names, OffsetSpec.earliest()), self._offsets(names, OffsetSpec.latest())]  # type: ignore[no-untyped-call]
+        if not isinstance(start, str):
+            asked.append(self._offsets(unseen, OffsetSpec.for_timestamp(int(start.timestamp() * 1000))))
+        lows, highs, begins = (
+            {(partition.topic, partition.partition): self._answer(future) for partition, future in futures.items()}
+            for futures in (*asked, *([{}] if len(asked) < 3 else []))
+        )
+        found: dict[PartitionName, PartitionLog | str] = {}
+        for name, low in lows.items():
+            high, begin = highs[name], begins.get(name, 0 if start == "earliest" else -1)
+            error = next((answer for answer in (low, high, begin) if isinstance(answer, str)), None)
+            if isinstance(low, int) and isinstance(high, int) and isinstance(begin, int):
+                high = max(low, high)
+                found[name] = PartitionLog(low, high, high if begin < 0 else min(max(low, begin), high))
+            else:
+                found[name] = error or ""
+        if found and all(isinstance(log, str) for log in found.values()):
+            self._connection.topics(self._admin, self._notes, SourceError)  # is anybody there?
+        return found
+
+    def _offsets(self, names: Collection[PartitionName], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+        if not names:
+            return {}
+        timeout_s, isolation = self._connection.request_timeout_s, self._connection.isolation
+        wanted = {TopicPartition(*name): spec for name in names}
+        return self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+
+    def _answer(self, future: Future[Any]) -> int | str:
+        try:
+            return int(future.result().offset)
+        except KafkaException as error:
+            return self._connection.masked(error_text(error))
+
+
+def no_such_topic(topic: str) -> SourceError:
+    """The error for a topic that was named and is not there."""
+    return SourceError(
+        "the topic does not exist",
+        topic=topic,
+        expected="a topic that the brokers show to this user",
+        found="nothing of that name in their metadata",
+        todo="create the topic, grant DESCRIBE on it, or take it out of source.topics",
+    )
+
+
+def error_text(error: BaseException) -> str:
+    """The text of a librdkafka error, short."""
+    inner = error.args[0] if error.args else error
+    return f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else str(error)
+
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TIMESTAMP = pa.timestamp("ms", tz="UTC")
+_TIMESTAMP_TYPES = (None, "create", "append")
+BATCH_SCHEMA: pa.Schema = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", _TIMESTAMP),
+        ("kafka_timestamp_type", pa.string()),
+    ]
+)
+"""What extraction yields. Headers are null where a message has none, timestamps where the broker has none."""
+
+
+def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
+    """Messages as Arrow, the position after them in each partition, and the bytes of their keys and values."""
+    keys = pa.array([m.key() for m in messages], pa.binary())
+    values = pa.array([m.value() for m in messages], pa.binary())
+    headers = [m.headers() for m in messages]
+    partitions = [m.partition() for m in messages]
+    offsets = [m.offset() or 0 for m in messages]
+    stamps = [m.timestamp() for m in messages]
+    columns = [
+        keys,
+        values,
+        pa.array(headers, _HEADERS) if any(headers) else pa.nulls(len(messages), _HEADERS),
+        pa.array(partitions, pa.int32()),
+        pa.array(offsets, pa.int64()),
+        pa.array([stamp if kind else None for kind, stamp in stamps], _TIMESTAMP),
+        pa.array([_TIMESTAMP_TYPES[kind] for kind, _ in stamps], pa.string()),
+    ]
+    size = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in (keys, values))
+    last = dict(zip(partitions, offsets, strict=True))  # offsets of a partition ascend
+    reached: dict[str, Position] = {str(partition): offset + 1 for partition, offset in last.items()}
+    return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, size

@@ -1,0 +1,299 @@
+"""Reads work units from Kafka: one consumer per task attempt, small work units read ahead together.
+
+Partitions of the coming work units are assigned as one *window*, since switching the assignment costs more than reading
+a few records; a large work unit is a window of its own and streams. Once all of a window has arrived, the next one is
+assigned, so that librdkafka fetches it while the first is handed out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate, islice
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from distcommit.model.errors import DistcommitError, SourceError, TransientError
+from distcommit.model.source import Extraction, Extractor
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import WorkUnit
+from distcommit.sources import kafka_client
+from distcommit.sources.kafka_client import BATCH_SCHEMA, ClientNotes, KafkaConnection, PartitionName
+
+__all__ = ["BATCH_SCHEMA", "MAX_BYTES", "KafkaExtraction", "KafkaExtractor"]
+
+MAX_BYTES = "max_bytes"
+"""Property of a work unit: its batches are cut so that the caller can stop close to this many bytes."""
+
+BATCH_RECORDS = 10_000
+BATCH_BYTES = 16 << 20
+WINDOW_PARTITIONS = 256
+WINDOW_RECORDS = 50_000
+WINDOW_BYTES = 64 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Buffer:
+    """What has arrived of one work unit and was not handed out yet. `bytes` and `limit_bytes` count values only."""
+
+    unit: WorkUnit
+    limit_bytes: int
+    messages: list[Message] = field(default_factory=list)
+    bytes: int = 0
+    unfinished: set[PartitionName] = field(default_factory=set)
+    error: DistcommitError | None = None
+
+    def ready(self) -> bool:
+        enough = len(self.messages) >= BATCH_RECORDS or self.bytes >= self.limit_bytes
+        return enough or not self.unfinished or self.error is not None
+
+    def take(self) -> list[Message]:
+        """The messages of the next batch: at least one if there are any."""
+        taken = self.messages[:BATCH_RECORDS]
+        if self.bytes > self.limit_bytes:
+            sums = enumerate(accumulate(map(len, taken)), 1)
+            taken = taken[: next((count for count, size in sums if size >= self.limit_bytes), len(taken))]
+        del self.messages[: len(taken)]
+        self.bytes -= sum(map(len, taken)) if self.messages else self.bytes
+        return taken
+
+
+@dataclass(slots=True, eq=False)
+class _Range:
+    """A partition's offsets from `next_offset` to `end`, on their way into a buffer."""
+
+    buffer: _Buffer
+    next_offset: int
+    end: int
+
+
+class KafkaExtractor(Extractor):
+    """Reads work units with one consumer that is assigned, never subscribed.
+
+    Raises:
+        TransientError: if no broker answers.
+        ConfigurationError: if librdkafka refuses the client settings.
+    """
+
+    def __init__(self, connection: KafkaConnection, idle_timeout_s: float) -> None:
+        self._connection, self._idle_timeout_s = connection, idle_timeout_s
+        self._notes = ClientNotes(connection)
+        self._consumer = connection.consumer(self._notes)
+        self._units: tuple[WorkUnit, ...] = ()
+        self._places: dict[tuple[str, str], int] = {}
+        self._next_place = 0
+        self._buffers: dict[tuple[str, str], _Buffer] = {}
+        self._current: _Buffer | None = None
+        self._ranges: dict[PartitionName, _Range] = {}
+        self._assigned: set[PartitionName] = set()
+        self._idle_s = 0.0
+        self._window_records = WINDOW_RECORDS
+        self._lost: TransientError | None = None
+        # Asking also spares the first assignment a second.
+        self._topics = frozenset(connection.topics(self._consumer, self._notes, TransientError))
+
+    def announce(self, units: Sequence[WorkUnit]) -> None:
+        self._units = tuple(units)
+        self._places = {_name(unit): place for place, unit in enumerate(self._units)}
+        self._next_place = len(self._units)
+
+    def extract(self, unit: WorkUnit) -> KafkaExtraction:
+        if self._lost is not None:
+            raise self._lost
+        if self._current is not None:
+            self._drop(self._current, SourceError("the work unit is no longer being read"))
+        buffer = self._buffers.pop(_name(unit), None)
+        if buffer is None or buffer.unit != unit:
+            self._buffers.clear()
+            place = self._places.get(_name(unit), len(self._units))
+            announced = self._units[place : place + 1] == (unit,)
+            self._next_place = place if announced else self._next_place
+            self._open_window(self._coming() if announced else [unit])
+            buffer = self._buffers.pop(_name(unit))
+        self._current = buffer
+        return KafkaExtraction(self, buffer)
+
+    def close(self) -> None:
+        self._buffers.clear()
+        with suppress(RuntimeError):  # older clients mind being closed twice
+            self._consumer.close()
+
+    def pump(self, buffer: _Buffer) -> None:
+        """Waits a moment for messages and sorts them into their buffers; `buffer` is the one that is waited for."""
+        began_s = time.monotonic()
+        first = self._consumer.poll(0.1)  # consume() would wait out its timeout
+        waited_s = time.monotonic() - began_s
+        if first is not None and self._sort([first, *self._consumer.consume(BATCH_RECORDS, 0)]):
+            self._idle_s = 0
+            if buffer.bytes + sum(other.bytes for other in self._buffers.values()) > WINDOW_BYTES:
+                others = list(self._buffers.values())  # records are larger than thought: a window has fewer from now on
+                self._window_records = (len(buffer.messages) + sum(len(other.messages) for other in others)) // 2
+                self._buffers.clear()
+                for other in others:
+                    self._drop(other, SourceError("read ahead in vain"))
+        else:
+            self._idle_s += waited_s
+            if self._idle_s >= self._idle_timeout_s:
+                self._give_up()
+        if not self._ranges and self._lost is None:  # all has arrived: librdkafka may fetch what comes next
+            self._open_window(self._coming())
+
+    def _coming(self) -> list[WorkUnit]:
+        """The next window: one work unit, and those after it as long as they are small and of other partitions."""
+        window: list[WorkUnit] = []
+        names: set[PartitionName] = set()
+        records = 0
+        for unit in islice(self._units, self._next_place, None):
+            ranges = _ranges_of(unit)
+            records += sum(end - low for _, low, end in ranges)
+            full = records > self._window_records or len(names) >= WINDOW_PARTITIONS or len(window) >= WINDOW_PARTITIONS
+            if window and (full or any(name in names for name, _, _ in ranges)):
+                break
+            window.append(unit)
+            names.update(name for name, _, _ in ranges)
+        self._next_place += len(window)
+        return window
+
+    def _open_window(self, units: Sequence[WorkUnit]) -> None:
+        """Assigns the partitions of these work units and of no others."""
+        self._ranges = {}
+        for unit in units:
+            limit_bytes = min(BATCH_BYTES, int(unit.properties.get(MAX_BYTES, 0)) or BATCH_BYTES)
+            buffer = self._buffers[_name(unit)] = _Buffer(unit, limit_bytes)
+            for name, low, end in _ranges_of(unit):
+                if name[0] not in self._topics:
+                    buffer.error = kafka_client.no_such_topic(name[0])  # an assignment would never say so
+                    break
+                self._ranges[name] = _Range(buffer, low, end)
+                buffer.unfinished.add(name)
+        self._idle_s = 0
+        if self._ranges:
+            self._consumer.assign([TopicPartition(*name, found.next_offset) for name, found in self._ranges.items()])
+        elif self._assigned:
+            self._consumer.unassign()
+        self._assigned = set(self._ranges)
+
+    def _sort(self, messages: Sequence[Message]) -> bool:
+        """Puts messages into the buffers they belong to; whether any range got further."""
+        progress = False
+        for message in messages:
+            name = (message.topic() or "", -1 if (partition := message.partition()) is None else partition)
+            offset = -1 if (known := message.offset()) is None else known
+            found = self._ranges.get(name)
+            error = message.error()
+            if error is not None:
+                progress |= self._event(name, found, offset, error)
+            elif found is not None:
+                progress = True
+                if offset < found.next_offset:
+                    text = f"Kafka went back to offset {offset} of {name[0]} [{name[1]}]"
+                    self._drop(found.buffer, SourceError(text, expected=f"{found.next_offset} or later"))
+                elif offset < found.end:
+                    found.next_offset = offset + 1
+                    found.buffer.messages.append(message)
+                    found.buffer.bytes += len(message)
+                if offset >= found.end - 1:
+                    self._finish(name, found)
+            elif name in self._assigned:  # read to its end, or given up: stop fetching it
+                self._assigned.discard(name)
+                self._consumer.incremental_unassign([TopicPartition(*name)])  # a pause would outlive a new assignment
+        return progress
+
+    def _event(self, name: PartitionName, found: _Range | None, offset: int, error: KafkaError) -> bool:
+        """Handles what librdkafka says of a partition; whether that ended a range."""
+        if found is None:
+            return False
+        if error.code() == KafkaError._PARTITION_EOF:
+            if offset >= found.end:
+                self._finish(name, found)
+                return True
+            self._notes.last = f"{name[0]} [{name[1]}] ends at offset {offset}, before {found.end}"
+            return False
+        expired = error.code() == KafkaError._AUTO_OFFSET_RESET
+        failure = (TransientError if error.retriable() else SourceError)(
+            "Kafka no longer has the planned offsets" if expired else "Kafka can't deliver a partition",
+            dataset=found.buffer.unit.dataset_urn,
+            partition=name[1],
+            expected=f"offsets {found.next_offset} to {found.end}",
+            found=self._connection.masked(f"{error.str()} ({error.name()})"),
+            todo="run again: the next plan applies source.expired_offsets" if expired else "see to it, run again",
+        )
+        self._drop(found.buffer, failure)
+        return True
+
+    def _finish(self, name: PartitionName, found: _Range) -> None:
+        self._ranges.pop(name, None)
+        found.buffer.unfinished.discard(name)
+
+    def _drop(self, buffer: _Buffer, error: DistcommitError) -> None:
+        """Ends a work unit: what still comes of it is ignored."""
+        buffer.error = error
+        for name in buffer.unfinished:
+            self._ranges.pop(name, None)
+        buffer.messages, buffer.bytes, buffer.unfinished = [], 0, set()
+
+    def _give_up(self) -> None:
+        """Fails all work units that wait, because nothing has come for too long; all others too if nobody answers."""
+        self._idle_s = 0
+        waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(self._ranges)[:5])
+        error = TransientError(
+            "Kafka has sent nothing for too long",
+            brokers=self._connection.brokers,
+            expected=f"progress within {self._idle_timeout_s:g} s in {len(self._ranges)} partitions: {waiting}",
+            found=self._notes.last or "silence",
+            todo="see to the brokers of these partitions, then run again; or raise source.idle_timeout_s",
+        )
+        for found in list(self._ranges.values()):
+            self._drop(found.buffer, error)
+        try:
+            self._connection.topics(self._consumer, self._notes, TransientError)
+        except TransientError as lost:
+            self._lost = lost
+
+
+class KafkaExtraction(Extraction):
+    """One work unit, in batches of up to 10,000 records or about 16 MiB."""
+
+    def __init__(self, extractor: KafkaExtractor, buffer: _Buffer) -> None:
+        self._extractor, self._buffer = extractor, buffer
+        self._reached = buffer.unit.low
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        buffer = self._buffer
+        while True:
+            while not buffer.ready():
+                self._extractor.pump(buffer)
+            if buffer.error is not None:
+                raise buffer.error
+            messages = buffer.take()
+            if not messages:
+                break
+            batch, reached, size = kafka_client.to_batch(messages)
+            self._bytes += size
+            self._reached = self._reached.advanced(reached)
+            yield batch
+        self._reached = buffer.unit.expected_high
+
+    def actual_high(self) -> Watermark:
+        return self._reached
+
+    def bytes_read(self) -> int:
+        return self._bytes
+
+
+def _ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
+    """The work unit's partitions that have something to read, with first offset and end."""
+    topic, highs = unit.dataset_urn.partition("@")[0], unit.expected_high.positions  # no topic name has an @
+    return [
+        ((topic, int(partition)), int(low), int(highs[partition]))
+        for partition, low in unit.low.positions.items()
+        if low != highs[partition]
+    ]
+
+
+def _name(unit: WorkUnit) -> tuple[str, str]:
+    return unit.dataset_urn, unit.work_unit_id

@@ -1,0 +1,59 @@
+"""A source of the user's own: a class that the executors can import."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
+from distcommit.model.work import DatasetPlan
+
+
+class PythonSource(BaseModel, Source):
+    """Names a subclass of `Source` as `package.module:Class`; it is made with `options` as keyword arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+
+    type: Literal["python"]
+    class_name: str = Field(alias="class")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @cached_property
+    def _source(self) -> Source:
+        module, _, name = self.class_name.partition(":")
+        try:
+            made = getattr(importlib.import_module(module), name)(**self.options)
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                "the source's class can't be used",
+                class_name=self.class_name,
+                expected="package.module:Class, importable by driver and executors, made from source.options",
+                found=f"{type(error).__name__}: {error}",
+            ) from error
+        if not isinstance(made, Source):
+            raise ConfigurationError(
+                "the source's class is not a subclass of distcommit.Source", class_name=self.class_name
+            )
+        return made
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_source"}}
+
+    @property
+    def provenance(self) -> Provenance | None:  # type: ignore[override]
+        return self._source.provenance
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        return self._source.plan(owned, states)
+
+    def open(self) -> Extractor:
+        return self._source.open()

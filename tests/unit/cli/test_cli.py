@@ -1,0 +1,295 @@
+"""The command line without Spark: help, messages, exit codes, and the shape of what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.job import Job
+from distcommit.cli.display import describe
+from distcommit.cli.main import app
+from distcommit.cli.output import audit_view, run_view
+from distcommit.cli.terminal import Terminal
+from distcommit.model.errors import FencedError, LostError, TransientError
+from distcommit.model.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.urn import bucket_of
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.spark.clock import SystemClock
+from distcommit.spark.progress import Progress
+from distcommit.spark.reports import Report
+from distcommit.spark.run import RunResult
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import JobStore
+
+JOB = """\
+job: planes
+source: {type: kafka, brokers: "127.0.0.1:1", topics: [idle, waiting, stuck]}
+paths: {store: store, staging: staging, output: output}
+commit: {buckets: 4, durability: none}
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return file
+
+
+@pytest.fixture
+def store(job_file: Path) -> JobStore:
+    """A store with an idle, a pending and a quarantined dataset."""
+    store = Job.from_file(job_file).open_store(create=True)
+    append(store, None, Fence(1, "run-1"))
+    for bucket in range(store.buckets):
+        append(store, bucket, Fence(1, "run-1"))
+    for urn, end in {"idle": 10, "waiting": 20, "stuck": 30}.items():
+        sequence = SealedSequence(urn, 1, None, Watermark({"0": end}), (), {"0": 0}, records=end)
+        append(store, bucket_of(urn, store.buckets), Intent(1, (sequence,)))
+    append(store, bucket_of("idle", store.buckets), Done(1, (SequenceName("idle", 1),)))
+    stuck = Failed(1, SequenceName("stuck", 1), quarantine=True, reason="its file is gone")
+    append(store, bucket_of("stuck", store.buckets), stuck)
+    return store
+
+
+def append(store: JobStore, bucket: int | None, record: Record) -> None:
+    log = store.job_log(1) if bucket is None else store.bucket_log(bucket, 1)
+    left = [record]
+
+    def decide(fold: Fold) -> Record | None:
+        return left.pop() if left else None
+
+    log.settle(decide)
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def last_json(result: Result) -> Any:
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+class TestHelp:
+    def test_lists_commands_and_exit_codes(self) -> None:
+        result = invoke("--help")
+        assert result.exit_code == 0
+        for text in ("run", "recover", "status", "audit", "demo", "Exit codes", "130", "another run of the job"):
+            assert text in result.stdout
+
+    @pytest.mark.parametrize("command", ["run", "recover", "status", "audit"])
+    def test_commands_with_a_job_file_take_the_same_options(self, command: str) -> None:
+        result = invoke(command, "--help")
+        assert result.exit_code == 0
+        for option in ("--set", "--json", "--verbose"):
+            assert option in result.stdout
+
+    def test_version(self) -> None:
+        result = invoke("--version")
+        assert result.exit_code == 0
+        assert result.stdout.startswith("distcommit ")
+
+    @pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["status", "job.yaml", "--bogus"]])
+    def test_wrong_usage_is_exit_code_2(self, arguments: list[str]) -> None:
+        assert invoke(*arguments).exit_code == 2
+
+
+class TestWrongJobFile:
+    def test_an_unknown_key_is_named_with_the_one_that_was_meant(self, job_file: Path) -> None:
+        job_file.write_text(JOB.replace("buckets", "bukets"))
+        result = invoke("status", job_file)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert len(result.stderr.splitlines()) == 1
+        assert result.stderr.startswith("error: ")
+        assert "unknown key 'commit.bukets', did you mean 'buckets'?" in result.stderr
+
+    def test_an_unknown_key_in_an_override_too(self, job_file: Path) -> None:
+        result = invoke("run", job_file, "--set", "source.broker=x")
+        assert result.exit_code == 2
+        assert "did you mean 'brokers'?" in result.stderr
+
+    def test_an_override_that_is_none(self, job_file: Path) -> None:
+        result = invoke("audit", job_file, "--set", "commit.buckets")
+        assert result.exit_code == 2
+        assert "not section.key=value" in result.stderr
+
+    def test_overrides_win_over_the_file(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("status", job_file, "--set", "commit.buckets=5", "--set", "job=planes")
+        assert result.exit_code == 2
+        assert "expected commit.buckets: 5; found 4 buckets" in result.stderr
+
+    def test_a_file_that_is_missing(self, tmp_path: Path) -> None:
+        result = invoke("run", tmp_path / "none.yaml")
+        assert result.exit_code == 2
+        assert "the job file can't be read" in result.stderr
+
+    def test_as_json_the_error_is_on_stdout_as_well(self, tmp_path: Path) -> None:
+        result = invoke("run", tmp_path / "none.yaml", "--json")
+        assert result.exit_code == 2
+        found = last_json(result)
+        assert found["kind"] == "ConfigurationError"
+        assert found["exit_code"] == 2
+        assert f"error: {found['error']}\n" == result.stderr
+
+
+class TestStatus:
+    def test_without_a_store_is_exit_code_2(self, job_file: Path) -> None:
+        result = invoke("status", job_file)
+        assert result.exit_code == 2
+        assert "there is no store here" in result.stderr
+
+    def test_json(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("status", job_file, "--json")
+        assert result.exit_code == 0
+        assert result.stderr == ""
+        assert len(result.stdout.splitlines()) == 1
+        found = last_json(result)
+        assert {key: found[key] for key in ("job", "buckets", "epoch", "run_id", "unreadable")} == {
+            "job": "planes",
+            "buckets": 4,
+            "epoch": 1,
+            "run_id": "run-1",
+            "unreadable": {},
+        }
+        rows = {row["dataset"]: row for row in found["datasets"]}
+        assert {name: row["status"] for name, row in rows.items()} == {
+            "idle": "idle",
+            "waiting": "pending",
+            "stuck": "quarantined",
+        }
+        assert rows["idle"]["positions"] == {"0": 10}
+        assert (rows["waiting"]["pending_epoch"], rows["waiting"]["pending_records"]) == (1, 20)
+        assert rows["stuck"]["reason"] == "its file is gone"
+
+    def test_lists_what_is_not_idle(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("status", job_file)
+        assert result.exit_code == 0
+        assert "the next run replays 20 records" in result.stdout
+        assert "its file is gone" in result.stdout
+        assert "3 in 4 buckets: 1 idle, 1 pending, 1 quarantined" in result.stdout
+        assert not any(line.strip().startswith("idle") for line in result.stdout.splitlines())
+
+    def test_lists_all_if_asked_to(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("status", job_file, "--all")
+        assert any(line.strip().startswith("idle") for line in result.stdout.splitlines())
+
+    def test_a_log_that_cannot_be_read_is_exit_code_5(self, store: JobStore, job_file: Path) -> None:
+        bucket = bucket_of("idle", store.buckets)
+        newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
+        newest.write_bytes(newest.read_bytes()[:-3])
+        result = invoke("status", job_file)
+        assert result.exit_code == 5
+        assert f"bucket {bucket}" in result.stdout
+
+
+class TestAudit:
+    def test_of_an_empty_store_is_exact(self, job_file: Path) -> None:
+        Job.from_file(job_file).open_store(create=True)
+        result = invoke("audit", job_file, "--deep", "--json")
+        assert result.exit_code == 0
+        found = last_json(result)
+        assert (found["exact"], found["deep"], found["records"]) == (True, True, 0)
+
+    def test_that_is_not_exact_is_exit_code_6(self, store: JobStore, job_file: Path) -> None:
+        stray = Path(store.roots.output) / "idle" / "stray.parquet"
+        stray.parent.mkdir(parents=True)
+        stray.write_bytes(b"not ours")
+        result = invoke("audit", job_file)
+        assert result.exit_code == 6
+        assert "not exact" in result.stdout
+        assert "stray.parquet" in result.stdout
+        assert "waiting (pending)" in result.stdout
+
+
+class TestRunsThatDoNotBegin:
+    @pytest.mark.parametrize("command", ["run", "recover"])
+    def test_another_run_is_alive(self, store: JobStore, job_file: Path, command: str) -> None:
+        with JobLock(store.fs, store.roots.store, "run-2", 30, SystemClock()):
+            result = invoke(command, job_file, "--json")
+        assert result.exit_code == 3
+        assert last_json(result)["kind"] == "LockHeldError"
+        assert "another run of this job is alive [run=run-2]" in result.stderr
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            (FencedError("fenced"), 3),
+            (TransientError("away"), 4),
+            (LostError("lost"), 5),
+            (OSError(28, "No space left on device"), 4),
+            (RuntimeError("first line\nsecond line"), 1),
+            (KeyboardInterrupt(), 130),
+        ],
+    )
+    def test_end_in_one_line_and_their_exit_code(
+        self, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            raise error
+        assert ended.value.code == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert len(shown.err.splitlines()) == 1
+
+    def test_have_a_traceback_only_if_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit), Terminal(as_json=False, verbose=True).command():
+            raise RuntimeError("[bold]not markup")
+        shown = capsys.readouterr().err
+        assert "Traceback (most recent call last)" in shown
+        assert shown.splitlines()[-1] == "error: RuntimeError: [bold]not markup"
+
+    @pytest.mark.parametrize(
+        ("last_line", "text", "code"),
+        [
+            ("distcommit.model.errors.TransientError: storage is away", "storage is away", 4),
+            ("ImportError: cannot import name 'x'", "ImportError: cannot import name 'x'", 1),
+        ],
+    )
+    def test_of_executors_are_found_in_what_spark_makes_of_them(
+        self, last_line: str, text: str, code: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        message = f"An exception was thrown\nTraceback (most recent call last):\n  File x, line 1\n{last_line}\n"
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            raise RuntimeError(message)
+        assert ended.value.code == code
+        assert capsys.readouterr().err == f"error: {text}\n"
+
+
+class TestViews:
+    def test_a_run_that_left_something_fits_80_columns(self) -> None:
+        totals = Report(datasets_published=2, datasets_failed=1, records_published=1234, files_published=7)
+        totals.explain("some.topic", "failed", "because of\nsomething that takes a long time to explain " * 4)
+        totals.reasons_more = 3
+        shown = rendered(run_view(RunResult("r", 4, False, True, {"recover": 1.0, "ingest": 2.5}, totals, [])))
+        assert max(map(len, shown.splitlines())) <= 80
+        for text in ("2 committed, 0 unchanged, 1 failed", "1,234", "some.topic", "together 3.5", "and 3 reasons"):
+            assert text in shown
+
+    def test_an_audit_shows_bad_partitions_only(self) -> None:
+        good = AuditRow("fine", "0", 0, 10, 10, 0, 0, 0, 0, 0)
+        bad = AuditRow("torn", "1", 0, 10, 8, 0, 0, 2, 0, 0)
+        shown = rendered(audit_view(AuditResult(exact=False, deep=True, gaps=2, partitions=[good, bad])))
+        assert "torn" in shown
+        assert "fine" not in shown
+
+    def test_progress_in_one_line(self) -> None:
+        text = describe("ingest", Progress(2, 3, 40, 1_500_000, 0, 1))
+        assert text == "ingest   · 2 tasks running, 3 finished · 40 datasets committed · 1,500,000 records · 1 failures"
+        assert describe("plan", Progress()) == "plan"
+
+
+def rendered(view: Any) -> str:
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()

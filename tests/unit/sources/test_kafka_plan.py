@@ -1,0 +1,328 @@
+"""Planning from Kafka: real protocol against the mock broker; what it can't do (expiry, times) as pure functions."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from distcommit.app.demo.broker import MockBroker
+from distcommit.ingest import flow
+from distcommit.model.errors import ConfigurationError, SourceError, TransientError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.source import DatasetProblem
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.kafka import KafkaSource, fair_shares, pack, plan_dataset
+from distcommit.sources.kafka_client import ClientNotes, KafkaConnection, PartitionLog, TopicFound, TopicSelection
+from distcommit.sources.kafka_extractor import MAX_BYTES
+
+UNREACHABLE = "127.0.0.1:1"
+SECRET = "hunter2-hunter2"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[MockBroker]:
+    with MockBroker.start(
+        {"full": 4, "grown": 2, "empty": 2, "expired": 1, "orders.eu": 1, "orders.us": 1, "__internal": 1}
+    ) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for partition in range(4):
+            for number in range(10 * partition):
+                producer.produce("full", str(number), partition=partition)
+        for topic, partition in (("grown", 0), ("grown", 1), ("orders.eu", 0), ("orders.us", 0), ("__internal", 0)):
+            for number in range(5):
+                producer.produce(topic, str(number), partition=partition)
+        for _ in range(60):  # the mock keeps 5 MB of a partition and drops the oldest
+            producer.produce("expired", b"x" * 100_000)
+            producer.flush(20)
+        assert producer.flush(20) == 0
+        yield broker
+
+
+def source(brokers: str = UNREACHABLE, **settings: Any) -> KafkaSource:
+    settings.setdefault("topics", ["full"])
+    return KafkaSource.model_validate({"type": "kafka", "brokers": brokers, "request_timeout_s": 5, **settings})
+
+
+def everything(urn: str) -> bool:
+    return bool(urn)
+
+
+def plans(
+    source: KafkaSource,
+    states: Mapping[str, DatasetState] | None = None,
+    owned: Callable[[str], bool] = everything,
+) -> dict[str, DatasetPlan | DatasetProblem]:
+    found = list(source.plan(owned, states or {}))
+    assert len({planned.dataset_urn for planned in found}) == len(found)
+    return {planned.dataset_urn: planned for planned in found}
+
+
+def plan_of(planned: DatasetPlan | DatasetProblem | None) -> DatasetPlan:
+    assert isinstance(planned, DatasetPlan), planned
+    return planned
+
+
+def problem_of(planned: DatasetPlan | DatasetProblem | None) -> str:
+    assert isinstance(planned, DatasetProblem), planned
+    return planned.error
+
+
+def ranges(plan: DatasetPlan) -> list[dict[str, tuple[Any, Any]]]:
+    return [
+        {p: (low, unit.expected_high.positions[p]) for p, low in unit.low.positions.items()} for unit in plan.work_units
+    ]
+
+
+def read_to(urn: str, **positions: int) -> dict[str, DatasetState]:
+    watermark = Watermark({name.removeprefix("p"): offset for name, offset in positions.items()})
+    return {urn: DatasetState(urn, watermark=watermark)}
+
+
+# What is planned
+
+
+def test_new_topic_starts_at_earliest_with_all_partitions_in_one_unit(broker: MockBroker) -> None:
+    plan = plan_of(plans(source(broker.bootstrap_servers))["full"])
+    assert plan.planned_low is None
+    assert plan.start == Watermark({"0": 0, "1": 0, "2": 0, "3": 0})
+    assert ranges(plan) == [{"3": (0, 30), "2": (0, 20), "1": (0, 10), "0": (0, 0)}]
+    assert plan.work_units[0].size == 60
+
+
+@pytest.mark.parametrize("start", ["latest", "2030-01-01T00:00:00Z"])
+def test_partition_seen_first_gets_a_position_even_if_nothing_is_read(broker: MockBroker, start: str) -> None:
+    plan = plan_of(plans(source(broker.bootstrap_servers, start=start))["full"])
+    assert plan.start == Watermark({"0": 0, "1": 10, "2": 20, "3": 30})
+    assert ranges(plan) == [{"0": (0, 0), "1": (10, 10), "2": (20, 20), "3": (30, 30)}]
+
+
+def test_empty_topic_is_planned_once_and_then_left_alone(broker: MockBroker) -> None:
+    kafka = source(broker.bootstrap_servers, topics=["empty"])
+    assert ranges(plan_of(plans(kafka)["empty"])) == [{"0": (0, 0), "1": (0, 0)}]
+    assert plans(kafka, read_to("empty", p0=0, p1=0)) == {}
+
+
+@pytest.mark.parametrize("start", ["latest", "2020-01-01T00:00:00+02:00"])
+def test_stored_positions_win_over_start_and_new_partitions_begin_at_it(broker: MockBroker, start: str) -> None:
+    plan = plan_of(
+        plans(source(broker.bootstrap_servers, topics=["grown"], start=start), read_to("grown", p0=2))["grown"]
+    )
+    assert plan.planned_low == Watermark({"0": 2})
+    assert plan.start == Watermark({"1": 5})
+    assert ranges(plan) == [{"0": (2, 5), "1": (5, 5)}]
+
+
+def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:
+    kafka = source(broker.bootstrap_servers, dataset="partition")
+    planned = plans(kafka, read_to("full@1", p1=10), owned=lambda urn: urn != "full@3")
+    assert set(planned) == {"full@0", "full@2"}
+    assert ranges(plan_of(planned["full@2"])) == [{"2": (0, 20)}]
+
+
+def test_datasets_that_are_not_idle_are_not_planned(broker: MockBroker) -> None:
+    assert plans(source(broker.bootstrap_servers), {"full": DatasetState("full", DatasetStatus.PENDING)}) == {}
+
+
+def test_topics_are_chosen_by_name_and_pattern(broker: MockBroker) -> None:
+    kafka = source(
+        broker.bootstrap_servers,
+        topics=["full", "__internal"],
+        topic_patterns=["orders[.].*", ".*"],
+        exclude=["grown"],
+        exclude_patterns=[".*[.]us", "emp", "exp.*"],
+    )
+    assert set(plans(kafka)) == {"full", "__internal", "orders.eu", "empty"}
+
+
+def test_patterns_match_whole_names_and_never_kafkas_own() -> None:
+    selection = TopicSelection(["a"], ["b.?"], [], ["bx"])
+    assert [topic for topic in ("a", "b", "bb", "bbb", "bx", "__b") if topic in selection] == ["a", "b", "bb"]
+    assert "__b" not in TopicSelection([], [".*"], [], [])
+
+
+def test_limits_are_shared_by_partitions_and_work_units(broker: MockBroker) -> None:
+    kafka = source(broker.bootstrap_servers, records_per_dataset=25, records_per_work_unit=10, bytes_per_dataset=1000)
+    plan = plan_of(plans(kafka)["full"])
+    assert ranges(plan) == [{"3": (0, 9)}, {"1": (0, 8)}, {"2": (0, 8), "0": (0, 0)}]
+    assert [unit.properties for unit in plan.work_units] == [{MAX_BYTES: "360"}, {MAX_BYTES: "320"}, {MAX_BYTES: "320"}]
+    assert MAX_BYTES == flow.MAX_BYTES
+
+
+def test_bytes_limit_keeps_partitions_whole(broker: MockBroker) -> None:
+    kafka = source(broker.bootstrap_servers, records_per_work_unit=10, bytes_per_dataset=1000)
+    assert ranges(plan_of(plans(kafka)["full"])) == [{"3": (0, 30)}, {"2": (0, 20)}, {"1": (0, 10), "0": (0, 0)}]
+
+
+# What goes wrong
+
+
+def test_missing_topic_is_a_problem_of_its_own(broker: MockBroker) -> None:
+    for kind in ("topic", "partition"):
+        planned = plans(source(broker.bootstrap_servers, topics=["full", "nowhere"], dataset=kind))
+        assert "does not exist" in problem_of(planned.pop("nowhere"))
+        assert all(isinstance(other, DatasetPlan) for other in planned.values())
+        assert planned
+    assert "nowhere" not in plans(source(broker.bootstrap_servers, topics=["nowhere"]), owned=lambda urn: False)
+
+
+def test_unreachable_broker_is_an_error_at_once() -> None:
+    kafka = source(request_timeout_s=0.3)
+    began = time.monotonic()
+    with pytest.raises(SourceError, match=f"can't be reached.*{UNREACHABLE}") as failure:
+        list(kafka.plan(everything, {}))
+    with pytest.raises(TransientError, match="can't be reached"):
+        kafka.open()
+    assert time.monotonic() - began < 3
+    assert "source.brokers" in str(failure.value)
+
+
+def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: MockBroker) -> None:
+    planned = plans(source(broker.bootstrap_servers, topics=["full", "grown"]), read_to("grown", p0=6, p1=0))
+    assert "made again" in problem_of(planned["grown"])
+    plan_of(planned["full"])
+
+
+@pytest.mark.parametrize("watermark", [Watermark({"7": 1}), Watermark({"0": "x"}), Watermark({"0": 2}, "topic-id")])
+def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark) -> None:
+    with pytest.raises(SourceError, match="made again"):
+        plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, DatasetState("t", watermark=watermark))
+
+
+def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None:
+    with pytest.raises(SourceError, match=r"expected offset 3; found offsets 10 to 20; 7 are gone.*expired_offsets"):
+        plan_dataset(source(), "t", {0: PartitionLog(10, 20, 0)}, read_to("t", p0=3)["t"])
+
+
+@pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("latest", 20)])
+def test_expired_offsets_are_skipped_on_purpose_and_recorded(policy: str, low: int) -> None:
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(10, 20, 10), 1: PartitionLog(0, 4, 0)}
+    plan = plan_of(plan_dataset(source(expired_offsets=policy), "t", logs, read_to("t", p0=3, p1=4)["t"]))
+    assert ranges(plan) == [{"0": (low, 20)}]
+    assert plan.start == Watermark({})
+    assert [(s.partition, s.low, s.high) for s in plan.skipped] == [("0", 3, low)]
+    assert "expired" in plan.skipped[0].reason
+
+
+def test_offsets_that_the_broker_has_dropped_are_a_problem_of_their_topic_alone(broker: MockBroker) -> None:
+    topics, states = ["expired", "full"], read_to("expired", p0=1)
+    planned = plans(source(broker.bootstrap_servers, topics=topics), states)
+    assert "deleted records before they were read" in problem_of(planned["expired"])
+    plan_of(planned["full"])
+    skipping = source(broker.bootstrap_servers, topics=topics, expired_offsets="earliest")
+    plan = plan_of(plans(skipping, states)["expired"])
+    ((low, high),) = (bounds["0"] for bounds in ranges(plan))
+    assert (plan.skipped[0].low, plan.skipped[0].high, high) == (1, low, 60)
+    (unit,) = plan.work_units
+    extractor = skipping.open()
+    extraction = extractor.extract(unit)
+    assert sum(batch.num_rows for batch in extraction) == high - low
+    extractor.close()
+
+
+def test_partition_error_stops_its_dataset() -> None:
+    with pytest.raises(SourceError, match="partition 1: gone wrong"):
+        plan_dataset(source(), "t", {0: PartitionLog(0, 1, 0), 1: "gone wrong"}, None)
+
+
+def test_topic_names_split_into_partition_datasets() -> None:
+    found = TopicFound("t", (0, 1), "", frozenset())
+    assert [dataset.urn for dataset in found.datasets("partition")] == ["t@0", "t@1"]
+
+
+# Packing and sharing
+
+
+@given(st.lists(st.integers(0, 1000), max_size=20), st.integers(1, 300), st.booleans())
+def test_packing_covers_each_partition_without_gap_or_overlap(sizes: list[int], target: int, split: bool) -> None:
+    given_ranges = [(partition, 7 * partition, 7 * partition + size) for partition, size in enumerate(sizes)]
+    units = pack(given_ranges, target, split=split)
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    for unit in units:
+        assert unit
+        assert len({partition for partition, _, _ in unit}) == len(unit)
+        size = sum(high - low for _, low, high in unit)
+        assert size <= target or (len(unit) == 1 and not split)
+        for partition, low, high in unit:
+            pieces.setdefault(partition, []).append((low, high))
+            if (low, high) != given_ranges[partition][1:]:
+                assert len(unit) == 1
+    for partition, low, high in given_ranges:
+        assert pieces[partition][0][0] == low
+        assert pieces[partition][-1][1] == high
+        assert all(a[1] == b[0] for a, b in zip(pieces[partition], pieces[partition][1:], strict=False))
+
+
+@given(st.lists(st.integers(0, 1000), max_size=20), st.integers(0, 3000))
+def test_shares_use_the_limit_up_and_favour_nobody(sizes: list[int], limit: int) -> None:
+    shares = fair_shares(sizes, limit)
+    assert sum(shares) == min(sum(sizes), limit or sum(sizes))
+    assert all(0 <= share <= size for share, size in zip(shares, sizes, strict=True))
+    held_back = [share for share, size in zip(shares, sizes, strict=True) if share < size]
+    if held_back:
+        assert max(shares) - min(held_back) <= 1
+
+
+# Settings
+
+
+def test_source_pickles_and_still_hides_its_secrets() -> None:
+    kafka = source(
+        client={"sasl.password": SECRET, "fetch.min.bytes": 5, "check.crcs": True}, start="2026-01-01T00:00:00Z"
+    )
+    again = pickle.loads(pickle.dumps(kafka))
+    assert again == kafka
+    assert {k: v.get_secret_value() for k, v in again.client.items()} == {
+        "sasl.password": SECRET,
+        "fetch.min.bytes": "5",
+        "check.crcs": "true",
+    }
+    for shown in (repr(again), str(again), again.model_dump_json(), repr(again.model_dump())):
+        assert SECRET not in shown
+    assert KafkaSource.model_validate(again.model_dump()) == kafka
+
+
+@pytest.mark.parametrize(
+    "client", [{"security.protocol": SECRET}, {"no.such.key": SECRET}, {"ssl.key.location": SECRET}]
+)
+def test_refused_client_settings_do_not_show_their_values(client: dict[str, str]) -> None:
+    if "ssl.key.location" in client:
+        client = {**client, "security.protocol": "ssl"}
+    kafka = source(client=client)
+    for act in (lambda: list(kafka.plan(everything, {})), kafka.open):
+        with pytest.raises(ConfigurationError, match="refuses the client settings") as failure:
+            act()
+        assert SECRET not in str(failure.value)
+        assert failure.value.__cause__ is None
+
+
+def test_secrets_are_masked_in_what_librdkafka_says() -> None:
+    connection = KafkaConnection("b:1", {"sasl.password": "pw", "debug": "abc"}, 1)
+    assert connection.masked("pw abc") == "*** abc"
+    assert "pw" not in repr(connection)
+    notes = ClientNotes(connection)
+    notes.log(7, "%s [%s] %s", "FAIL", "x", "pw")
+
+
+@pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof"])
+def test_settings_that_the_source_owns_are_refused(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=key) as failure:
+        source(client={key: SECRET})
+    assert SECRET not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"topics": []}, {"topic_patterns": ["("]}, {"start": "2026-01-01T00:00:00"}, {"start": "soon"}, {"topic": "x"}],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        source(**settings)
