@@ -1,0 +1,40 @@
+"""Exactly-once ingestion of thousands of datasets on Spark, with a distributed commit step store.
+
+Start with `Job.from_file(path).run()`. The pieces of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work by
+themselves; `app` puts them together, `spark` runs them, `protocol` holds the rules.
+"""
+
+from distcommit.app.job import Job
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import DistcommitError
+from distcommit.model.source import Extraction, Extractor, Provenance, Source
+from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, Lost, StepContext, Verdict
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.steps.registry import register
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores.commit_step_store import LogCommitStepStore
+
+__all__ = [
+    "CommitSequence",
+    "CommitStep",
+    "CommitStepStore",
+    "DatasetPlan",
+    "DistcommitError",
+    "Extraction",
+    "Extractor",
+    "FsRenameCommitStep",
+    "HighWatermarkCommitStep",
+    "Job",
+    "LocalFileSystem",
+    "LogCommitStepStore",
+    "Lost",
+    "Provenance",
+    "Source",
+    "StepContext",
+    "Verdict",
+    "Watermark",
+    "WorkUnit",
+    "register",
+]

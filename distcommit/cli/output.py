@@ -130,7 +130,7 @@ def demo_view(result: DemoResult) -> RenderableType:
     )
     table = _table("", ">produced", ">published")
     table.add_row("records", f"{result.records_produced:,}", f"{result.records_published:,}")
-    table.add_row("checksum", f"{result.checksum_produced:016x}", f"{result.checksum_published:016x}")
+    table.add_row("checksum", result.checksum_produced, result.checksum_published)
     facts = {
         "duplicates": _count(result.duplicates),
         "missing": _count(result.missing),
@@ -173,7 +173,7 @@ def _facts(facts: Mapping[str, str]) -> Table:
 
 def _table(*columns: str) -> Table:
     """An empty table; columns whose name begins with `>` hold numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", expand=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=False)
     for column in columns:
         number = column.startswith(">")
         table.add_column(
@@ -211,12 +211,17 @@ def _seconds(seconds: Mapping[str, float]) -> str:
 
 
 def _reasons(totals: Report) -> RenderableType | None:
+    """Why datasets did not go through, those with one reason together."""
     if not totals.reasons:
         return None
+    subjects: dict[tuple[str, str], list[str]] = {}
+    for reason in totals.reasons:
+        subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
     table = _table("dataset", "kind", "reason")
-    for reason in totals.reasons[:_LISTED]:
-        table.add_row(Text(reason.subject), Text(reason.kind), Text(" ".join(reason.text.split())))
-    more = totals.reasons_more + max(0, len(totals.reasons) - _LISTED)
+    for (kind, text), names in list(subjects.items())[:_LISTED]:
+        others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        table.add_row(Text(names[0] + others), Text(kind), Text(text))
+    more = totals.reasons_more + max(0, len(subjects) - _LISTED)
     return Group(table, _more(more, "reasons (--json has up to 100)")) if more else table
 
 

@@ -16,6 +16,7 @@ from typing import IO
 import msgspec
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.model.errors import ConflictError, DistcommitError
@@ -24,7 +25,7 @@ _WIDTH_IN_FILES = 100
 _KEPT_LINES = 20
 _NOISE = re.compile(
     r"^\s*$|^\s+at |^\s+\.\.\. \d+ more|Using incubator modules|log4j profile|[Dd]efault log level"
-    r"|adjust logging level|NativeCodeLoader|sun\.misc\.Unsafe"
+    r"|adjust logging level|NativeCodeLoader|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
     r"|^WARNING: (Please consider|A terminally|Use --|A restricted|java\.lang|Restricted)"
 )
 
@@ -78,8 +79,12 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Writes a line of narration: to stdout, or to stderr where stdout is for JSON. Headings are not indented."""
-        style = "" if text.startswith(" ") else "bold"
-        (self.err if self.as_json else self.out).print(Text(text, style=style), soft_wrap=True)
+        console = self.err if self.as_json else self.out
+        if console.is_terminal and text.startswith(" "):
+            plain = text.lstrip()
+            console.print(Padding(Text(plain), (0, 0, 0, len(text) - len(plain))))
+        else:
+            console.print(Text(text, style="" if text.startswith(" ") else "bold"), soft_wrap=True)
 
     def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
         if self.verbose:
@@ -128,7 +133,8 @@ class Terminal:
         level = root.level
         root.addHandler(handler)
         root.setLevel(logging.INFO if self.verbose else logging.WARNING)
-        logging.getLogger("py4j").setLevel(logging.WARNING)
+        # What it logs when an interrupt cuts its calls short is no news.
+        logging.getLogger("py4j").setLevel(logging.WARNING if self.verbose else logging.CRITICAL)
         try:
             yield
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Watermark
@@ -70,7 +70,7 @@ class Extractor(ABC):
 class Source(ABC):
     """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
 
-    provenance: Provenance | None = None
+    provenance: ClassVar[Provenance | None] = None
     """How records name their origin; None if the source has no integer offsets (the audit then counts only)."""
 
     @abstractmethod

@@ -61,7 +61,7 @@ class KafkaSource(BaseModel, Source):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    provenance: ClassVar[Provenance | None] = Provenance("kafka_partition", "kafka_offset")  # type: ignore[misc]
+    provenance: ClassVar[Provenance | None] = Provenance("kafka_partition", "kafka_offset")
 
     type: Literal["kafka"]
     brokers: str = Field(min_length=1)

@@ -39,8 +39,8 @@ class LogCommitStepStore(CommitStepStore):
     """Commit steps in commit logs below one folder, one sub-folder for each job.
 
     `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
-    seal nothing any more. Steps that are put live in this process until they are sealed. A sequence holds at most one `HighWatermarkCommitStep`; it is compared at the seal,
-    and moves the watermark in the record that closes the sequence.
+    seal nothing any more. Steps that are put live in this process until they are sealed. A sequence holds at most one
+    `HighWatermarkCommitStep`: it is compared at the seal, and moves the watermark in the record that closes.
 
     Args:
         fs: the file system of all folders.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-DATASETS, RECORDS = 105, 336_776
+DATASETS, RECORDS = 420, 336_776
 
 
 @pytest.mark.slow

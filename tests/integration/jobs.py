@@ -1,0 +1,113 @@
+"""Jobs as users run them: a job file, the command line, a broker, and what was produced."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import Producer
+
+from distcommit import Job
+from distcommit.app.audit import AuditResult
+from distcommit.app.demo.broker import MockBroker
+from distcommit.app.demo.kill import RunProcess
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DAY_MS = 86_400_000
+FIRST_DAY_MS = 1_700_000_000_000
+
+
+@dataclass
+class KafkaJob:
+    """A job on a broker of its own; counts what it has produced."""
+
+    folder: Path
+    broker: MockBroker
+    topics: dict[str, int]
+    produced: int = 0
+    runs: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "job.yaml"
+
+    def write(self, **sections: Any) -> None:
+        """Writes the job file; sections replace or add to what it said before."""
+        base: dict[str, Any] = {
+            "job": "test",
+            "source": {"type": "kafka", "brokers": self.broker.bootstrap_servers, "topics": sorted(self.topics)},
+            "sink": {"partition_by": {"granularity": "day"}},
+            "paths": {name: name for name in ("store", "staging", "output")},
+            "commit": {"buckets": 8},
+            "spark": {"master": "local[2,4]"},
+        }
+        for section, value in {**self.config, **sections}.items():
+            base[section] = {**base[section], **value} if isinstance(base.get(section), dict) else value
+        self.config = base
+        self.path.write_text(yaml.safe_dump(base))
+
+    def produce(self, records: int, days: int = 1) -> None:
+        """Sends this many records to every partition, spread over days of message time."""
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 5})
+        for topic, partitions in self.topics.items():
+            for partition in range(partitions):
+                for number in range(records):
+                    value = f'{{"topic":"{topic}","partition":{partition},"n":{self.produced}}}'
+                    time_ms = FIRST_DAY_MS + number % days * DAY_MS
+                    producer.produce(topic, value, partition=partition, timestamp=time_ms)
+                    self.produced += 1
+                producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def cli(self, command: str, *arguments: str, timeout_s: float = 240) -> tuple[int, dict[str, Any], str]:
+        """Runs a command of the CLI; its exit code, its JSON, and what it said on stderr."""
+        done = subprocess.run(
+            [sys.executable, "-m", "distcommit", command, str(self.path), "--json", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=REPOSITORY,
+            check=False,
+        )
+        lines = done.stdout.strip().splitlines()
+        return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        """Runs the job to its end, which must be a success."""
+        code, result, errors = self.cli("run", *arguments)
+        assert code == 0, f"exit code {code}: {result} {errors[-3000:]}"
+        return result
+
+    def start(self, *arguments: str) -> RunProcess:
+        """Starts the job and does not wait for it."""
+        self.runs += 1
+        name = self.folder / f"run-{self.runs}"
+        command = ["run", str(self.path), "--json", *arguments]
+        return RunProcess(command, name.with_suffix(".out"), name.with_suffix(".err"))
+
+    def audit(self, *, deep: bool = True) -> AuditResult:
+        return Job.from_file(self.path).audit(deep=deep)
+
+    def assert_exact(self) -> None:
+        """Everything that was produced is published once, and nothing else is there."""
+        audit = self.audit()
+        audit.partitions = []
+        assert audit.exact, audit
+        assert audit.records == self.produced
+
+
+@contextmanager
+def kafka_job(folder: Path, topics: dict[str, int], **sections: Any) -> Iterator[KafkaJob]:
+    """A job with these topics (partitions by name) on a broker that lives as long as the block."""
+    with MockBroker.start(topics) as broker:
+        job = KafkaJob(folder, broker, topics)
+        job.write(**sections)
+        yield job

@@ -1,0 +1,25 @@
+"""A source whose datasets have any names, three records each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
+from distcommit.model.work import DatasetPlan
+from distcommit.testing.model_source import ModelDataset, ModelSource
+
+
+class NamedSource(Source):
+    provenance = Provenance("partition", "offset")
+
+    def __init__(self, names: list[str]) -> None:
+        self._model = ModelSource({name: ModelDataset({"0": 3}) for name in names})
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        return self._model.plan(owned, states)
+
+    def open(self) -> Extractor:
+        return self._model.open()

@@ -1,0 +1,230 @@
+"""What people get wrong and what life does: each a clear error or a stated behaviour, with other datasets unharmed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from distcommit import DistcommitError, Job
+from distcommit.app.config import SparkSettings
+from distcommit.app.session import check_java, open_session
+from distcommit.model.errors import ConfigurationError, LockHeldError, UnknownVersionError
+from distcommit.spark.clock import SystemClock
+from distcommit.spark.run import RunResult
+from distcommit.stores.job_lock import JobLock
+from tests.integration.jobs import KafkaJob, kafka_job
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = open_session(SparkSettings(master="local[2,4]"), "tests")
+    yield session
+    session.stop()
+
+
+def run(job: KafkaJob, spark: SparkSession) -> RunResult:
+    return Job.from_file(job.path, session=spark).run()
+
+
+def reasons(result: RunResult) -> dict[str, str]:
+    return {reason.subject: reason.text for reason in result.totals.reasons}
+
+
+def test_a_misspelt_key_suggests_the_right_one(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"a": 1}, comit={"buckets": 2}) as job:
+        code, _, errors = job.cli("run")
+    assert code == 2
+    assert "unknown key 'comit', did you mean 'commit'?" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_misspelt_key_in_a_section_is_named_with_its_place(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"a": 1}, source={"topcs": ["a"]}) as job, pytest.raises(ConfigurationError) as caught:
+        Job.from_file(job.path)
+    assert "'source.topcs', did you mean 'topics'" in str(caught.value)
+
+
+def test_a_missing_topic_is_reported_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1}) as job:
+        job.write(source={"topics": ["a", "nowhere"]})
+        job.produce(5)
+        result = run(job, spark)
+        assert not result.succeeded
+        assert "nowhere" in reasons(result)
+        job.assert_exact()
+
+
+def test_an_unreachable_broker_is_one_clear_error(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1}) as job:
+        job.write(source={"brokers": "127.0.0.1:9", "request_timeout_s": 2})
+        result = run(job, spark)
+    assert not result.succeeded
+    assert any("127.0.0.1:9" in text for text in reasons(result).values()), reasons(result)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that can't be written")
+def test_a_folder_that_can_not_be_made_is_named(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with (
+        kafka_job(tmp_path, {"a": 1}, paths={"output": "file/output"}) as job,
+        pytest.raises(DistcommitError) as caught,
+    ):
+        run(job, spark)
+    assert "file/output" in str(caught.value)
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1}) as job:
+        job.produce(3)
+        assert run(job, spark).succeeded
+        marker = tmp_path / "store" / "store.json"
+        newer = marker.read_text().replace('"version": 1', '"version": 2')
+        marker.write_text(newer)
+        with pytest.raises(UnknownVersionError, match="unknown format version"):
+            run(job, spark)
+        assert marker.read_text() == newer
+
+
+def test_another_number_of_buckets_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1}) as job:
+        job.produce(3)
+        assert run(job, spark).succeeded
+        job.write(commit={"buckets": 9})
+        with pytest.raises(ConfigurationError, match="another number of buckets"):
+            run(job, spark)
+
+
+def test_two_jobs_can_not_share_a_store(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1}) as job:
+        assert run(job, spark).succeeded
+        job.write(job="other")
+        with pytest.raises(ConfigurationError, match="belongs to another job"):
+            run(job, spark)
+
+
+def produce_json(job: KafkaJob, topic: str, *values: bytes | None) -> None:
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+    job.produced += len(values)
+
+
+@pytest.mark.parametrize("policy", ["fail", "divert"])
+def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, policy: str) -> None:
+    value = {"format": "json", "fields": {"n": "int64"}}
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, value=value, on_undecodable=policy) as job:
+        produce_json(job, "good", b'{"n":1}', b'{"n":2}')
+        produce_json(job, "bad", b'{"n":1}', b'{"n":"two"}', b"not json", None)
+        result = run(job, spark)
+        audit = job.audit()
+    if policy == "fail":
+        assert not result.succeeded
+        assert "can't be decoded" in reasons(result)["bad"]
+        assert (audit.records, audit.datasets) == (2, 1), "the other dataset is unharmed"
+    else:
+        assert result.succeeded
+        assert (result.totals.records_diverted, audit.rejected, audit.records, audit.exact) == (2, 2, 6, True)
+        assert len(list((tmp_path / "output" / "_rejected" / "bad").rglob("*.parquet"))) == 1
+
+
+def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"empty": 2}, source={"start": "latest"}) as job:
+        assert run(job, spark).succeeded
+        assert [row.positions for row in Job.from_file(job.path).status().datasets] == [{"0": 0, "1": 0}]
+        job.produce(4)
+        assert run(job, spark).succeeded
+        job.assert_exact()
+
+
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy: str) -> None:
+    """The mock broker keeps 5 MB of a partition, so retention really passes the watermark."""
+    with kafka_job(tmp_path, {"big": 1, "small": 1}, source={"expired_offsets": policy}) as job:
+        job.produce(2)
+        assert run(job, spark).succeeded
+        produce_json(job, "big", *[os.urandom(500_000) for _ in range(16)])
+        produce_json(job, "small", b"1")
+        result = run(job, spark)
+        audit = job.audit()
+    small = next(row for row in audit.partitions if row.dataset == "small")
+    big = next(row for row in audit.partitions if row.dataset == "big")
+    assert small.watermark == 3
+    if policy == "fail":
+        assert not result.succeeded
+        assert "expired" in reasons(result)["big"] or "retention" in reasons(result)["big"], reasons(result)
+        assert big.watermark == 2, "the watermark stays"
+    else:
+        assert result.succeeded
+        assert audit.exact
+        assert big.skipped > 0, "what was lost is counted"
+        assert big.published + big.skipped == big.watermark == 18
+
+
+def test_dataset_names_with_anything_in_them(tmp_path: Path, spark: SparkSession) -> None:
+    names = ["a/b", "..", "../up", "with space", "a:b", "ünïcødé", ".hidden", "_under", "x" * 300, "per%cent"]
+    options = {"names": names}
+    (tmp_path / "job.yaml").write_text(
+        f"""
+job: names
+source: {{type: python, class: "tests.integration.named_source:NamedSource", options: {options}}}
+paths: {{store: store, staging: staging, output: output}}
+"""
+    )
+    job = Job.from_file(tmp_path / "job.yaml", session=spark)
+    result = job.run()
+    assert result.succeeded, result.totals.reasons
+    audit = job.audit(deep=True)
+    assert (audit.exact, audit.datasets, audit.records) == (True, len(names), 3 * len(names))
+    folders = [path.name for path in (tmp_path / "output").iterdir()]
+    assert len(folders) == len(names)
+    assert not any(name.startswith((".", "_")) for name in folders)
+    assert {path.name for path in tmp_path.iterdir()} == {"job.yaml", "store", "staging", "output"}
+
+
+def test_a_second_run_of_a_live_job_is_refused_with_who_holds_it(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1}) as job:
+        assert run(job, spark).succeeded
+        store = Job.from_file(job.path).open_store(create=False)
+        with JobLock(store.fs, store.roots.store, "the-other-run", 30, SystemClock()):
+            with pytest.raises(LockHeldError) as caught:
+                run(job, spark)
+            assert "the-other-run" in str(caught.value)
+            assert str(os.getpid()) in str(caught.value)
+        assert run(job, spark).succeeded
+
+
+@pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", None])
+def test_missing_or_old_java_is_one_line_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if version:
+        java = tmp_path / "bin" / "java"
+        java.parent.mkdir()
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2023-07-18' >&2\n")
+        java.chmod(0o755)
+    with pytest.raises(ConfigurationError) as caught:
+        check_java()
+    assert "Java 17 or later" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert version is None or version in str(caught.value)
+
+
+def test_a_store_that_lost_a_log_stops_only_the_datasets_in_it(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {f"t{n}": 1 for n in range(20)}) as job:
+        job.produce(2)
+        assert run(job, spark).succeeded
+        shutil.rmtree(tmp_path / "store" / "log" / "bucket=00003")
+        job.produce(2)
+        result = run(job, spark)
+        assert not result.succeeded
+        assert any("bucket 3" in subject for subject in reasons(result))
+        assert 0 < result.totals.datasets_published < 20
+        assert job.audit().gaps == job.audit().duplicates == 0

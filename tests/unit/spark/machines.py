@@ -1,0 +1,322 @@
+"""Machines for whole runs in one process: a POSIX file system in memory whose every call is noted and may fail, a clock
+that never waits, and sources that misbehave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.app.audit import AuditResult, audit_store
+from distcommit.model.log_records import DatasetState, Record
+from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.model.source import Extraction, Extractor
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import WorkUnit
+from distcommit.protocol.fold import Fold
+from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
+from distcommit.spark.launch import Result
+from distcommit.spark.planner import plan_partition, share_out
+from distcommit.spark.recover import recover_partition
+from distcommit.spark.reports import Report
+from distcommit.spark.run import RunResult, run
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.plans import publish_manifest
+from distcommit.stores.segment import decode_segment
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import World
+
+BUCKET_LOG = "/store/log/bucket="
+OUTPUT, STAGING = "/job/output", "/job/staging"
+Fault = Callable[[Operation], None]
+
+
+class Machine(SimulatedPosix):
+    """Notes every call, reads too, with the path of the file written or synced, and lets faults go first.
+
+    After a fault raised `Crashed` nothing works until `restart`: whatever still runs on the way out has no effect.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._enter)
+        self.made: list[Operation] = []
+        self.faults: list[Fault] = []
+        self._dead = False
+        self._paths: dict[str, str] = {}
+        self.mkdir("/job")
+
+    def restart(self) -> None:
+        """The machine works again."""
+        self._dead = False
+        self.faults.clear()
+        self.made.clear()
+
+    def open_new(self, path: str) -> int:
+        fd = super().open_new(path)
+        self._paths[f"<{fd}>"] = path
+        return fd
+
+    def read_file(self, path: str) -> bytes:
+        self._enter(Operation("read", path))
+        return super().read_file(path)
+
+    def lstat(self, path: str) -> FileStatus:
+        self._enter(Operation("lstat", path))
+        return super().lstat(path)
+
+    def scandir(self, path: str) -> list[FolderEntry]:
+        self._enter(Operation("scandir", path))
+        return super().scandir(path)
+
+    def paths(self, below: str) -> dict[str, bytes]:
+        """All files below a folder, with their bytes."""
+        return {path: data for _, path, data in self.files() if data is not None and path.startswith(below + "/")}
+
+    def put(self, path: str, data: bytes) -> None:
+        """Puts a file there, as somebody else would: replaces, makes folders, meets no fault."""
+        quiet = self._quietly()
+        folder = ""
+        for part in path.strip("/").split("/")[:-1]:
+            folder += f"/{part}"
+            if all(known != folder for known, _ in self.walk("/")):
+                super().mkdir(folder)
+        if path in self.paths(os.path.dirname(path)):
+            super().unlink(path)
+        fd = super().open_new(path)
+        super().write(fd, data)
+        super().close(fd)
+        self.faults = quiet
+
+    def remove(self, path: str) -> None:
+        """Takes a file away, as somebody else would."""
+        quiet = self._quietly()
+        super().unlink(path)
+        self.faults = quiet
+
+    def _quietly(self) -> list[Fault]:
+        quiet, self.faults = self.faults, []
+        return quiet
+
+    def _enter(self, operation: Operation) -> None:
+        if self._dead:
+            raise Crashed
+        operation = Operation(operation.kind, self._paths.get(operation.path, operation.path))
+        self.made.append(operation)
+        try:
+            for fault in list(self.faults):
+                fault(operation)
+        except Crashed:
+            self._dead = True
+            raise
+
+
+def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:
+    """Calls of that kind on such a path fail, from the `first` one on, `times` times."""
+    seen = 0
+
+    def fault(operation: Operation) -> None:
+        nonlocal seen
+        if operation.kind == kind and part in operation.path:
+            seen += 1
+            if first <= seen < first + times:
+                raise OSError(code, os.strerror(code), operation.path)
+
+    return fault
+
+
+def dies(kind: str, part: str, nth: int = 1, record: type[Any] | None = None, machine: Machine | None = None) -> Fault:
+    """The process dies before its nth call of that kind on such a path (that would publish such a log record)."""
+    seen = 0
+
+    def fault(operation: Operation) -> None:
+        nonlocal seen
+        if operation.kind == kind and part in operation.path:
+            if record is not None and machine is not None and not isinstance(written(machine, operation), record):
+                return
+            seen += 1
+            if seen == nth:
+                raise Crashed
+
+    return fault
+
+
+def written(machine: Machine, rename: Operation) -> Record | None:
+    """The log record that this rename is about to publish, None if it is not one."""
+    if rename.kind != "rename" or not rename.path.endswith(".seg"):
+        return None
+    folder, name = os.path.split(rename.path)
+    data = next(d for p, d in reversed(machine.paths(folder).items()) if os.path.basename(p).startswith(f".tmp-{name}"))
+    return decode_segment(data, rename.path).record
+
+
+def at(number: int, act: Callable[[], None]) -> Fault:
+    """Before the mutating call of that number (from 0) somebody else acts, once, with all faults off."""
+    seen = -1
+
+    def fault(operation: Operation) -> None:
+        nonlocal seen
+        if operation.kind in ("read", "lstat", "scandir"):
+            return
+        seen += 1
+        if seen == number:
+            act()
+
+    return fault
+
+
+class QuickClock:
+    """Time passes only by sleeping and by `pass_s`."""
+
+    def __init__(self, seconds: float = 1_000_000) -> None:
+        self.seconds = seconds
+
+    def now_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def launch(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """As Spark would, in this process: results travel encoded, and waiting takes no time."""
+    call: Any = function
+    clock = (QuickClock(),) if call in (ingest_partition, drain_partition, publish_partition) else ()
+    results = [call(settings, task, *clock) for task in range(tasks)]
+    return [msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=kind) for result in results]
+
+
+def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
+    """One whole run."""
+    return run(launch, world.begin(machine, source))
+
+
+def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> tuple[RunSettings, int]:
+    """A run up to its published plan, and how many ingest tasks it has."""
+    settings = world.begin(machine, source)
+    for partition in range(settings.partitions):
+        recover_partition(settings, partition)
+    manifest = share_out(settings, [plan_partition(settings, p) for p in range(settings.partitions)])
+    publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+    return settings, ingest_tasks(settings, manifest)
+
+
+def ingest_all(settings: RunSettings, tasks: int) -> list[Report]:
+    """All ingest tasks, one after the other."""
+    return [ingest_partition(settings, task, QuickClock()) for task in range(tasks)]
+
+
+def reading(settings: RunSettings, source: ModelSource) -> RunSettings:
+    """The same run, whose executors find another source."""
+    return replace(settings, flow=replace(settings.flow, source=source))
+
+
+def states(world: World, machine: SimulatedPosix) -> dict[str, DatasetState]:
+    """What the logs say of each dataset."""
+    store = world.store(machine)
+    return {
+        urn: state for bucket in range(store.buckets) for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+    }
+
+
+def statuses(world: World, machine: SimulatedPosix) -> dict[str, str]:
+    """Where each dataset stands."""
+    return {urn: state.status.value for urn, state in sorted(states(world, machine).items())}
+
+
+def audit(world: World, machine: SimulatedPosix) -> AuditResult:
+    """Every published record looked at."""
+    return audit_store(world.store(machine), ModelSource.provenance, deep=True)
+
+
+def published(machine: Machine) -> set[str]:
+    """Paths of all published data files."""
+    return {path for path in machine.paths(OUTPUT) if path.endswith(".parquet")}
+
+
+def source(**partitions: int | Sequence[int]) -> ModelSource:
+    """Datasets by name, each with so many records in partition 0, or in several partitions."""
+    return ModelSource(
+        {
+            urn: ModelDataset({str(place): n for place, n in enumerate([count] if isinstance(count, int) else count)})
+            for urn, count in partitions.items()
+        }
+    )
+
+
+NOTHING = ModelSource({})
+
+
+@dataclass(frozen=True)
+class OddSource(ModelSource):
+    """A model source whose extractor is interfered with."""
+
+    extracting: Callable[[WorkUnit], None] = lambda unit: None
+    highs: Callable[[WorkUnit, Watermark], Watermark] = lambda unit, high: high
+    announcing: Callable[[], None] = lambda: None
+    closing: Callable[[], None] = lambda: None
+    opening: Callable[[], None] = lambda: None
+    planning: Callable[[], Iterator[Any]] = lambda: iter(())
+
+    def plan(self, owned: Any, states: Any) -> Iterator[Any]:
+        yield from ModelSource.plan(self, owned, states)
+        yield from self.planning()
+
+    def open(self) -> Extractor:
+        self.opening()
+        return _OddExtractor(self, ModelSource.open(self))
+
+
+@dataclass
+class _OddExtractor(Extractor):
+    source: OddSource
+    inner: Extractor
+
+    def announce(self, units: Sequence[WorkUnit]) -> None:
+        self.source.announcing()
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        self.source.extracting(unit)
+        return _OddExtraction(self.source, unit, self.inner.extract(unit))
+
+    def close(self) -> None:
+        self.source.closing()
+
+
+@dataclass
+class _OddExtraction(Extraction):
+    source: OddSource
+    unit: WorkUnit
+    inner: Extraction
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.inner)
+
+    def actual_high(self) -> Watermark:
+        return self.source.highs(self.unit, self.inner.actual_high())
+
+    def bytes_read(self) -> int:
+        return 0
+
+
+@dataclass
+class Once:
+    """Writes one record to a log by hand, if it has not been written yet."""
+
+    record: Record
+    done: bool = field(default=False)
+
+    def __call__(self, fold: Fold) -> Record | None:
+        if self.done:
+            return None
+        self.done = True
+        return self.record
