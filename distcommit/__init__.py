@@ -1,7 +1,7 @@
 """Exactly-once ingestion of thousands of datasets on Spark, with a distributed commit step store.
 
-Start with `Job.from_file(path).run()`. The pieces of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work by
-themselves; `app` puts them together, `spark` runs them, `protocol` holds the rules.
+Start with `Job.from_file(path).run()`. The pieces of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work
+by themselves; `app` puts them together, `spark` runs them, `protocol` holds the rules.
 """
 
 from distcommit.app.job import Job

@@ -122,7 +122,7 @@ class _Audit:
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
-        for path, found in zip(paths, pool.map(self._read, paths), strict=True):
+        for path, found in zip(paths, self._read_all(paths, pool), strict=True):
             self._result.files += 1
             if isinstance(found, str):
                 self._unknown(path, found)
@@ -144,6 +144,9 @@ class _Audit:
             if self._provenance is not None and state.watermark is not None:
                 self._rows(state, total, rejected, twice)
         self._result.duplicates += repeated
+
+    def _read_all(self, paths: list[str], pool: ThreadPoolExecutor) -> Iterator[tuple[Footer, OffsetSets] | str]:
+        return map(self._read, paths) if len(paths) <= _THREADS else pool.map(self._read, paths)
 
     def _read(self, path: str) -> tuple[Footer, OffsetSets] | str:
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
+import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,12 +19,14 @@ from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
 from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.watermark import Position, Watermark
 from distcommit.spark.clock import SystemClock
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.progress import Progress, progress_folder, read_progress
 from distcommit.spark.reports import Report
 from distcommit.spark.run import RunResult, new_run_id, recover, run
 from distcommit.spark.settings import RunSettings
+from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, Roots, open_store
@@ -101,6 +105,23 @@ class Job:
         """
         return audit_store(self.open_store(create=False), self.config.source.provenance, deep=deep)
 
+    def retry(self, urn: str) -> None:
+        """Lets the next run replay a quarantined dataset again. Raises ConflictError if it is not quarantined."""
+        by_hand.retry(self.open_store(create=False), urn, _who())
+
+    def accept(self, urn: str) -> None:
+        """Declares a quarantined dataset's sequence done as it is; what it has not published is lost."""
+        by_hand.accept(self.open_store(create=False), urn, _who())
+
+    def abandon(self, urn: str) -> None:
+        """Undoes a quarantined dataset's sequence; the next run reads its records again."""
+        by_hand.abandon(self.open_store(create=False), urn, _who())
+
+    def set_watermark(self, urn: str, positions: Mapping[str, Position] | None) -> None:
+        """Sets an idle dataset's positions by partition, in either direction; None forgets them all."""
+        watermark = None if positions is None else Watermark(dict(positions))
+        by_hand.set_watermark(self.open_store(create=False), urn, watermark, _who())
+
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
         config = self.config
@@ -136,6 +157,10 @@ class Job:
                     spark.stop()
 
 
+def _who() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
 @contextmanager
 def _watched(settings: RunSettings, on_progress: OnProgress | None) -> Iterator[Callable[[str], None]]:
     """Keeps the progress folder for the run and tells the listener what the tasks write there."""
@@ -146,7 +171,11 @@ def _watched(settings: RunSettings, on_progress: OnProgress | None) -> Iterator[
     def watch() -> None:
         while not ended.wait(0.5):
             if on_progress is not None:
-                on_progress(phases[-1], read_progress(fs, folder))
+                try:
+                    on_progress(phases[-1], read_progress(fs, folder))
+                except Exception:
+                    logger.exception("the progress listener failed; it is not called again")
+                    return
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
     thread.start()

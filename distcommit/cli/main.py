@@ -6,10 +6,12 @@ import importlib.metadata
 import shutil
 import sys
 import tempfile
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from distcommit.app.demo.story import run_demo
@@ -17,6 +19,7 @@ from distcommit.app.job import Job
 from distcommit.cli.display import shown_progress
 from distcommit.cli.output import audit_view, demo_view, recover_view, run_view, status_view
 from distcommit.cli.terminal import Terminal
+from distcommit.model.errors import ConfigurationError
 
 _EXIT_CODES = """\
 [bold]Exit codes[/]
@@ -123,6 +126,70 @@ def audit(
         result = Job.from_file(job, overrides or ()).audit(deep=deep)
         terminal.show(result, partial(audit_view, result))
     _exit(0 if result.exact else 6)
+
+
+class Release(StrEnum):
+    """How a quarantined dataset is let go."""
+
+    RETRY = "retry"
+    ACCEPT = "accept"
+    ABANDON = "abandon"
+
+
+@app.command()
+def release(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    how: Annotated[
+        Release,
+        typer.Argument(
+            help="retry: the next run replays it again. accept: it counts as done as it is, what is not published is"
+            " lost. abandon: it is undone, and the next run reads its records again."
+        ),
+    ],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Release a quarantined dataset. What you do is recorded in its log with your name."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        configured = Job.from_file(job, overrides or ())
+        {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}[how.value](dataset)
+        _show_dataset(terminal, configured, dataset)
+
+
+@app.command("set-watermark")
+def set_watermark(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    positions: Annotated[
+        str, typer.Argument(help="The next position to read, by partition: '{\"0\": 1200}'; or null.")
+    ],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Set an idle dataset's watermark. Back publishes records again, forward skips them; null forgets it."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        try:
+            wanted = msgspec.json.decode(positions, type=dict[str, int | float | str] | None)
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(
+                "these are not positions by partition",
+                expected='JSON such as {"0": 1200}',
+                found=f"{positions}: {error}",
+            ) from error
+        configured = Job.from_file(job, overrides or ())
+        configured.set_watermark(dataset, wanted)
+        _show_dataset(terminal, configured, dataset)
+
+
+def _show_dataset(terminal: Terminal, job: Job, urn: str) -> None:
+    found = job.status()
+    result = msgspec.structs.replace(found, datasets=[row for row in found.datasets if row.dataset == urn])
+    terminal.show(result, partial(status_view, result, show_all=True))
 
 
 @app.command()

@@ -34,7 +34,7 @@ class DistcommitError(Exception):
         if self.expected:
             text += f"; expected {self.expected}"
         if self.found:
-            text += f"; found {self.found}"
+            text += f"; found {self.found.rstrip('.')}"
         if self.todo:
             text += f". To do: {self.todo}"
         return text
@@ -110,6 +110,10 @@ class LostError(DistcommitError):
     """A step's effect can't be proven and can't be redone: the dataset is quarantined, the watermark stays."""
 
     exit_code = 5
+
+
+class SourceUnavailableError(TransientError):
+    """The source as a whole can't be reached: nothing was planned; what was pending is replayed."""
 
 
 class RecordError(DistcommitError):

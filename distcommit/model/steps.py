@@ -72,6 +72,22 @@ class CommitStep(ABC):
         Needed only where `verify` can see an effect that a power loss could still undo.
         """
 
+    def withdraw(self) -> None:
+        """Takes away what a late executor of this step would need, durably; the step is being abandoned.
+
+        Raises:
+            DistcommitError: if this kind of step can't be abandoned.
+        """
+        raise DistcommitError(
+            "this kind of commit step can't be abandoned",
+            step=repr(self),
+            todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
+        )
+
+    def undo(self) -> None:
+        """Removes the step's effect where it is ours, durably; called after `withdraw` of all steps."""
+        raise DistcommitError("this kind of commit step can't be undone", step=repr(self))
+
     @abstractmethod
     def to_row(self) -> list[Any]:
         """The step as plain values: numbers, text, bytes, booleans, None, and lists or dicts of them."""

@@ -69,6 +69,10 @@ class BucketCommitter:
         self._nothing: dict[str, tuple[str, bool]] = {}
         self._left_out: dict[str, str] = {}
 
+    def know(self, name: str, states: Sequence[TaskState]) -> None:
+        """Takes task states that this task has published under that file name; they need not be read back."""
+        self._reader.know(name, states)
+
     def sweep(self, *, ended: bool) -> None:
         """Seals what is complete, and executes, closes and cleans up what this committer sealed.
 

@@ -17,7 +17,6 @@ from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files import AttemptIdentity
-from distcommit.spark.clock import SystemClock
 from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.progress import ProgressFile
 from distcommit.spark.reports import Report
@@ -43,7 +42,7 @@ def ingest_partition(settings: RunSettings, task: int, clock: Clock | None = Non
     gc.freeze()  # imports live as long as the worker: the collector need not look at them again
     report = Report()
     report.stamp(task)
-    ingest = _IngestTask(settings, task, report, clock or SystemClock())
+    ingest = _IngestTask(settings, task, report, clock or settings.clock)
     try:
         ingest.run()
     except FencedError as error:
@@ -196,11 +195,11 @@ class _IngestTask:
             }
         for bucket in list(self._finished):
             try:
-                self._writer.append(bucket, self._finished[bucket])
+                name = self._writer.append(bucket, self._finished[bucket])
             except OSError as error:
                 logger.warning("task states could not be written: %s", error, extra={"bucket": bucket})
                 continue
-            del self._finished[bucket]
+            self._committer(bucket).know(name, self._finished.pop(bucket))
             self._unswept.add(bucket)
 
     def _committer(self, bucket: int) -> BucketCommitter:
@@ -230,12 +229,12 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception, clock:
 
 def drain_partition(settings: RunSettings, partition: int, clock: Clock | None = None) -> Report:
     """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
-    return _finish(settings, partition, clock or SystemClock(), seal=True)
+    return _finish(settings, partition, clock or settings.clock, seal=True)
 
 
 def publish_partition(settings: RunSettings, partition: int, clock: Clock | None = None) -> Report:
     """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
-    return _finish(settings, partition, clock or SystemClock(), seal=False)
+    return _finish(settings, partition, clock or settings.clock, seal=False)
 
 
 _TRIES = 3
@@ -263,7 +262,7 @@ def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, clock
     store = settings.store
     executed = 0
     for attempt in range(_TRIES):
-        report = Report()
+        report, failed = Report(), False
         try:
             plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
             committer = BucketCommitter(settings, bucket, report, plans)
@@ -279,10 +278,10 @@ def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, clock
             raise
         except Exception as error:
             logger.warning("bucket %d could not be drained in attempt %d", bucket, attempt + 1, exc_info=True)
-            report = Report(steps_executed=report.steps_executed)
+            report, failed = Report(steps_executed=report.steps_executed), True
             report.explain(f"bucket {bucket}", type(error).__name__, str(error))
         report.steps_executed += executed
-        if not report.sequences_left and not report.reasons:
+        if not report.sequences_left and not failed:
             break
         executed = report.steps_executed
         clock.sleep(0.1 * 4**attempt)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.ingest.staging import prepare_bucket
-from distcommit.model.errors import DistcommitError, FencedError
+from distcommit.model.errors import DistcommitError, FencedError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem
 from distcommit.model.urn import bucket_of, check_urn
@@ -28,11 +28,12 @@ _LARGEST_KEPT = 64
 
 
 class PlanReport(msgspec.Struct):
-    """What one partition planned: its plan files by bucket, its size, and its largest work units."""
+    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed."""
 
     report: Report
     files: dict[int, str] = {}
     largest: list[tuple[int, int, str]] = []
+    failure: str = ""
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -45,8 +46,10 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         _plan(settings, states, result)
     except FencedError as error:
         report.fenced = str(error)
-    except (DistcommitError, OSError) as error:
+    except Exception as error:
+        logger.exception("the source can't be planned")
         report.explain(f"partition {partition}", type(error).__name__, str(error))
+        result.failure = plain_text(str(error))
     return result
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 from pyspark.errors import PySparkException
 
-from distcommit.model.errors import FencedError
+from distcommit.model.errors import FencedError, SourceUnavailableError
 from distcommit.model.log_records import Decide, Record
 from distcommit.protocol.fold import Fold
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
@@ -76,6 +76,7 @@ def run(
 
     Raises:
         FencedError: if a newer run has begun. It replays what this one had sealed.
+        SourceUnavailableError: if no partition could plan anything; what was pending has been replayed.
     """
     store, seconds = settings.store, _Seconds(phase)
     with seconds("recover"):
@@ -83,6 +84,13 @@ def run(
     with seconds("plan"):
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         planned = _checked([plan.report for plan in plans])
+        if all(plan.failure for plan in plans):
+            raise SourceUnavailableError(
+                "no dataset could be planned",
+                job=store.job,
+                found=plans[0].failure,
+                todo="mend the source or its settings and run again; what was pending has been replayed",
+            )
         manifest = share_out(settings, plans)
         publish_manifest(store.fs, store.roots.store, manifest)
     ingested: list[Report] = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.spark.clock import SystemClock
 from distcommit.stores.job_store import JobStore
 
 
@@ -29,6 +31,7 @@ class RunSettings:
     max_attempts: int
     task_attempts: int
     deadline_ms: int = 0
+    clock: Clock = field(default_factory=SystemClock)
 
     def buckets_of(self, partition: int) -> range:
         """The buckets that a partition owns."""

@@ -94,6 +94,12 @@ class FsRenameCommitStep(CommitStep):
         _sync(context, folders, errors)
         return errors
 
+    def withdraw(self) -> None:
+        self._remove(self.source, self.context.staging_root)
+
+    def undo(self) -> None:
+        self._remove(self.target, self.context.output_root)
+
     @property
     def source(self) -> str:
         """Absolute staged path."""
@@ -139,6 +145,19 @@ class FsRenameCommitStep(CommitStep):
         except (FileNotFoundError, FileExistsError):
             if self.verify() is not Verdict.DONE:
                 raise
+
+    def _remove(self, path: str, root: str) -> None:
+        """Deletes the file if it is ours; another's stays."""
+        fs, folder = self.context.fs, posixpath.dirname(path)
+        try:
+            GuardedFolders(fs, root).check(folder)
+            found = fs.status(path)
+            if found is not None and self._is_ours(path, found):
+                fs.delete(path)
+            if fs.status(folder) is not None:
+                fs.sync([folder], root)
+        except OSError as error:
+            raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
     def _probe(self) -> Verification:
         fs = self.context.fs

@@ -50,11 +50,12 @@ class TaskStateWriter:
         self._fs, self._folder = fs, run_folder(store_root, run_id)
         self._writer, self._number = uuid.uuid4().hex, 0
 
-    def append(self, bucket: int, states: Sequence[TaskState]) -> None:
-        """Publishes the rows; returns once they are durable. Readers see all of them or none."""
+    def append(self, bucket: int, states: Sequence[TaskState]) -> str:
+        """Publishes the rows and returns their file's name, once they are durable. Readers see all of them or none."""
         self._number += 1
-        path = f"{self._folder}/{bucket_name(bucket)}/{self._writer}-{self._number:06d}.parquet"
-        self._fs.put_if_absent(path, encode_task_states(states))
+        name = f"{self._writer}-{self._number:06d}.parquet"
+        self._fs.put_if_absent(f"{self._folder}/{bucket_name(bucket)}/{name}", encode_task_states(states))
+        return name
 
 
 class TaskStateReader:
@@ -64,6 +65,11 @@ class TaskStateReader:
         self._fs, self._folder = fs, f"{run_folder(store_root, run_id)}/{bucket_name(bucket)}"
         self._seen: set[str] = set()
         self._found: list[TaskState] = []
+
+    def know(self, name: str, states: Sequence[TaskState]) -> None:
+        """Takes rows that this process has published itself as read; the next `poll` gives them."""
+        self._seen.add(name)
+        self._found += states
 
     def poll(self) -> list[TaskState]:
         """Rows of files that were not there last time, found by set difference.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from distcommit.testing.explore import explore, replay
+from distcommit.testing.interleave import interleave, play
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
@@ -34,17 +35,38 @@ def explore_command(
         wrong = replay(history)
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
-    found = explore(seconds, seed, processes, scenario or ())
+    _tell(explore(seconds, seed, processes, scenario or ()), "states", at_least, as_json=as_json)
+
+
+@app.command("interleave")
+def interleave_command(
+    seconds: Annotated[float, typer.Option(help="How long to play.")] = 60,
+    seed: Annotated[int, typer.Option(help="Chooses who goes when.")] = 1,
+    processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
+    cast: Annotated[list[str] | None, typer.Option(help="Only these casts of actors.")] = None,
+    history: Annotated[str, typer.Option("--replay", help="Play one history that was printed: cast:seed.")] = "",
+    at_least: Annotated[int, typer.Option(help="Fail if fewer distinct interleavings were seen.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lets two and three actors work on one store, in any order of their storage operations."""
+    if history:
+        name, _, number = history.partition(":")
+        _, wrong = play(name, int(number))
+        typer.echo(wrong or "no violation")
+        raise typer.Exit(1 if wrong else 0)
+    _tell(interleave(seconds, seed, processes, cast or ()), "interleavings", at_least, as_json=as_json)
+
+
+def _tell(found: dict[str, Any], counted: str, at_least: int, *, as_json: bool) -> None:
     violations = found["violations"]
-    assert isinstance(violations, list)
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        typer.echo(f"{found['states']} distinct durable images in {found['seconds']} s, {len(violations)} violations")
+        typer.echo(f"{found[counted]} distinct {counted} in {found['seconds']} s, {len(violations)} violations")
         for violation in violations[:5]:
             typer.echo(f"  --replay {violation['history']}\n    {violation['violation'][:2000]}")
-    if int(str(found["states"])) < at_least:
-        typer.echo(f"too few: {found['states']} of {at_least}", err=True)
+    if found[counted] < at_least:
+        typer.echo(f"too few: {found[counted]} of {at_least}", err=True)
         raise typer.Exit(1)
     raise typer.Exit(1 if violations else 0)
 

@@ -154,19 +154,26 @@ def written(machine: Machine, rename: Operation) -> Record | None:
     return decode_segment(data, rename.path).record
 
 
-def at(number: int, act: Callable[[], None]) -> Fault:
-    """Before the mutating call of that number (from 0) somebody else acts, once, with all faults off."""
-    seen = -1
+@dataclass
+class Meeting:
+    """A fault that is none: before the mutating call of that number (from 0) somebody else acts, meeting no fault.
 
-    def fault(operation: Operation) -> None:
-        nonlocal seen
+    `result` is what the act returned, None if the call never came.
+    """
+
+    machine: Machine
+    number: int
+    act: Callable[[], Any]
+    result: Any = None
+
+    def __call__(self, operation: Operation) -> None:
         if operation.kind in ("read", "lstat", "scandir"):
             return
-        seen += 1
-        if seen == number:
-            act()
-
-    return fault
+        if self.number == 0:
+            faults, self.machine.faults = self.machine.faults, []
+            self.result = self.act()
+            self.machine.faults = faults
+        self.number -= 1
 
 
 class QuickClock:
@@ -224,7 +231,9 @@ def states(world: World, machine: SimulatedPosix) -> dict[str, DatasetState]:
     """What the logs say of each dataset."""
     store = world.store(machine)
     return {
-        urn: state for bucket in range(store.buckets) for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+        urn: state
+        for bucket in range(store.buckets)
+        for urn, state in store.bucket_log(bucket).refresh().datasets.items()
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.errors import OutcomeUnknownError, SourceError
+from distcommit.model.errors import OutcomeUnknownError, SourceError, SourceUnavailableError
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
 from distcommit.model.source import DatasetProblem
@@ -385,15 +385,34 @@ def test_datasets_that_can_not_be_planned_or_named_are_skipped_with_their_reason
     assert WORLD.violation(machine, good, {}) == ""
 
 
-def test_a_source_whose_planning_breaks_off_is_a_reason_not_an_exception() -> None:
+def test_a_source_that_can_not_plan_at_all_is_told_after_what_was_pending_has_been_replayed() -> None:
     def broken() -> Iterator[DatasetPlan | DatasetProblem]:
         raise SourceError("broker gone")
 
-    machine, good = Machine(), source(a=3)
-    result = go(WORLD, machine, OddSource(good.datasets, planning=broken))
+    machine = Machine()
+    sealed_but_not_published(machine, source(a=3))
+    with pytest.raises(SourceUnavailableError, match="no dataset could be planned") as caught:
+        go(WORLD, machine, OddSource(source(a=5).datasets, planning=broken))
+    assert "broker gone" in caught.value.found
+    assert WORLD.watermarks(machine) == {"a": Watermark({"0": 3})}
+    check_recovery(machine, source(a=5))
+
+
+def test_a_partition_whose_planning_breaks_off_is_a_reason_and_the_others_go_on() -> None:
+    calls: list[int] = []
+
+    def broken_once() -> Iterator[DatasetPlan | DatasetProblem]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise SourceError("broker gone")
+        return iter(())
+
+    world, machine = World(buckets=2, partitions=2), Machine()
+    result = go(world, machine, OddSource(SIX.datasets, planning=broken_once))
     assert not result.succeeded
+    assert result.totals.datasets_published == 3
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("partition 0", "SourceError")]
-    check_recovery(machine, good)
+    check_recovery(machine, SIX, world)
 
 
 # -- tables and plans that can't be read or written
@@ -406,8 +425,8 @@ def in_two_buckets(machine: Machine) -> tuple[World, RunSettings, int]:
 
 
 def datasets_of(settings: RunSettings, bucket: int) -> int:
-    store = settings.store
-    return len(read_bucket_plan(store.fs, store.roots.store, read_manifest(store.fs, store.roots.store, settings.run_id), bucket))
+    fs, root = settings.store.fs, settings.store.roots.store
+    return len(read_bucket_plan(fs, root, read_manifest(fs, root, settings.run_id), bucket))
 
 
 def test_a_corrupt_row_file_stops_no_task_and_no_other_bucket() -> None:

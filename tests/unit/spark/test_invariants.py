@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pytest
 
 from distcommit.model.errors import FencedError
-from distcommit.model.log_records import Done, Intent, SetWatermark
+from distcommit.model.log_records import DatasetState, DatasetStatus, Done, Intent, SetWatermark
 from distcommit.model.source import DatasetProblem
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
 from distcommit.spark.planner import PlanReport, plan_partition, share_out
 from distcommit.spark.recover import recover_partition
-from distcommit.spark.run import decide_run
+from distcommit.spark.run import decide_run, run
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.registry import load_steps
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import World
 from tests.unit.spark.machines import (
     BUCKET_LOG,
@@ -33,16 +34,17 @@ from tests.unit.spark.machines import (
     OUTPUT,
     STAGING,
     Machine,
+    Meeting,
     OddSource,
     Once,
     QuickClock,
-    at,
     audit,
     begin_ingest,
     dies,
     fails,
     go,
     ingest_all,
+    launch,
     published,
     reading,
     source,
@@ -141,7 +143,7 @@ class Survivors:
         urn = operation.path.split("/")[3]
         for after in self.machine.after_power_loss(random.Random(1), 3, 8):
             self.number += 1
-            state = states(WORLD, after).get(urn) if after.lstat("/job/store") else None  # type: ignore[arg-type]
+            state = states(WORLD, after).get(urn)
             if state is None or state.sequence is None:
                 self.without_intent.append(operation.path)
 
@@ -150,22 +152,15 @@ class Survivors:
 
 
 def twins(data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]]:
-    """Machines after an ingest task was run twice at once, the twin as a whole before each call of the first in turn."""
+    """Machines after an ingest task was run twice at once: the twin as a whole before each call of the first."""
     for number in range(1000):
         machine = Machine()
         settings, tasks = begin_ingest(WORLD, machine, data)
-        ran: list[int] = []
-
-        def twin(settings=settings, tasks=tasks, machine=machine, ran=ran) -> None:  # type: ignore[no-untyped-def]
-            faults, machine.faults = machine.faults, []
-            ran.append(1)
-            ingest_all(reading(settings, other), tasks)
-            machine.faults = faults
-
-        machine.faults.append(at(number, twin))
+        twin = Meeting(machine, number, partial(ingest_all, reading(settings, other), tasks))
+        machine.faults.append(twin)
         ingest_all(settings, tasks)
         machine.restart()
-        if not ran:
+        if twin.result is None:
             return
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         drained = drain_partition(settings, 0, QuickClock())
@@ -210,18 +205,13 @@ def test_two_processes_that_replay_the_same_sequences_at_once_publish_once_where
         machine = Machine()
         killed_at(machine, "rename", OUTPUT + "/a/", data, nth=2)
         settings = WORLD.begin(machine, data)
-        ran: list[int] = []
-
-        def twin(settings=settings, machine=machine, ran=ran) -> None:  # type: ignore[no-untyped-def]
-            machine.faults.clear()
-            ran.append(1)
-            assert recover_partition(settings, 0).reasons == []
-
-        machine.faults.append(at(number, twin))
+        twin = Meeting(machine, number, partial(recover_partition, settings, 0))
+        machine.faults.append(twin)
         report = recover_partition(settings, 0)
         assert (report.reasons, report.fenced, report.sequences_left) == ([], "", 0), number
-        if not ran:
+        if twin.result is None:
             break
+        assert twin.result.reasons == []
         assert statuses(WORLD, machine) == {"a": "idle"}
         check_recovery(machine, data)
     assert number > 15
@@ -289,18 +279,14 @@ def test_an_old_run_that_goes_on_after_a_newer_one_seals_publishes_and_plans_not
 
 def test_a_newer_run_at_any_moment_of_an_old_one_s_ingest_leaves_every_record_published_once() -> None:
     for number in range(1000):
-        machine, ran = Machine(), []
+        machine = Machine()
         old, tasks = begin_ingest(WORLD, machine, source(a=2, b=1))
-
-        def newer(machine=machine, ran=ran) -> None:  # type: ignore[no-untyped-def]
-            machine.faults.clear()
-            ran.append(go(WORLD, machine, source(a=3, b=2)).succeeded)
-
-        machine.faults.append(at(number, newer))
+        newer = Meeting(machine, number, partial(go, WORLD, machine, source(a=3, b=2)))
+        machine.faults.append(newer)
         reports = ingest_all(old, tasks)
-        if not ran:
+        if newer.result is None:
             break
-        assert ran == [True], number
+        assert newer.result.succeeded, number
         if number < 40:
             assert any(report.fenced for report in reports), number
         drain_partition(old, 0, QuickClock())
@@ -312,9 +298,6 @@ def test_a_run_that_finds_itself_fenced_ends_with_that_error() -> None:
     machine, data = Machine(), source(a=3)
     old = WORLD.begin(machine, data)
     go(WORLD, machine, data)
-    from distcommit.spark.run import run
-    from tests.unit.spark.machines import launch
-
     with pytest.raises(FencedError, match="a newer run has fenced"):
         run(launch, old)
 
@@ -360,6 +343,27 @@ def test_a_dataset_that_can_not_be_replayed_is_not_planned_and_others_go_on() ->
     assert (result.totals.records_read, result.succeeded) == (2, False)
     assert {r.kind for r in result.totals.reasons if r.subject == "a"} == {"TransientError", "skipped, pending"}
     assert statuses(WORLD, machine) == {"a": "pending", "b": "idle"}
+    machine.restart()
+    check_recovery(machine, source(a=9, b=2))
+
+
+class EagerSource(ModelSource):
+    """Plans its datasets whatever their state."""
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        return ModelSource.plan(
+            self, owned, {urn: msgspec.structs.replace(s, status=DatasetStatus.IDLE) for urn, s in states.items()}
+        )
+
+
+def test_a_pending_dataset_is_not_read_again_though_its_source_plans_it() -> None:
+    machine = Machine()
+    killed_at(machine, "rename", OUTPUT + "/a/", source(a=3))
+    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
+    result = go(WORLD, machine, EagerSource(source(a=9, b=2).datasets))
+    assert (result.totals.datasets_planned, result.totals.datasets_published, result.totals.records_read) == (1, 1, 2)
     machine.restart()
     check_recovery(machine, source(a=9, b=2))
 
@@ -455,11 +459,9 @@ def test_a_crash_before_done_leaves_the_sequence_and_what_proves_it() -> None:
 def test_a_lost_step_quarantines_its_dataset_says_why_and_moves_no_watermark(damage: str) -> None:
     machine, data = Machine(), source(a=3, b=2, c=1)
     settings, tasks = begin_ingest(WORLD, machine, data)
-    settings = replace(settings, min_interval_s=1)
     machine.faults.append(dies("rename", OUTPUT + "/"))
     with pytest.raises(Crashed):
-        for task in (1, 0):
-            ingest_partition(settings, task, QuickClock())
+        ingest_all(replace(settings, min_interval_s=1), tasks)
     machine.restart()
     state = states(WORLD, machine)
     lost = sorted(urn for urn in state if state[urn].sequence is not None)[0]
@@ -546,7 +548,8 @@ def test_datasets_skipped_for_whatever_reason_keep_their_watermarks_over_many_ru
         result = go(WORLD, machine, odd)
         assert not result.succeeded
         assert {r.subject for r in result.totals.reasons} == {"problem", "stuck"}
-    assert not [p for p in machine.paths("/job/store/log/bucket=00000") if p.endswith(f"{2:012d}.seg")], "checkpoints truncated"
+    segments = [path for path in machine.paths("/job/store/log/bucket=00000") if path.endswith(".seg")]
+    assert len(segments) < 2 * 40, "checkpoints were made and truncated"
     assert WORLD.watermarks(machine) == {
         "absent": Watermark({"0": 2}),
         "problem": Watermark({"0": 3}),

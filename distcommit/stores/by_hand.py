@@ -1,0 +1,120 @@
+"""What a person may do to a dataset: release a quarantined sequence, or set a watermark. Each is a record in the log.
+
+These records carry no epoch and need no fence, so that they work beside a run that is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.log_records import (
+    ByHand,
+    DatasetState,
+    DatasetStatus,
+    HandAction,
+    Record,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+)
+from distcommit.model.steps import StepContext
+from distcommit.model.urn import bucket_of
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.steps.registry import load_steps
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.log import CommitLog
+
+
+def retry(store: JobStore, urn: str, who: str) -> None:
+    """Lets the next run replay a quarantined dataset's sequence again, with all its attempts.
+
+    Raises:
+        ConflictError: if the dataset is not quarantined.
+    """
+    log, sequence = _quarantined(store, urn)
+    _act(log, HandAction.RETRY, sequence, who, DatasetStatus.QUARANTINED)
+
+
+def accept(store: JobStore, urn: str, who: str) -> None:
+    """Declares a quarantined dataset's sequence done as it is: its watermark moves, and the sequence is marked as
+    accepted by a person. What it has not published is lost.
+
+    Raises:
+        ConflictError: if the dataset is not quarantined.
+    """
+    log, sequence = _quarantined(store, urn)
+    _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED)
+
+
+def abandon(store: JobStore, urn: str, who: str) -> None:
+    """Undoes a quarantined dataset's sequence: the next run reads its records again, from the watermark it has.
+
+    First no run may execute it any more (REVOKING), then what is staged is taken away, so that a zombie can't publish
+    it later, and only then what was published. Safe to call again after a crash.
+
+    Raises:
+        ConflictError: if the dataset is neither quarantined nor being abandoned.
+        DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
+    """
+    log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
+    _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    context = StepContext(store.fs, store.roots.staging, store.roots.output)
+    steps = list(load_steps(sequence.steps, context))
+    for step in steps:
+        step.withdraw()
+    for step in steps:
+        step.undo()
+    _act(log, HandAction.ABANDONED, sequence, who, DatasetStatus.REVOKING)
+
+
+def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: str) -> None:
+    """Moves an idle dataset's watermark, in either direction; None forgets it. A run that has planned the dataset can't
+    seal it any more. Going back publishes records again, going forward skips them: that is the person's decision.
+
+    Raises:
+        ConflictError: if the dataset has a sequence that is not done.
+    """
+    log = store.bucket_log(bucket_of(urn, store.buckets))
+    before = log.refresh().state_of(urn)
+    if before.status is not DatasetStatus.IDLE:
+        raise _not(urn, before, "idle")
+
+    def decide(fold: Fold) -> Record | None:
+        return SetWatermark(urn, watermark, who) if fold.state_of(urn) == before else None
+
+    after = log.settle(decide).state_of(urn)
+    if after.watermark != watermark:
+        raise _not(urn, after, "left alone meanwhile")
+    log.make_durable()
+
+
+def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:
+    log = store.bucket_log(bucket_of(urn, store.buckets))
+    state = log.refresh().state_of(urn)
+    if state.sequence is None or state.status not in (allowed or (DatasetStatus.QUARANTINED,)):
+        raise _not(urn, state, "quarantined")
+    return log, state.sequence
+
+
+def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> None:
+    """Appends the action if the sequence still has the status it needs, then makes it durable."""
+    name = SequenceName(sequence.dataset_urn, sequence.epoch)
+    decide: Callable[[Fold], Record | None] = lambda fold: (  # noqa: E731
+        ByHand(action, name, who)
+        if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is needed
+        else None
+    )
+    log.settle(decide)
+    log.make_durable()
+
+
+def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:
+    return ConflictError(
+        "this can't be done to the dataset as it stands",
+        dataset=urn,
+        expected=f"it to be {expected}",
+        found=f"{state.status.value}, watermark {state.watermark}",
+        todo="look at `distcommit status`",
+    )

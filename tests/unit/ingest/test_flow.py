@@ -1,0 +1,173 @@
+"""One task attempt at one work unit: what it reports, whatever happens to it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace as changed
+
+from distcommit.ingest.decode import Decoder
+from distcommit.ingest.flow import MAX_BYTES, WorkUnitFlow, run_work_unit
+from distcommit.ingest.staging import new_attempt, prepare_bucket
+from distcommit.model.errors import SourceError
+from distcommit.model.source import Extraction, Extractor, Provenance, Source
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.sinks.files import AttemptIdentity, FileSinkSettings
+from distcommit.testing.world import SimulatedFileSystem
+from tests.unit.spark.machines import Machine, QuickClock, fails
+
+GOOD, BAD = b'{"x": 1}', b'{"x": "one"}'
+UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}), 4)
+JSON = Decoder(format="json", fields={"x": "int64"})
+SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
+
+
+@dataclass(frozen=True)
+class ListSource(Source, Extractor):
+    """Batches of values, offsets from 10; then an error, if there is one to raise."""
+
+    batches: tuple[tuple[bytes | None, ...], ...]
+    error: Exception | None = None
+    high: int | None = None
+    provenance = Provenance("partition", "offset")
+
+    def plan(self, owned: object, states: object) -> Iterator[DatasetPlan]:
+        return iter(())
+
+    def open(self) -> Extractor:
+        return self
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return _ListExtraction(self)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class _ListExtraction(Extraction):
+    source: ListSource
+    offset: int = 10
+    bytes: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for values in self.source.batches:
+            offsets = range(self.offset, self.offset + len(values))
+            self.offset += len(values)
+            self.bytes += sum(len(value or b"") for value in values)
+            yield pa.record_batch([[0] * len(values), list(offsets), list(values)], schema=SCHEMA)
+        if self.source.error is not None:
+            raise self.source.error
+
+    def actual_high(self) -> Watermark:
+        return Watermark({"0": self.offset if self.source.high is None else self.source.high})
+
+    def bytes_read(self) -> int:
+        return self.bytes
+
+
+def run_unit(
+    source: ListSource,
+    *,
+    divert: bool = False,
+    machine: Machine | None = None,
+    unit: WorkUnit = UNIT,
+    deadline_ms: int = 0,
+) -> TaskState:
+    fs = SimulatedFileSystem(machine or Machine())
+    prepare_bucket(fs, "/job/staging", 7, 0)
+    folder = new_attempt(fs, "/job/staging", 7, 0, unit.work_unit_id)
+    identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, folder.attempt)
+    flow = WorkUnitFlow(source, JSON, FileSinkSettings(), divert)
+    return run_work_unit(flow, fs, source.open(), unit, folder, identity, QuickClock(), deadline_ms)
+
+
+def counts(state: TaskState) -> tuple[int, int, int]:
+    return state.records_read, state.records_written, state.records_diverted
+
+
+def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
+    state = run_unit(ListSource(((GOOD, GOOD), (None, GOOD))))
+    assert (state.outcome, state.actual_high, state.error) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}), "")
+    assert counts(state) == (4, 4, 0)
+    assert state.bytes_read == 3 * len(GOOD)
+    [file] = state.outputs
+    assert (file.records, file.staged_path.startswith("0000000007/bucket=00000/00000_000001.")) == (4, True)
+    assert (state.run_id, state.epoch, state.low, state.expected_high) == ("run", 7, UNIT.low, UNIT.expected_high)
+
+
+def test_a_record_that_can_not_be_decoded_fails_the_work_unit_and_is_shown() -> None:
+    machine = Machine()
+    state = run_unit(ListSource(((GOOD, GOOD), (GOOD, BAD))), machine=machine)
+    assert (state.outcome, state.outputs, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert counts(state) == (4, 2, 0)
+    assert state.error.startswith("RecordError: a record can't be decoded [dataset=a, work_unit=00000_000001]")
+    assert '"one"' in state.error
+
+
+def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
+    state = run_unit(ListSource(((GOOD, BAD), (BAD, GOOD))), divert=True)
+    assert (state.outcome, state.actual_high) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}))
+    assert counts(state) == (4, 2, 2)
+    assert sorted((file.final_path.split("/")[0], file.records) for file in state.outputs) == [
+        ("_rejected", 2),
+        ("a", 2),
+    ]
+
+
+def test_a_work_unit_of_which_everything_is_diverted_succeeds() -> None:
+    state = run_unit(ListSource(((BAD, BAD, BAD, BAD),)), divert=True)
+    assert (state.outcome, counts(state)) == (TaskOutcome.SUCCEEDED, (4, 0, 4))
+    assert [file.final_path.split("/")[0] for file in state.outputs] == ["_rejected"]
+
+
+def test_a_work_unit_with_nothing_in_it_succeeds_without_a_file() -> None:
+    state = run_unit(ListSource(((), ()), high=14))
+    assert (state.outcome, state.outputs, state.actual_high) == (TaskOutcome.SUCCEEDED, (), Watermark({"0": 14}))
+    assert counts(state) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("error", [SourceError("lost"), OSError(errno.EIO, "EIO"), ZeroDivisionError("odd \udcff")])
+def test_whatever_the_source_raises_is_a_failed_state_that_claims_nothing(error: Exception) -> None:
+    state = run_unit(ListSource(((GOOD, GOOD),), error))
+    assert (state.outcome, state.outputs, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert counts(state) == (2, 2, 0)
+    assert state.error.encode().startswith(type(error).__name__.encode())
+
+
+@pytest.mark.parametrize("high", [9, 15])
+def test_a_high_watermark_outside_the_work_unit_is_never_reported(high: int) -> None:
+    state = run_unit(ListSource(((GOOD,),), high=high))
+    assert (state.outcome, state.actual_high) == (TaskOutcome.FAILED, UNIT.low)
+    assert "outside its work unit" in state.error
+
+
+@pytest.mark.parametrize(("kind", "code"), [("create", errno.ENOSPC), ("write", errno.EIO), ("rename", errno.EDQUOT)])
+def test_a_disk_that_fails_is_a_failed_state_and_what_was_begun_is_left_alone(kind: str, code: int) -> None:
+    machine = Machine()
+    machine.faults.append(fails(code, kind, "/job/staging/"))
+    state = run_unit(ListSource(((GOOD, GOOD),)), machine=machine)
+    assert (state.outcome, state.outputs) == (TaskOutcome.FAILED, ())
+    assert "OSError" in state.error
+    assert not [op for op in machine.made if op.kind in ("unlink", "rmdir")]
+
+
+def test_a_value_of_any_length_can_not_make_the_error_long() -> None:
+    state = run_unit(ListSource((((b"x" * 1_000_000),),)))
+    assert len(state.error) <= 4000
+
+
+def test_a_work_unit_stops_at_its_byte_limit_and_says_how_far_it_came() -> None:
+    unit = changed(UNIT, properties={MAX_BYTES: str(len(GOOD))})
+    state = run_unit(ListSource(((GOOD,), (GOOD,), (GOOD,))), unit=unit)
+    assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 11}), (1, 1, 0))
+
+
+def test_a_work_unit_stops_at_the_deadline_after_at_least_one_batch() -> None:
+    state = run_unit(ListSource(((GOOD,), (GOOD,))), deadline_ms=1)
+    assert (state.outcome, state.actual_high) == (TaskOutcome.SUCCEEDED, Watermark({"0": 11}))

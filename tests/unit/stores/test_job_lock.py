@@ -1,0 +1,206 @@
+"""The job lock: who holds it, who may take it over and when, on a simulated machine with a clock that never waits."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import LockHeldError
+from distcommit.stores.job_lock import JobLock, LockRecord, _process_start
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.world import SimulatedFileSystem
+from tests.unit.spark.machines import QuickClock
+
+TTL = 3000.0
+ROOT = "/store"
+
+
+def make_fs() -> SimulatedFileSystem:
+    fs = SimulatedFileSystem(SimulatedPosix())
+    fs.make_folders(ROOT)
+    return fs
+
+
+def lock(fs: LocalFileSystem, run_id: str, clock: QuickClock, ttl: float = TTL) -> JobLock:
+    return JobLock(fs, ROOT, run_id, ttl, clock)
+
+
+def records(fs: LocalFileSystem) -> list[LockRecord]:
+    names = sorted(entry.name for entry in fs.list_folder(f"{ROOT}/lock"))
+    return [msgspec.json.decode(fs.read(f"{ROOT}/lock/{name}"), type=LockRecord) for name in names]
+
+
+def put(fs: LocalFileSystem, number: int, data: bytes) -> None:
+    fs.make_folders(f"{ROOT}/lock")
+    assert fs.put_if_absent(f"{ROOT}/lock/{number:012d}.json", data)
+
+
+def holder(clock: QuickClock, **changes: object) -> LockRecord:
+    """The record of a live run on another machine."""
+    mine = LockRecord("other", "run-1", "elsewhere", 4711, "1", clock.now_ms(), TTL)
+    return msgspec.structs.replace(mine, **changes)
+
+
+def is_free(fs: LocalFileSystem, clock: QuickClock) -> bool:
+    try:
+        with lock(fs, "asking", clock):
+            return True
+    except LockHeldError:
+        return False
+
+
+def test_a_lock_held_by_a_live_process_is_refused_and_its_holder_is_named() -> None:
+    fs, clock = make_fs(), QuickClock()
+    with lock(fs, "run-1", clock):
+        clock.sleep(7)
+        with pytest.raises(LockHeldError) as caught, lock(fs, "run-2", clock):
+            pass
+        assert caught.value.ids == {"run": "run-1"}
+        assert caught.value.found == f"process {os.getpid()} on {socket.gethostname()}, lease renewed 7 s ago"
+        assert "3000 s after its last renewal" in caught.value.todo
+        assert [record.run_id for record in records(fs)] == ["run-1"]
+
+
+def test_a_released_lock_is_free_at_once() -> None:
+    fs, clock = make_fs(), QuickClock()
+    for run_id in ("run-1", "run-2", "run-3"):
+        with lock(fs, run_id, clock):
+            assert [record.released for record in records(fs)] == [False]
+        assert [(record.run_id, record.released) for record in records(fs)] == [(run_id, True)]
+
+
+def test_a_lock_is_released_by_a_run_that_fails() -> None:
+    fs, clock = make_fs(), QuickClock()
+    with pytest.raises(ZeroDivisionError), lock(fs, "run-1", clock):
+        raise ZeroDivisionError
+    assert is_free(fs, clock)
+
+
+def test_the_lock_of_a_process_of_this_machine_that_died_is_taken_over_at_once() -> None:
+    fs, clock = make_fs(), QuickClock()
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    alive = holder(clock, host=socket.gethostname(), pid=process.pid, process_start=_process_start(process.pid))
+    put(fs, 5, msgspec.json.encode(alive))
+    assert not is_free(fs, clock)
+    process.communicate(b"\n", timeout=30)
+    assert is_free(fs, clock)
+
+
+def test_a_process_id_that_was_used_again_holds_nothing() -> None:
+    fs, clock = make_fs(), QuickClock()
+    put(fs, 1, msgspec.json.encode(holder(clock, host=socket.gethostname(), pid=os.getpid(), process_start="1")))
+    assert is_free(fs, clock)
+
+
+def test_the_lock_of_another_machine_lasts_until_its_lease_has_run_out() -> None:
+    fs, clock = make_fs(), QuickClock()
+    put(fs, 1, msgspec.json.encode(holder(clock)))
+    clock.sleep(TTL - 1)
+    assert not is_free(fs, clock)
+    clock.sleep(1)
+    assert is_free(fs, clock)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"owner_id": 5}', b"\xff\xfe", b"[]"])
+def test_an_unreadable_record_holds_nothing_up(data: bytes) -> None:
+    fs, clock = make_fs(), QuickClock()
+    put(fs, 9, data)
+    with lock(fs, "run-1", clock):
+        assert [record.run_id for record in records(fs)] == ["run-1"]
+        assert not is_free(fs, clock)
+
+
+def test_of_two_who_want_it_at_once_one_gets_it_and_the_other_is_told_by_whom() -> None:
+    calls, clock = SimulatedPosix(), QuickClock()
+    fs = SimulatedFileSystem(calls)
+    fs.make_folders(ROOT)
+    first = lock(fs, "first", clock)
+    second = lock(fs, "second", clock)
+
+    def race(operation: Operation) -> None:
+        if operation.kind == "rename":  # the first has looked, and is about to put its record
+            calls.gate = None
+            second.__enter__()
+
+    calls.gate = race
+    with pytest.raises(LockHeldError) as caught, first:
+        pass
+    assert caught.value.ids == {"run": "second"}
+    assert [record.run_id for record in records(fs)] == ["second"]
+    second.__exit__(None, None, None)
+    assert is_free(fs, clock)
+
+
+def test_of_many_who_want_it_at_once_exactly_one_gets_it(tmp_path: Path) -> None:
+    fs, clock = LocalFileSystem(), QuickClock()
+    locks = [JobLock(fs, str(tmp_path), f"run-{number}", TTL, clock) for number in range(8)]
+    barrier = threading.Barrier(len(locks))
+
+    def want(wanted: JobLock) -> JobLock | None:
+        barrier.wait()
+        try:
+            return wanted.__enter__()
+        except LockHeldError:
+            return None
+
+    with ThreadPoolExecutor(len(locks)) as pool:
+        winners = [won for won in pool.map(want, locks) if won is not None]
+    assert len(winners) == 1
+    winners[0].__exit__(None, None, None)
+
+
+class Renewals:
+    """A machine that tells when a lock record was published, and lets time pass with each."""
+
+    def __init__(self, clock: QuickClock, seconds: float = 0) -> None:
+        self.calls = SimulatedPosix(self._gate)
+        self.fs = SimulatedFileSystem(self.calls)
+        self.fs.make_folders(ROOT)
+        self.puts = 0
+        self.changed = threading.Condition()
+        self._clock, self._seconds = clock, seconds
+
+    def _gate(self, operation: Operation) -> None:
+        if operation.kind == "fsync_folder":
+            with self.changed:
+                self.puts += 1
+                self._clock.sleep(self._seconds)
+                self.changed.notify_all()
+
+    def wait_for(self, puts: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.puts >= puts, timeout=30)
+
+
+def test_a_holder_renews_its_lease_and_keeps_the_lock_far_beyond_one_term() -> None:
+    clock = QuickClock()
+    ttl = 0.03  # renewed every 10 ms of real time; the clock passes 20 ms with each renewal
+    renewals = Renewals(clock, 0.02)
+    began = clock.seconds
+    with lock(renewals.fs, "run-1", clock, ttl):
+        renewals.wait_for(6)
+        assert clock.seconds - began > 3 * ttl
+        newest = records(renewals.fs)[-1]
+        assert newest.renewed_ms > began * 1000 + 2 * ttl * 1000
+        assert newest.run_id == "run-1"
+    assert records(renewals.fs)[-1].released
+
+
+def test_a_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it() -> None:
+    fs, clock = make_fs(), QuickClock()
+    mine = lock(fs, "run-1", clock, 0.03)
+    mine.__enter__()
+    put(fs, 900, msgspec.json.encode(holder(clock)))
+    mine._thread.join(timeout=30)
+    assert not mine._thread.is_alive()
+    mine.__exit__(None, None, None)
+    assert records(fs)[-1] == holder(clock)
