@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distcommit.model.ports import FileSystem
+from distcommit.model.work import TaskState
 from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
+from distcommit.steps.folders import GuardedFolders
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +80,25 @@ def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> 
 def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
     """Epochs that have anything in task output."""
     return sorted(int(e.name) for e in fs.list_folder(staging_root) if e.is_folder and e.name.isdecimal())
+
+
+class StagedFiles:
+    """Which staged files exist, by one listing per folder."""
+
+    def __init__(self, fs: FileSystem, staging_root: str) -> None:
+        self._fs, self._root = fs, staging_root
+        self._folders = GuardedFolders(fs, staging_root)
+        self._listed: dict[str, dict[str, int]] = {}
+
+    def has_all_of(self, state: TaskState) -> bool:
+        """Whether all outputs are there and, where the listing tells it, are the very files."""
+        for file in state.outputs:
+            folder, _, name = file.staged_path.rpartition("/")
+            if folder not in self._listed:
+                path = f"{self._root}/{folder}"
+                self._folders.check(path)
+                self._listed[folder] = {e.name: e.file_id for e in self._fs.list_folder(path) if not e.is_folder}
+            file_id = self._listed[folder].get(name)
+            if file_id is None or (file_id and file.file_id and file_id != file.file_id):
+                return False
+        return True

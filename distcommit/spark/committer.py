@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from distcommit.ingest.staging import list_attempts, remove_attempts
+from distcommit.ingest.staging import StagedFiles, list_attempts, remove_attempts
 from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
@@ -37,7 +37,6 @@ from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.steps.execution import execute_sequences
-from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.fencing import require_fence
@@ -84,11 +83,14 @@ class BucketCommitter:
             FencedError: if a newer run has fenced the bucket; nothing more was sealed.
             DistcommitError, OSError: if the store can't be read or written; another sweep takes it up again.
         """
+        fold = self._log.refresh()
+        require_fence(fold, self._settings.epoch, self._log.folder)
+        self._clean_up(self._settle_open(fold))  # what others have closed
+        if not self._open:
+            return
         for state in self._reader.poll():
             if state.dataset_urn in self._open:
                 self._states.setdefault(state.dataset_urn, []).append(state)
-        fold = self._log.refresh()
-        require_fence(fold, self._settings.epoch, self._log.folder)
         fold = self._seal(self._complete(fold, ended))
         if not self._settings.job_level:
             self.publish(take_over=ended)
@@ -166,7 +168,7 @@ class BucketCommitter:
     def _complete(self, fold: Fold, ended: bool) -> list[SealedSequence]:
         """The sequences of datasets that are ready, and notes of those for which nothing will be committed."""
         ready: list[SealedSequence] = []
-        staged = _StagedFiles(self._context)
+        staged = StagedFiles(self._fs, self._context.staging_root)
         for urn, plan in list(self._open.items()):
             state = fold.state_of(urn)
             if state.closed_epoch >= self._settings.epoch:
@@ -332,30 +334,6 @@ class BucketCommitter:
             self._report.files_swept += remove_attempts(self._fs, self._context.staging_root, gone)
         except OSError as error:  # the next run sweeps it
             logger.warning("task output could not be cleaned up: %s", error, extra={"bucket": self._bucket})
-
-
-class _StagedFiles:
-    """Which staged files exist, by one listing per folder."""
-
-    def __init__(self, context: StepContext) -> None:
-        self._context = context
-        self._folders = GuardedFolders(context.fs, context.staging_root)
-        self._listed: dict[str, dict[str, int]] = {}
-
-    def has_all_of(self, state: TaskState) -> bool:
-        """Whether all outputs are there and, where the listing tells it, are the very files."""
-        for file in state.outputs:
-            folder, _, name = file.staged_path.rpartition("/")
-            if folder not in self._listed:
-                path = f"{self._context.staging_root}/{folder}"
-                self._folders.check(path)
-                self._listed[folder] = {
-                    e.name: e.file_id for e in self._context.fs.list_folder(path) if not e.is_folder
-                }
-            file_id = self._listed[folder].get(name)
-            if file_id is None or (file_id and file.file_id and file_id != file.file_id):
-                return False
-        return True
 
 
 def _name(sequence: SealedSequence) -> SequenceName:

@@ -173,6 +173,8 @@ def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
     for _ in range(_PROBES):
         try:
             refused = _probed(fs, roots, *names)
+        except FileNotFoundError as error:
+            refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
         finally:
             for name in names:
                 fs.delete(name)
@@ -183,23 +185,24 @@ def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
 
 
 def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) -> ConfigurationError | None:
-    try:
-        if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
-            return _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
-    except FileNotFoundError as error:
-        return _refused(fs, roots.store, f"put-if-absent ({error})")
+    if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
+        return _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
     fs.put_if_absent(source, b"3")
     fs.put_if_absent(target, b"3")
     try:
         fs.rename(source, target)
     except FileExistsError:
         fs.delete(target)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         return _refused(fs, roots.output, f"rename from {roots.staging} ({error})")
     else:
         return _refused(fs, roots.output, "rename without replacing an existing file")
     try:
         fs.rename(source, target)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         return _refused(
             fs, roots.output, f"rename from {roots.staging} (staging and output must share one file system: {error})"

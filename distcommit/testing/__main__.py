@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
+from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from distcommit.testing.explore import explore, replay
+from distcommit.testing.explore import explore, faults, replay
 from distcommit.testing.interleave import interleave, play
+from distcommit.testing.soak import soak
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
@@ -38,6 +42,18 @@ def explore_command(
     _tell(explore(seconds, seed, processes, scenario or ()), "states", at_least, as_json=as_json)
 
 
+@app.command("faults")
+def faults_command(
+    seconds: Annotated[float, typer.Option(help="How long to try.")] = 60,
+    seed: Annotated[int, typer.Option(help="The order in which faults are tried.")] = 1,
+    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios.")] = None,
+    at_least: Annotated[int, typer.Option(help="Fail if fewer faults were tried.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lets every operation fail: no space, I/O errors, permission lost, answers lost, for once and for good."""
+    _tell(faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
+
+
 @app.command("interleave")
 def interleave_command(
     seconds: Annotated[float, typer.Option(help="How long to play.")] = 60,
@@ -55,6 +71,27 @@ def interleave_command(
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
     _tell(interleave(seconds, seed, processes, cast or ()), "interleavings", at_least, as_json=as_json)
+
+
+@app.command("soak")
+def soak_command(
+    kills: Annotated[int, typer.Option(help="How many kills and freezes in all.")] = 10,
+    seed: Annotated[int, typer.Option(help="Chooses whom, when and how.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Kills or freezes the main job on a real Spark, over and over, and audits it after each."""
+    with tempfile.TemporaryDirectory(prefix="distcommit-soak-") as folder:
+        result = soak(kills, seed, Path(folder), lambda text: typer.echo(text, err=True))
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        typer.echo(
+            f"{result.kills} kills and {result.freezes} freezes in {result.rounds} rounds, {result.seconds} s:"
+            f" {result.duplicates} duplicates, {result.missing} missing, {len(result.violations)} violations"
+        )
+        for violation in result.violations:
+            typer.echo(f"  {violation}")
+    raise typer.Exit(1 if result.duplicates or result.missing or result.violations else 0)
 
 
 def _tell(found: dict[str, Any], counted: str, at_least: int, *, as_json: bool) -> None:

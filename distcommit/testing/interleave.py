@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
@@ -224,12 +225,19 @@ class Interleaved:
     violations: list[dict[str, str]] = field(default_factory=list)
 
 
-def play(name: str, seed: int) -> tuple[int, str]:
-    """Plays one interleaving; returns its hash and what was violated, if anything."""
+@cache
+def _staged(name: str) -> tuple[SimulatedPosix, Mapping[str, Act]]:
+    """The machine as the cast's actors find it, and their parts; the same for every interleaving."""
     machine = SimulatedPosix()
     machine.mkdir("/job")
     WORLD.store(machine)
-    parts = CASTS[name].stage(machine)
+    return machine, CASTS[name].stage(machine)
+
+
+def play(name: str, seed: int) -> tuple[int, str]:
+    """Plays one interleaving; returns its hash and what was violated, if anything."""
+    staged, parts = _staged(name)
+    machine = staged.after_kill()
     rng = random.Random(f"{name}{seed}")
     turns = _Turns(sorted(parts), rng, rng.choice((0.0, 0.5, 0.9, 0.98)))
     wrong: list[str] = []

@@ -18,7 +18,7 @@ from distcommit.model.errors import ConfigurationError, LockHeldError, SourceUna
 from distcommit.spark.clock import SystemClock
 from distcommit.spark.run import RunResult
 from distcommit.stores.job_lock import JobLock
-from tests.integration.jobs import KafkaJob, kafka_job
+from distcommit.testing.kafka_job import KafkaJob, kafka_job
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.testing.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 from distcommit.testing.victims import Role, strike
 from tests.integration.held_source import HELD
-from tests.integration.jobs import REPOSITORY, KafkaJob, kafka_job
 
 LOCAL_CLUSTER = ("--set", "spark.master=local-cluster[2,1,1024]", "--set", "spark.partitions=8")
 
@@ -32,19 +32,14 @@ def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path:
         Job.from_file(job.path).open_store(create=True)  # so that its probes of the file system are not in the trace
         done = subprocess.run(
             [
-                "strace",
-                "-ff",
-                "-qq",
-                "-e",
-                "trace=rename,renameat,renameat2,link,linkat",
-                "-o",
-                str(tmp_path / "trace"),
-            ]  # a file for each thread
-            + [sys.executable, "-m", "distcommit", "run", str(job.path), "--json", *LOCAL_CLUSTER],
+                *("strace", "-ff", "-qq", "-e", "trace=rename,renameat,renameat2,link,linkat"),
+                *("-o", str(tmp_path / "trace")),  # a file for each thread
+                *(sys.executable, "-m", "distcommit", "run", str(job.path), "--json", *LOCAL_CLUSTER),
+            ],
             capture_output=True,
             text=True,
             timeout=280,
-            cwd=REPOSITORY,
+            cwd=PACKAGE_ROOT,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

@@ -97,7 +97,20 @@ def test_values_at_the_edges_of_their_types_are_kept_exactly(field_type: str, te
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"{", b"[]", b"5", b"null", b'"text"', b"\xff\xfe", b'{"text": "\xff"}', b"{}{}", b"[" * 100_000]
+    "value",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"5",
+        b"null",
+        b'"text"',
+        b"\xff\xfe",
+        b'{"text": "\xff"}',
+        b"{}{}",
+        b"[" * 100_000,
+        b'{"z": ' + b"[" * 100_000,
+    ],
 )
 def test_a_value_that_is_not_a_json_object_is_turned_away_as_it_came(value: bytes) -> None:
     decoded = ALL.decode(batch(b'{"count": 1}', value, b'{"count": 3}'))

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from distcommit.model.errors import FencedError
+from distcommit.model.errors import FencedError, SourceUnavailableError
 from distcommit.model.log_records import DatasetState, DatasetStatus, Done, Intent, SetWatermark
 from distcommit.model.source import DatasetProblem
 from distcommit.model.steps import StepContext
@@ -187,6 +187,24 @@ def test_of_attempts_with_different_ranges_one_wins_with_outputs_and_watermark_o
     assert highs == {3, 5}
 
 
+@pytest.mark.parametrize("first_is_shorter", [True, False])
+def test_of_two_attempts_that_are_both_there_at_the_seal_one_wins_as_a_whole(first_is_shorter: bool) -> None:
+    machine, data = Machine(), source(a=[5, 3])
+    shorter = ModelSource({"a": ModelDataset({"0": 5, "1": 3}, short=2)})
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # nobody seals, no twin sees the other's rows
+    for found in (shorter, data) if first_is_shorter else (data, shorter):
+        ingest_all(reading(settings, found), tasks)
+    machine.restart()
+    assert len(machine.paths(STAGING)) == 4
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    assert drain_partition(settings, 0, QuickClock()).datasets_published == 1
+    result = audit(WORLD, machine)
+    assert (result.exact, result.files) == (True, 2)
+    assert result.records == sum(int(p) for p in WORLD.watermarks(machine)["a"].positions.values())
+    check_recovery(machine, data)
+
+
 def test_what_lies_beyond_a_gap_waits_for_the_next_run() -> None:
     machine = Machine()
     short = ModelSource({"a": ModelDataset({"0": 9}, units=3, short=1)})
@@ -292,6 +310,27 @@ def test_a_newer_run_at_any_moment_of_an_old_one_s_ingest_leaves_every_record_pu
         drain_partition(old, 0, QuickClock())
         check_recovery(machine, source(a=3, b=2))
     assert number > 50
+
+
+@pytest.mark.parametrize("job_level", [False, True])
+def test_a_newer_run_at_any_moment_of_an_old_one_fences_it_or_finds_it_done(job_level: bool) -> None:
+    world, fenced = World(job_level=job_level), 0
+    for number in range(1000):
+        machine = Machine()
+        old = world.begin(machine, source(a=2, b=1))
+        newer = Meeting(machine, number, partial(go, world, machine, source(a=3, b=2)))
+        machine.faults.append(newer)
+        try:
+            done = run(launch, old).succeeded
+        except (FencedError, SourceUnavailableError):  # the latter where the newer run swept what planning had made
+            fenced, done = fenced + 1, False
+        if newer.result is None:
+            break
+        assert newer.result.succeeded, number
+        if done:  # the newer one came after the last of its seals and decisions
+            assert audit(world, machine).exact, number
+        check_recovery(machine, source(a=3, b=2), world)
+    assert fenced > 60
 
 
 def test_a_run_that_finds_itself_fenced_ends_with_that_error() -> None:

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import LockHeldError
 from distcommit.stores.job_lock import JobLock, LockRecord, _process_start
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
@@ -30,18 +32,20 @@ def make_fs() -> SimulatedFileSystem:
     return fs
 
 
-def lock(fs: LocalFileSystem, run_id: str, clock: QuickClock, ttl: float = TTL) -> JobLock:
-    return JobLock(fs, ROOT, run_id, ttl, clock)
+def lock(fs: LocalFileSystem, run_id: str, clock: QuickClock, ttl: float = TTL, root: str = ROOT) -> JobLock:
+    return JobLock(fs, root, run_id, ttl, clock)
 
 
-def records(fs: LocalFileSystem) -> list[LockRecord]:
-    names = sorted(entry.name for entry in fs.list_folder(f"{ROOT}/lock"))
-    return [msgspec.json.decode(fs.read(f"{ROOT}/lock/{name}"), type=LockRecord) for name in names]
+def records(fs: LocalFileSystem, root: str = ROOT) -> list[LockRecord]:
+    while True:
+        names = sorted(entry.name for entry in fs.list_folder(f"{root}/lock") if entry.name.endswith(".json"))
+        with suppress(FileNotFoundError):  # renewed meanwhile
+            return [msgspec.json.decode(fs.read(f"{root}/lock/{name}"), type=LockRecord) for name in names]
 
 
-def put(fs: LocalFileSystem, number: int, data: bytes) -> None:
-    fs.make_folders(f"{ROOT}/lock")
-    assert fs.put_if_absent(f"{ROOT}/lock/{number:012d}.json", data)
+def put(fs: LocalFileSystem, number: int, data: bytes, root: str = ROOT) -> None:
+    fs.make_folders(f"{root}/lock")
+    assert fs.put_if_absent(f"{root}/lock/{number:012d}.json", data)
 
 
 def holder(clock: QuickClock, **changes: object) -> LockRecord:
@@ -140,6 +144,28 @@ def test_of_two_who_want_it_at_once_one_gets_it_and_the_other_is_told_by_whom() 
     assert is_free(fs, clock)
 
 
+@pytest.mark.xfail(strict=True, reason="product bug: a put on a number that is gone already is taken for won")
+def test_who_was_slow_to_put_its_record_does_not_get_a_lock_that_was_taken_and_renewed_meanwhile(
+    tmp_path: Path,
+) -> None:
+    clock, root = QuickClock(), str(tmp_path)
+    renewals = Renewals(clock)
+    quick = lock(LocalFileSystem(renewals), "quick", clock, 0.03, root)
+
+    class SlowCalls(RealPosixCalls):
+        def rename_noreplace(self, source: str, target: str) -> None:
+            quick.__enter__()  # the slow one has looked, and is about to put its record
+            renewals.wait_for(3)
+            super().rename_noreplace(source, target)
+
+    try:
+        with pytest.raises(LockHeldError) as caught, lock(LocalFileSystem(SlowCalls()), "slow", clock, TTL, root):
+            pass
+        assert caught.value.ids == {"run": "quick"}
+    finally:
+        quick.__exit__(None, None, None)
+
+
 def test_of_many_who_want_it_at_once_exactly_one_gets_it(tmp_path: Path) -> None:
     fs, clock = LocalFileSystem(), QuickClock()
     locks = [JobLock(fs, str(tmp_path), f"run-{number}", TTL, clock) for number in range(8)]
@@ -158,49 +184,47 @@ def test_of_many_who_want_it_at_once_exactly_one_gets_it(tmp_path: Path) -> None
     winners[0].__exit__(None, None, None)
 
 
-class Renewals:
-    """A machine that tells when a lock record was published, and lets time pass with each."""
+class Renewals(RealPosixCalls):
+    """Tells when a lock record was published, and lets time pass with each."""
 
     def __init__(self, clock: QuickClock, seconds: float = 0) -> None:
-        self.calls = SimulatedPosix(self._gate)
-        self.fs = SimulatedFileSystem(self.calls)
-        self.fs.make_folders(ROOT)
-        self.puts = 0
-        self.changed = threading.Condition()
+        super().__init__()
         self._clock, self._seconds = clock, seconds
+        self._puts, self._changed = 0, threading.Condition()
 
-    def _gate(self, operation: Operation) -> None:
-        if operation.kind == "fsync_folder":
-            with self.changed:
-                self.puts += 1
-                self._clock.sleep(self._seconds)
-                self.changed.notify_all()
+    def fsync_folder(self, path: str) -> None:
+        super().fsync_folder(path)
+        with self._changed:
+            self._puts += 1
+            self._clock.sleep(self._seconds)
+            self._changed.notify_all()
 
     def wait_for(self, puts: int) -> None:
-        with self.changed:
-            assert self.changed.wait_for(lambda: self.puts >= puts, timeout=30)
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._puts >= puts, timeout=10)
 
 
-def test_a_holder_renews_its_lease_and_keeps_the_lock_far_beyond_one_term() -> None:
-    clock = QuickClock()
+def test_a_holder_renews_its_lease_and_keeps_the_lock_far_beyond_one_term(tmp_path: Path) -> None:
+    clock, root = QuickClock(), str(tmp_path)
     ttl = 0.03  # renewed every 10 ms of real time; the clock passes 20 ms with each renewal
     renewals = Renewals(clock, 0.02)
+    fs = LocalFileSystem(renewals)
     began = clock.seconds
-    with lock(renewals.fs, "run-1", clock, ttl):
+    with lock(fs, "run-1", clock, ttl, root):
         renewals.wait_for(6)
         assert clock.seconds - began > 3 * ttl
-        newest = records(renewals.fs)[-1]
+        newest = records(fs, root)[-1]
         assert newest.renewed_ms > began * 1000 + 2 * ttl * 1000
         assert newest.run_id == "run-1"
-    assert records(renewals.fs)[-1].released
+    assert records(fs, root)[-1].released
 
 
-def test_a_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it() -> None:
-    fs, clock = make_fs(), QuickClock()
-    mine = lock(fs, "run-1", clock, 0.03)
+def test_a_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it(tmp_path: Path) -> None:
+    fs, clock, root = LocalFileSystem(), QuickClock(), str(tmp_path)
+    mine = lock(fs, "run-1", clock, 0.03, root)
     mine.__enter__()
-    put(fs, 900, msgspec.json.encode(holder(clock)))
-    mine._thread.join(timeout=30)
+    put(fs, 900, msgspec.json.encode(holder(clock)), root)
+    mine._thread.join(timeout=10)
     assert not mine._thread.is_alive()
     mine.__exit__(None, None, None)
-    assert records(fs)[-1] == holder(clock)
+    assert records(fs, root)[-1] == holder(clock)

@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 from confluent_kafka import Producer
 
-from distcommit import Job
 from distcommit.app.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.kill import RunProcess
+from distcommit.app.job import Job
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_700_000_000_000
 
@@ -74,7 +74,7 @@ class KafkaJob:
             capture_output=True,
             text=True,
             timeout=timeout_s,
-            cwd=REPOSITORY,
+            cwd=PACKAGE_ROOT,
             check=False,
         )
         lines = done.stdout.strip().splitlines()

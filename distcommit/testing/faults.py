@@ -1,0 +1,70 @@
+"""Faults of the real world, below the code that runs in production: errors at any operation, lost answers, slow calls.
+
+Put one of these in place of the kernel: `LocalFileSystem(FaultyCalls(RealPosixCalls(), fault))`, or under a simulated
+machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distcommit.fs.posix import PosixCalls
+
+READS = frozenset({"read_file", "lstat", "scandir", "realpath", "fstat"})
+"""Calls that change nothing."""
+
+_UNTOUCHED = frozenset({"close", "fstat", "realpath"})
+
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EDQUOT, errno.EROFS)
+"""No space, a bad disk, permission lost, too many open files, quota, a file system gone read-only."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What goes wrong, at which operations.
+
+    Args:
+        code: the errno.
+        first: number of the first operation that fails, counted from 0.
+        times: how many operations from there on fail; a large number is an outage that lasts.
+        takes_effect: the operation is done all the same, and only its answer is an error.
+        concerns: which calls are counted and fail, by name and arguments; all but a few by default.
+    """
+
+    code: int
+    first: int
+    times: int = 1
+    takes_effect: bool = False
+    concerns: Callable[[str, tuple[Any, ...]], bool] = lambda name, arguments: True
+    seen: int = field(default=0, init=False)
+
+    def strikes(self, name: str, arguments: tuple[Any, ...]) -> bool:
+        """Counts a call; whether it fails."""
+        if name in _UNTOUCHED or not self.concerns(name, arguments):
+            return False
+        number, self.seen = self.seen, self.seen + 1
+        return self.first <= number < self.first + self.times
+
+
+class FaultyCalls:
+    """System calls that pass on to others, except where the fault strikes. Serves as `PosixCalls`."""
+
+    def __init__(self, calls: PosixCalls, fault: Fault) -> None:
+        self._calls, self._fault = calls, fault
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._calls, name)
+
+        def passed_on(*arguments: Any) -> Any:
+            if not self._fault.strikes(name, arguments):
+                return call(*arguments)
+            if self._fault.takes_effect:
+                call(*arguments)
+            path = next((argument for argument in arguments if isinstance(argument, str)), None)
+            raise OSError(self._fault.code, os.strerror(self._fault.code), path)
+
+        return passed_on

@@ -1,0 +1,180 @@
+"""A reference model of one commit log in plain Python, written from the table of records in the design's section on the
+commit log, not from `protocol.fold`, so that a mistake in either shows as a difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    DatasetState,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    Intent,
+    Record,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+
+_NEEDS_AND_GIVES = {
+    "retry": ("quarantined", "pending"),
+    "accept": ("quarantined", "idle"),
+    "revoking": ("quarantined", "revoking"),
+    "restored": ("revoking", "quarantined"),
+    "abandoned": ("revoking", "idle"),
+}
+
+
+@dataclass(slots=True)
+class LogDataset:
+    """One dataset as the log model sees it."""
+
+    status: str = "idle"
+    sequence: SealedSequence | None = None
+    held: bool = False
+    watermark: Watermark | None = None
+    closed: int = 0
+    done: int = 0
+    tried: set[int] = field(default_factory=set)
+    accepted: list[int] = field(default_factory=list)
+
+    def has(self, epoch: int, *statuses: str) -> bool:
+        """Whether the sequence of that epoch is there, in one of these statuses."""
+        return self.sequence is not None and self.sequence.epoch == epoch and self.status in statuses
+
+
+class LogModel:
+    """What one commit log means: feed it every record ever appended, in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self.fence = 0
+        self.run_id = ""
+        self.decided: set[int] = set()
+        self.datasets: dict[str, LogDataset] = {}
+        self.wrong = ""
+
+    def dataset(self, urn: str) -> LogDataset:
+        """The dataset; one never heard of is idle."""
+        return self.datasets.get(urn) or LogDataset()
+
+    def append(self, record: Record) -> bool:
+        """Moves the model past a record; False if the record is not valid there, and so changes nothing."""
+        match record:
+            case Checkpoint():
+                self.wrong = self.wrong or self._checkpoint_differs(record)
+                self.decided &= set(record.decided_epochs)
+                return True
+            case Fence(epoch, run_id):
+                if epoch <= self.fence:
+                    return False
+                self.fence, self.run_id = epoch, run_id
+                return True
+            case Decide(epoch):
+                if epoch == self.fence:
+                    self.decided.add(epoch)
+                return epoch == self.fence
+            case Intent():
+                return self._intent(record)
+            case Done() | Dropped():
+                return self._end(record)
+            case Failed(epoch, name, quarantine):
+                if epoch != self.fence or not self.dataset(name.dataset_urn).has(name.epoch, "pending"):
+                    return False
+                self.datasets[name.dataset_urn].tried.add(epoch)
+                self.datasets[name.dataset_urn].status = "quarantined" if quarantine else "pending"
+                return True
+            case ByHand():
+                return self._by_hand(record)
+            case SetWatermark(urn, watermark):
+                if self.dataset(urn).status != "idle":
+                    return False
+                known = self.datasets.setdefault(urn, LogDataset())
+                known.watermark, known.closed = watermark, self.fence
+                return True
+
+    def difference(self, fold: Fold) -> str:
+        """How a fold of the same records differs from the model; empty if it does not."""
+        mine = (self.fence, self.run_id, self.decided)
+        theirs = (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs))
+        if mine != theirs:
+            return f"fence and decisions are {mine}, the fold says {theirs}"
+        return self.wrong or self._datasets_differ(fold.datasets.values())
+
+    def _intent(self, record: Intent) -> bool:
+        names = Counter(sequence.dataset_urn for sequence in record.sequences)
+        for sequence in record.sequences:
+            known = self.dataset(sequence.dataset_urn)
+            free = known.status == "idle" and known.closed < record.epoch and known.watermark == sequence.low
+            if not free or sequence.epoch != record.epoch or names[sequence.dataset_urn] > 1:
+                return False
+        if record.epoch != self.fence:
+            return False
+        for sequence in record.sequences:
+            known = self.datasets.setdefault(sequence.dataset_urn, LogDataset())
+            known.status, known.sequence, known.held, known.closed = "pending", sequence, record.held, record.epoch
+        return True
+
+    def _end(self, record: Done | Dropped) -> bool:
+        done = isinstance(record, Done)
+        twice = len({name.dataset_urn for name in record.sequences}) < len(record.sequences)
+        if record.epoch != self.fence or twice:
+            return False
+        for name in record.sequences:
+            known = self.dataset(name.dataset_urn)
+            if done and not known.has(name.epoch, "pending", "quarantined"):
+                return False
+            if not done and not (known.has(name.epoch, "pending") and known.held and name.epoch < record.epoch):
+                return False
+        for name in record.sequences:
+            self._to_idle(name, published=done)
+        return True
+
+    def _by_hand(self, record: ByHand) -> bool:
+        needed, given = _NEEDS_AND_GIVES[record.action.value]
+        urn, epoch = record.sequence.dataset_urn, record.sequence.epoch
+        if not self.dataset(urn).has(epoch, needed):
+            return False
+        known = self.datasets[urn]
+        if given == "idle":
+            self._to_idle(record.sequence, published=record.action.value == "accept")
+            known.accepted += [epoch] if record.action.value == "accept" else []
+        elif record.action.value == "retry":
+            known.tried = set()
+        known.status = given
+        return True
+
+    def _to_idle(self, name: SequenceName, *, published: bool) -> None:
+        known = self.datasets[name.dataset_urn]
+        if published and known.sequence is not None:
+            known.watermark = known.sequence.high if known.sequence.high is not None else known.watermark
+            known.done = max(known.done, name.epoch)
+        known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
+
+    def _checkpoint_differs(self, record: Checkpoint) -> str:
+        if (record.fence_epoch, record.fence_run_id) != (self.fence, self.run_id):
+            return f"a checkpoint says fence {record.fence_epoch}, it is {self.fence}"
+        if not set(record.decided_epochs) <= self.decided:
+            return f"a checkpoint says {record.decided_epochs} are decided, {self.decided} are"
+        differs = self._datasets_differ(record.datasets)
+        return differs and f"a checkpoint differs: {differs}"
+
+    def _datasets_differ(self, states: Iterable[DatasetState]) -> str:
+        found = {state.dataset_urn: state for state in states}
+        for urn in {**self.datasets, **found}:
+            known, state = self.dataset(urn), found.get(urn) or DatasetState(urn)
+            mine = (known.status, known.sequence, known.held, known.watermark, known.closed, known.done)
+            theirs = (state.status.value, state.sequence, state.held, state.watermark, state.closed_epoch)
+            more = (known.tried, known.accepted)
+            if mine != (*theirs, state.done_epoch) or more != (set(state.tried_epochs), list(state.accepted_epochs)):
+                return f"{urn!r} is {known}, the fold says {state}"
+        return ""

@@ -1,0 +1,156 @@
+"""The explorer's checker on the published rules of other systems: it must find what is wrong with them.
+
+A checker that finds nothing in the product says something only if it finds what is known to be broken. The programs are
+in `peer_rules`, with sound ones in which nothing may be found.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from distcommit.fs.local import TEMPORARY, LocalFileSystem
+from distcommit.testing.explore import Crash
+from distcommit.testing.peer_rules import (
+    OUTPUT,
+    PROGRAMS,
+    ROOT,
+    STAGING,
+    STATE,
+    STORE,
+    Program,
+    RefusedError,
+    records_of,
+)
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
+
+_BEFORE, _END, _LATER = 2, 6, 8
+"""How many records there are in an undisturbed run, in the next one, which crashes, and when recovery begins."""
+_BOUND, _SAMPLES = 8, 20
+_RECOVERIES = 3
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class PeerFinding(msgspec.Struct, frozen=True):
+    """What is wrong with a peer's rule. `violation` and `history` are empty if nothing was found.
+
+    `history`: the operations of the run that crashed, the crash, and the recovery. `crash`: its place as the explorer
+    writes it. `states_tried`: distinct states that a crash may leave, up to the first that violates.
+    """
+
+    peer: str
+    rule: str
+    violation: str
+    history: tuple[str, ...]
+    crash: str
+    states_tried: int
+
+
+def peers(seed: int = 1) -> list[PeerFinding]:
+    """Crashes each peer's program at every operation, in the states that a kill or a power loss may leave.
+
+    Args:
+        seed: chooses among the states after a power loss where there are too many.
+    """
+    return [first_violation(program, seed) for program in PROGRAMS]
+
+
+def first_violation(program: Program, seed: int = 1) -> PeerFinding:
+    """The violation with the shortest history."""
+    seen: set[int] = set()
+    for crash, machine, made in _crashed_runs(program, random.Random(seed)):
+        key = xxh3_64_intdigest(_RUN_ID.sub("#", repr([item[1:] for item in machine.files()])).encode())
+        if key in seen:
+            continue
+        seen.add(key)
+        wrong = _violation(program, machine)
+        if wrong:
+            what = "killed" if crash.state == 0 else "power lost"
+            history = (*made, f"{what} here", "recovered")
+            return PeerFinding(program.peer, program.rule, wrong, history, str(crash), len(seen))
+    return PeerFinding(program.peer, program.rule, "", (), "", len(seen))
+
+
+def _crashed_runs(program: Program, rng: random.Random) -> Iterator[tuple[Crash, SimulatedPosix, list[str]]]:
+    """What a crash before each mutating operation of the second run may leave, with the operations before it."""
+    machine = SimulatedPosix()
+    for folder in (ROOT, OUTPUT, STAGING, STORE, STATE):
+        machine.mkdir(folder)
+    program.run(LocalFileSystem(machine), _BEFORE)
+    machine.syncfs("/")
+    snapshots: list[SimulatedPosix] = []
+    made: list[str] = []
+
+    def gate(operation: Operation) -> None:
+        snapshots.append(machine.after_kill())
+        made.append(_shown(operation, machine))
+
+    machine.gate = gate
+    program.run(LocalFileSystem(machine), _END)
+    machine.gate = None
+    snapshots.append(machine.after_kill())
+    for place, snapshot in enumerate(snapshots):
+        yield Crash(place, 0), snapshot.after_kill(), made[:place]
+        for state, survivor in enumerate(snapshot.after_power_loss(rng, _BOUND, _SAMPLES), 1):
+            yield Crash(place, state), survivor, made[:place]
+
+
+def _violation(program: Program, machine: SimulatedPosix) -> str:
+    """What is wrong at the crash or after recovery: as the product is judged by `World.violation`."""
+    fs = LocalFileSystem(machine)
+    before = program.watermark(fs) or 0
+    missing = set(range(before)) - set(_published(fs) or ())
+    if missing:
+        return f"at the crash the watermark is {before}, without records {sorted(missing)}"
+    error: Exception | None = None
+    for _ in range(_RECOVERIES):
+        try:
+            program.run(fs, _LATER)
+        except (RefusedError, OSError, ValueError) as caught:
+            error = caught
+        else:
+            error = None
+            break
+    if error is not None:
+        return f"recovery fails, {_RECOVERIES} times of {_RECOVERIES}: {type(error).__name__}: {error}"
+    published = _published(fs)
+    if published is None:
+        return "a published file is torn"
+    lost = sorted(set(range(_LATER)) - set(published))
+    twice = sorted(record for record, count in published.items() if count > 1)
+    watermark = program.watermark(fs)
+    if lost or twice:
+        found = [f"records {lost} are lost" if lost else "", f"records {twice} are published twice" if twice else ""]
+        return f"{' and '.join(filter(None, found))}; the watermark is {watermark}"
+    if watermark is None or watermark < before or watermark != _LATER:
+        return f"the watermark is {watermark} after {before}, expected {_LATER}"
+    left = [
+        path for path, _ in machine.walk(ROOT) if path.startswith((f"{STAGING}/", f"{STORE}/")) or TEMPORARY in path
+    ]
+    return f"left behind: {left}" if left else ""
+
+
+def _published(fs: LocalFileSystem) -> Counter[int] | None:
+    """How often each record is in the output; None if a file is torn."""
+    counted: Counter[int] = Counter()
+    for entry in fs.list_folder(OUTPUT):
+        if entry.name.startswith(TEMPORARY):
+            continue
+        records = records_of(fs.read(f"{OUTPUT}/{entry.name}"))
+        if records is None:
+            return None
+        counted.update(records)
+    return counted
+
+
+def _shown(operation: Operation, machine: SimulatedPosix) -> str:
+    """The operation with the path for a descriptor (an inode number, here), and no ids."""
+    path = operation.path
+    if path.startswith("<"):
+        path = next((known for known, inode in machine.walk("/") if f"<{inode}>" == path), path)
+    return f"{operation.kind} {_RUN_ID.sub('#', path).removeprefix(f'{ROOT}/')}"

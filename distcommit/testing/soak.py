@@ -1,0 +1,172 @@
+"""The main job, over and over on a real Spark, killed or frozen from outside at random times, audited after each."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.job import Job
+from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from distcommit.testing.victims import Role, strike
+
+_TOPICS = {f"topic-{number:02d}": 2 for number in range(30)}
+_SECTIONS = {
+    "commit": {"buckets": 8, "min_interval_ms": 0},
+    "lock": {"lease_ttl_s": 2},
+    "spark": {"master": "local-cluster[2,1,1024]", "partitions": 4},
+}
+_END_S = 180.0
+_WHOLE_EVERY = 10
+
+
+class SoakResult(msgspec.Struct):
+    """What a soak did and found. `kills` and `freezes` are signals that reached a process; `missing` and `duplicates`
+    are records, by deep audits; `violations` tells of anything else that must not be."""
+
+    kills: int = 0
+    freezes: int = 0
+    rounds: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    records_produced: int = 0
+    records_published: int = 0
+    sequences_seen_pending: int = 0
+    seconds: float = 0
+    seed: int = 0
+    struck: dict[str, int] = {}
+    violations: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """What is done to a run: to whom, and whether it is killed, or stopped and woken once the next run has begun."""
+
+    role: Role
+    freeze: bool
+
+
+_STRIKES = [
+    Strike("driver", False),
+    Strike("jvm", False),
+    Strike("executor", False),
+    Strike("worker", False),
+    Strike("all", False),
+    Strike("all", True),
+    Strike("jvm", True),
+    Strike("executor", True),
+]
+
+
+def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> SoakResult:
+    """Strikes the main job that many times.
+
+    Args:
+        strikes: how many kills and freezes in all.
+        seed: chooses whom, when and how.
+        folder: for the job and its output.
+        say: told what happens, a line each.
+    """
+    result, rng, began_s = SoakResult(seed=seed), random.Random(seed), time.monotonic()
+    with kafka_job(folder, _TOPICS, **_SECTIONS) as job:
+        job.produce(3, days=2)
+        usual_s = _whole_run(job, result)
+        while result.kills + result.freezes < strikes:
+            result.rounds += 1
+            what = rng.choice(_STRIKES)
+            job.produce(rng.randint(1, 4), days=2)
+            after_s = rng.random() * usual_s
+            reached = _round(job, what, after_s, rng, result)
+            done = f"{'froze' if what.freeze else 'killed'} {what.role}" if reached else f"{what.role} was gone"
+            say(f"round {result.rounds}: {done}, {after_s:.1f} s after the fence")
+            _look(job, result, whole=False)
+            if result.rounds % _WHOLE_EVERY == 0:
+                _whole_run(job, result)
+        _whole_run(job, result)
+    result.seconds = round(time.monotonic() - began_s, 1)
+    return result
+
+
+def _round(job: KafkaJob, what: Strike, after_s: float, rng: random.Random, result: SoakResult) -> bool:
+    """Starts a run and strikes it; returns whether the signal reached anybody."""
+    watcher = _watch(job)
+    with job.start() as run:
+        while not watcher.run_has_begun() and not run.has_ended:
+            run.wait(0.02)
+        run.wait(after_s)
+        result.sequences_seen_pending += len(watcher.pending())
+        signalled = strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng)
+        if signalled:
+            result.kills += not what.freeze
+            result.freezes += what.freeze
+            key = f"{'freeze' if what.freeze else 'kill'} {what.role}"
+            result.struck[key] = result.struck.get(key, 0) + 1
+        if what.freeze:
+            _next_run_beside(job, run, rng, result)
+        code = run.wait(_END_S)
+        if code is None:
+            result.violations.append(f"round {result.rounds}: a run struck at {what.role} did not end in {_END_S:g} s")
+        elif code != 0 and signalled and what.role in ("executor", "worker") and not what.freeze:
+            tail = run.stderr.read_text()[-1500:]
+            result.violations.append(f"round {result.rounds}: a run that lost a {what.role} ended with {code}: {tail}")
+    return bool(signalled)
+
+
+def _next_run_beside(job: KafkaJob, frozen: RunProcess, rng: random.Random, result: SoakResult) -> None:
+    """The frozen run's lease runs out, the next run begins, and the frozen one wakes beside it or after it."""
+    deadline_s = time.monotonic() + _END_S
+    watcher = _watch(job)
+    while time.monotonic() < deadline_s:
+        with job.start() as other:
+            while not watcher.run_has_begun() and not other.has_ended:
+                other.wait(0.05)
+            if watcher.run_has_begun():
+                other.wait(rng.random() * 6)
+                frozen.thaw()
+                if other.wait(_END_S) not in (0, 1, 3):
+                    tail = other.stderr.read_text()[-1500:]
+                    result.violations.append(f"round {result.rounds}: the run beside a frozen one failed: {tail}")
+                return
+        # refused: the frozen run still holds its lease
+    frozen.thaw()
+
+
+def _whole_run(job: KafkaJob, result: SoakResult) -> float:
+    """A run that nothing disturbs, after which everything is exact; returns its seconds from fence to end."""
+    watcher = _watch(job)
+    with job.start() as run:
+        while not watcher.run_has_begun() and not run.has_ended:
+            run.wait(0.02)
+        began_s = time.monotonic()
+        code = run.wait(_END_S)
+        usual_s = time.monotonic() - began_s
+        if code != 0:
+            result.violations.append(f"an undisturbed run ended with {code}: {run.stderr.read_text()[-1500:]}")
+    _look(job, result, whole=True)
+    return usual_s
+
+
+def _look(job: KafkaJob, result: SoakResult, *, whole: bool) -> None:
+    """A deep audit. After a strike sequences may be pending; after a whole run nothing may be missing."""
+    audit = job.audit(deep=True)
+    result.duplicates += audit.duplicates
+    result.records_produced, result.records_published = job.produced, audit.records
+    wrong = audit.gaps or audit.past_watermark or audit.unknown_files_count or audit.unreadable
+    if wrong or audit.duplicates:
+        audit.partitions = []
+        result.violations.append(f"round {result.rounds}: {audit}")
+    if whole:
+        result.missing += max(0, job.produced - audit.records)
+        if not audit.exact:
+            audit.partitions = []
+            result.violations.append(f"round {result.rounds}, after a whole run: {audit}")
+
+
+def _watch(job: KafkaJob) -> CommitWatcher:
+    return CommitWatcher(Job.from_file(job.path).open_store(create=True))

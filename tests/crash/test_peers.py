@@ -1,0 +1,47 @@
+"""The checker finds what is known to be wrong with others' rules, and nothing in a sound program."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.testing.peer_rules import PROGRAMS, SOUND, Program
+from distcommit.testing.peers import first_violation, peers
+
+
+def test_every_peer_s_rule_breaks_with_a_short_history() -> None:
+    found = peers()
+    assert len(found) == len(PROGRAMS)
+    for finding in found:
+        assert finding.violation, f"{finding.peer}: nothing found in {finding.states_tried} states"
+        assert 3 <= len(finding.history) <= 20
+        assert finding.history[-2] in ("killed here", "power lost here")
+
+
+@pytest.mark.parametrize("program", SOUND, ids=lambda program: type(program).__name__)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_found_in_a_sound_program(program: Program, seed: int) -> None:
+    finding = first_violation(program, seed)
+    assert finding.violation == ""
+    assert finding.states_tried >= 10, "a checker that tries nothing finds nothing"
+
+
+@pytest.mark.parametrize(
+    ("rule", "violation"),
+    [
+        ("StoreInPlace", "recovery fails, 3 times of 3: JSONDecodeError"),
+        ("TargetExists", "records [2, 3] are lost"),
+        ("StateFileWindow", "records [6, 7] are lost"),
+        ("LockFile", "recovery fails, 3 times of 3: RefusedError"),
+        ("TaskCommitPublishes", "records [2, 3] are published twice"),
+        ("JobCommitPublishes", "records [2, 3] are published twice"),
+        ("SourceMissing", "are lost"),
+        ("StepByStep", "records [2, 3] are published twice"),
+    ],
+)
+def test_what_breaks_is_what_the_rule_leaves_open(rule: str, violation: str) -> None:
+    program = next(program for program in PROGRAMS if type(program).__name__ == rule)
+    assert violation in first_violation(program).violation
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    assert peers(3) == peers(3)

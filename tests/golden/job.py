@@ -1,0 +1,142 @@
+"""The job whose store is a golden folder: made by the product on a real file system, killed half-way."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import uuid
+from pathlib import Path
+from unittest import mock
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
+from distcommit.ingest.decode import Decoder
+from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files import FileSinkSettings
+from distcommit.spark.run import RunResult, run
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import fence_job
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed
+from distcommit.testing.world import SimulatedClock, launch_here
+
+BUCKETS = 2
+IDLE = {"idle-a": {"0": 3}, "idle-d": {"0": 2, "1": 1}}
+PENDING = {"half-done": {"0": 2, "1": 2, "2": 1}, "untouched": {"0": 4}}
+RENAMED = 2
+"""Files of `half-done` that were published when the run was killed."""
+RUNS = ("20260102T030405-00000000000a", "20260102T040506-00000000000b", "20260102T050607-00000000000c")
+
+
+def source(*groups: dict[str, dict[str, int]]) -> ModelSource:
+    """These datasets, with so many records in each partition."""
+    return ModelSource({urn: ModelDataset(counts) for group in groups for urn, counts in group.items()})
+
+
+def store_at(folder: Path, fs: LocalFileSystem | None = None, *, create: bool = False) -> JobStore:
+    """The job's store in that folder."""
+    roots = Roots(str(folder / "store"), str(folder / "staging"), str(folder / "output"))
+    return open_store(fs or LocalFileSystem(), roots, "golden", BUCKETS, create=create)
+
+
+def run_job(store: JobStore, read: ModelSource, run_id: str) -> RunResult:
+    """One run, which commits when all is read, so that a bucket's datasets are sealed together."""
+    settings = RunSettings(
+        store=store,
+        run_id=run_id,
+        epoch=fence_job(store, run_id),
+        partitions=1,
+        flow=WorkUnitFlow(read, Decoder(), FileSinkSettings(compression="none"), False),
+        policy=CommitPolicy.FULL,
+        job_level=False,
+        min_interval_s=1e9,
+        max_attempts=3,
+        task_attempts=1,
+        clock=SimulatedClock(),
+    )
+    return run(launch_here, settings)
+
+
+def make_job(folder: Path) -> None:
+    """Two datasets committed in a first run; two more sealed in a second, which is killed between two renames."""
+    calls = _StableCalls(str(folder / "output"))
+    numbers = random.Random(1)
+    with mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=numbers.getrandbits(128), version=4)):
+        store = store_at(folder, LocalFileSystem(calls), create=True)
+        first = run_job(store, source(IDLE), RUNS[0])
+        if not first.succeeded:
+            raise AssertionError(first)
+        calls.renames_left = RENAMED
+        try:
+            run_job(store, source(IDLE, PENDING), RUNS[1])
+        except Crashed:
+            return
+    raise AssertionError("the second run was not killed")
+
+
+class _StableCalls(RealPosixCalls):
+    """The kernel's calls, with inodes and times that are the same wherever the files are made, until the process dies
+    before one more rename into the output."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__()
+        self.renames_left: int | None = None
+        self._output, self._dead = output, False
+        self._numbers = itertools.count(1)
+        self._known: dict[int, int] = {}
+
+    def open_new(self, path: str) -> int:
+        self._go_on()
+        return super().open_new(path)
+
+    def unlink(self, path: str) -> None:
+        self._go_on()
+        inode = os.lstat(path).st_ino
+        super().unlink(path)
+        self._known.pop(inode, None)  # the kernel gives it to the next file
+
+    def rmdir(self, path: str) -> None:
+        self._go_on()
+        inode = os.lstat(path).st_ino
+        super().rmdir(path)
+        self._known.pop(inode, None)
+
+    def mkdir(self, path: str) -> None:
+        self._go_on()
+        super().mkdir(path)
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        self._go_on()
+        if target.startswith(self._output) and target.endswith(".parquet") and self.renames_left is not None:
+            if self.renames_left == 0:
+                self._dead = True
+                raise Crashed
+            self.renames_left -= 1
+        if os.path.lexists(target):  # also where renameat2 is missing
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        super().rename_noreplace(source, target)
+
+    def fstat(self, fd: int) -> FileStatus:
+        return self._stable(super().fstat(fd))
+
+    def lstat(self, path: str) -> FileStatus:
+        return self._stable(super().lstat(path))
+
+    def scandir(self, path: str) -> list[FolderEntry]:
+        entries = sorted(super().scandir(path), key=lambda entry: entry.name)
+        return [FolderEntry(e.name, e.is_folder, self._number(e.file_id)) for e in entries]
+
+    def _stable(self, found: FileStatus) -> FileStatus:
+        return FileStatus(found.size_bytes, 1_700_000_000_000_000_000, self._number(found.file_id), found.is_folder)
+
+    def _number(self, inode: int) -> int:
+        return self._known.setdefault(inode, next(self._numbers))
+
+    def _go_on(self) -> None:
+        if self._dead:
+            raise Crashed

@@ -1,0 +1,176 @@
+"""What the golden files hold, as values: `make` writes them, the tests compare what they read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    DatasetState,
+    DatasetStatus,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    HandAction,
+    Intent,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+    StepBatch,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.sinks.footer import Footer
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.job_lock import LockRecord
+from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.plans import Manifest
+from distcommit.stores.segment import Segment
+
+RUN_ID = "20260102T030405-0123456789ab"
+WRITER_ID = "00112233445566778899aabbccddeeff"
+_URN = "topic/α:0"
+_LOW = Watermark({"0": 5, "1": 7}, "topic-id")
+_HIGH = Watermark({"0": 9, "1": 7, "2": 3}, "topic-id")
+_SKIPPED = SkippedRange("1", 2, 5, "expired")
+_FILE = StagedFile(
+    "0000000007/bucket=00003/00003_000001.aabb/0001.parquet",
+    "topic%2F%CE%B1%3A0/0000000007-00003_000001-aabb-0001.parquet",
+    1954,
+    2**63 + 1,
+    4711,
+    1_700_000_000_000_000_001,
+    4,
+)
+_ROWS = msgspec.msgpack.encode([list(msgspec.structs.astuple(_FILE))])
+_SEQUENCE = SealedSequence(
+    dataset_urn=_URN,
+    epoch=7,
+    low=_LOW,
+    high=_HIGH,
+    steps=(StepBatch("fs-rename", 1, _ROWS),),
+    start={"2": 0},
+    skipped=(_SKIPPED,),
+    records=4,
+    files=1,
+)
+_FIRST = SealedSequence("b", 7, None, Watermark({"": "2026-01-02T03:04:05Z"}), ())
+_NAME = SequenceName(_URN, 7)
+
+SEGMENTS = {
+    "fence": Segment(7, WRITER_ID, Fence(7, RUN_ID)),
+    "intent": Segment(7, WRITER_ID, Intent(7, (_SEQUENCE, _FIRST))),
+    "intent-held": Segment(7, WRITER_ID, Intent(7, (_FIRST,), True)),
+    "done": Segment(8, WRITER_ID, Done(8, (_NAME, SequenceName("b", 7)))),
+    "failed": Segment(8, WRITER_ID, Failed(8, _NAME, True, "a staged file is lost")),
+    "decide": Segment(7, WRITER_ID, Decide(7)),
+    "dropped": Segment(8, WRITER_ID, Dropped(8, (SequenceName("b", 7),))),
+    "by-hand": Segment(0, WRITER_ID, ByHand(HandAction.ACCEPT, _NAME, "ann@host")),
+    "set-watermark": Segment(0, WRITER_ID, SetWatermark(_URN, Watermark({"0": 2.5}), "ann@host")),
+    "checkpoint": Segment(
+        9,
+        WRITER_ID,
+        Checkpoint(
+            9,
+            RUN_ID,
+            (5, 7),
+            (
+                DatasetState(
+                    dataset_urn=_URN,
+                    status=DatasetStatus.QUARANTINED,
+                    sequence=_SEQUENCE,
+                    held=True,
+                    watermark=_LOW,
+                    closed_epoch=7,
+                    done_epoch=6,
+                    tried_epochs=(8, 9),
+                    reason="a staged file is lost",
+                    origin={"0": 0, "1": 1},
+                    skipped=(_SKIPPED,),
+                    accepted_epochs=(3,),
+                    done_records=10,
+                    done_files=2,
+                ),
+                DatasetState("b"),
+            ),
+            12,
+        ),
+    ),
+}
+
+PLAN = [
+    DatasetPlan(
+        _URN,
+        _LOW,
+        Watermark({"2": 0}, "topic-id"),
+        (
+            WorkUnit("00003_000000", _URN, Watermark({"0": 5}), Watermark({"0": 9}), 4, {"max_bytes": "10"}),
+            WorkUnit("00003_000001", _URN, Watermark({"2": 0}), Watermark({"2": 3}), 3),
+        ),
+        (_SKIPPED,),
+    ),
+    DatasetPlan("b", None, Watermark({"": 0}), (WorkUnit("00003_000002", "b", Watermark({}), Watermark({}), 0),)),
+]
+
+TASK_STATES = [
+    TaskState(
+        run_id=RUN_ID,
+        epoch=7,
+        dataset_urn=_URN,
+        work_unit_id="00003_000000",
+        attempt="aabb",
+        outcome=TaskOutcome.SUCCEEDED,
+        low=Watermark({"0": 5}),
+        expected_high=Watermark({"0": 9}),
+        actual_high=Watermark({"0": 8}),
+        outputs=(_FILE, msgspec.structs.replace(_FILE, final_path="_rejected/x.parquet", records=1)),
+        records_read=4,
+        records_written=3,
+        records_diverted=1,
+        bytes_read=100,
+        started_ms=1_700_000_000_000,
+        finished_ms=1_700_000_000_250,
+    ),
+    TaskState(
+        run_id=RUN_ID,
+        epoch=7,
+        dataset_urn="b",
+        work_unit_id="00003_000002",
+        attempt="ccdd",
+        outcome=TaskOutcome.FAILED,
+        low=Watermark({}),
+        expected_high=Watermark({}),
+        actual_high=Watermark({}),
+        error="SourceError: gone",
+    ),
+]
+
+MANIFEST = Manifest(1, RUN_ID, 7, {3: "ffee.parquet", 12: "ddcc.parquet"}, (((3, "00003_000000"), (12, "x")), ()))
+MARKER = StoreMarker("distcommit-store", 1, "job", 16, "0123456789abcdef0123456789abcdef")
+LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 30.0)
+
+
+def offsets() -> OffsetSets:
+    """A gap-free range, a set with holes, and offsets beyond 32 bits."""
+    made = OffsetSets()
+    made.add_range("0", 5, 9)
+    for first in (0, 2, 7, 2**40):
+        made.add_range("1", first, first + 1)
+    made.add_range("α", 2**32 - 2, 2**32 + 2)
+    return made
+
+
+def footer() -> Footer:
+    """A data file's footer."""
+    return Footer(
+        dataset_urn=_URN,
+        epoch=7,
+        run_id=RUN_ID,
+        work_unit_id="00003_000000",
+        attempt="aabb",
+        records=12,
+        offsets=offsets().to_text(),
+    )
