@@ -63,6 +63,8 @@ def run_work_unit(
         actual_high=unit.low,
         started_ms=clock.now_ms(),
     )
+    if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
+        return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
     files = AttemptFiles(
         fs,
         folder=folder.path,

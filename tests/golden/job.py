@@ -26,8 +26,10 @@ from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import SimulatedClock, launch_here
 
 BUCKETS = 2
-IDLE = {"idle-a": {"0": 3}, "idle-d": {"0": 2, "1": 1}}
-PENDING = {"half-done": {"0": 2, "1": 2, "2": 1}, "untouched": {"0": 4}}
+IN_BUCKET_0 = "topic:0"
+"""The only one there; all others are in bucket 1."""
+IDLE = {"idle-a": {"0": 3}, IN_BUCKET_0: {"0": 2, "1": 1}}
+PENDING = {"half-done": {"0": 2, "1": 2, "2": 1}, "waiting": {"0": 3}}
 RENAMED = 2
 """Files of `half-done` that were published when the run was killed."""
 RUNS = ("20260102T030405-00000000000a", "20260102T040506-00000000000b", "20260102T050607-00000000000c")

@@ -167,6 +167,49 @@ def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy:
         assert big.published + big.skipped == big.watermark == 18
 
 
+def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: SparkSession) -> None:
+    """A run reads at most so much of each dataset, or for so long; the next runs read the rest, exactly once."""
+    with kafka_job(tmp_path, {"backlog": 2, "small": 1}, source={"records_per_dataset": 50}) as job:
+        job.topics = {"backlog": 2}
+        job.produce(90)
+        job.topics = {"small": 1}
+        job.produce(3)
+        published = [run(job, spark).totals.records_published for _ in range(4)]
+        assert published == [53, 50, 50, 30]
+        job.assert_exact()
+        job.topics = {"backlog": 2}
+        job.produce(5)
+        job.write(limits={"seconds": 0.000001})
+        late = run(job, spark)
+        assert (late.succeeded, late.totals.records_published) == (True, 0)
+        job.write(limits={"seconds": 600})
+        assert run(job, spark).totals.records_published == 10
+        job.assert_exact()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "2023-11-16T00:00:00Z"])
+def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None:
+    """The mock broker knows no offsets by time: a time then means the end, as on a broker that has nothing since."""
+    with kafka_job(tmp_path, {"a": 1}, source={"start": start}) as job:
+        job.produce(6)
+        first = run(job, spark).totals.records_published
+        job.produce(4)
+        second = run(job, spark).totals.records_published
+        assert (first, second) == ((6, 4) if start == "earliest" else (0, 4))
+        assert job.audit().exact
+
+
+def test_partitions_as_datasets_in_avro(tmp_path: Path, spark: SparkSession) -> None:
+    sink = {"format": "avro", "partition_by": {"granularity": "hour", "time_zone": "America/New_York"}}
+    with kafka_job(tmp_path, {"a": 3}, source={"dataset": "partition"}, sink=sink) as job:
+        job.produce(5, days=2)
+        result = run(job, spark)
+        assert (result.succeeded, result.totals.datasets_published) == (True, 3)
+        folders = {str(path.parent.relative_to(tmp_path / "output")) for path in tmp_path.rglob("output/**/*.avro")}
+        assert "a@1/2023-11-14-17" in folders
+        job.assert_exact()
+
+
 def test_dataset_names_with_anything_in_them(tmp_path: Path, spark: SparkSession) -> None:
     names = ["a/b", "..", "../up", "with space", "a:b", "ünïcødé", ".hidden", "_under", "x" * 300, "per%cent"]
     options = {"names": names}
