@@ -14,6 +14,7 @@ from typing import Protocol
 from distcommit.model.ports import FileStatus, FolderEntry
 
 _RENAME_NOREPLACE = 1
+_witnesses: dict[int, int] = {}  # by device; for the life of the process
 
 
 class PosixCalls(Protocol):
@@ -44,7 +45,6 @@ class RealPosixCalls:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._renameat2 = getattr(self._libc, "renameat2", None)
         self._syncfs = getattr(self._libc, "syncfs", None)
-        self._witnesses: dict[int, int] = {}
 
     def __reduce__(self) -> tuple[type[RealPosixCalls], tuple[()]]:
         return RealPosixCalls, ()
@@ -119,9 +119,9 @@ class RealPosixCalls:
         """A descriptor of that file system, opened before this process wrote to it and kept: `syncfs` reports an error
         of writing back to each descriptor once, and not at all to one opened after somebody else was told."""
         device = os.fstat(fd).st_dev
-        if device not in self._witnesses:
-            self._witnesses[device] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        return self._witnesses[device]
+        if device not in _witnesses:
+            _witnesses[device] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return _witnesses[device]
 
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)

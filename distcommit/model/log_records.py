@@ -26,7 +26,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     """All commit steps of one dataset in one run, with the watermark they carry from `low` to `high`.
 
     Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
-    `low` begin.
+    `low` begin; `left_out` why work units of the plan are not in it, if any are not.
     """
 
     dataset_urn: str
@@ -38,6 +38,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     skipped: tuple[SkippedRange, ...] = ()
     records: int = 0
     files: int = 0
+    left_out: str = ""
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
@@ -131,8 +132,8 @@ class DatasetState(Struct, frozen=True, array_like=True):
 
     `closed_epoch`: newest epoch that may not seal again; `done_epoch`: newest epoch whose sequence is published;
     `tried_epochs`: runs that failed to replay the present sequence; `origin`: the first position ever read, by
-    partition; `accepted_epochs`: sequences that a person declared done; `done_records` and
-    `done_files`: what the sequence of `done_epoch` published.
+    partition; `accepted_epochs`: sequences that a person declared done; `done_records`,
+    `done_files` and `done_left_out`: what the sequence of `done_epoch` published, and why not more.
     """
 
     dataset_urn: str
@@ -149,6 +150,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
     accepted_epochs: tuple[int, ...] = ()
     done_records: int = 0
     done_files: int = 0
+    done_left_out: str = ""
 
 
 class Checkpoint(Struct, frozen=True, array_like=True, tag=True):

@@ -227,6 +227,7 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         skipped=(*state.skipped, *sequence.skipped),
         done_records=sequence.records,
         done_files=sequence.files,
+        done_left_out=sequence.left_out,
     )
 
 

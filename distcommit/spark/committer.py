@@ -66,7 +66,6 @@ class BucketCommitter:
         self._states: dict[str, list[TaskState]] = {}
         self._sealed_here: set[SequenceName] = set()
         self._nothing: dict[str, tuple[str, bool]] = {}
-        self._left_out: dict[str, str] = {}
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
         """Takes task states that this task has published under that file name; they need not be read back."""
@@ -88,12 +87,20 @@ class BucketCommitter:
         self._clean_up(self._settle_open(fold))  # what others have closed
         if not self._open:
             return
-        for state in self._reader.poll():
+        for state in self._new_states():
             if state.dataset_urn in self._open:
                 self._states.setdefault(state.dataset_urn, []).append(state)
         fold = self._seal(self._complete(fold, ended))
         if not self._settings.job_level:
             self.publish(take_over=ended)
+
+    def _new_states(self) -> list[TaskState]:
+        """Task states that are new. A corrupt file is left out: its work units count as never finished."""
+        try:
+            return self._reader.poll()
+        except CorruptError as error:
+            logger.warning("task states are lost: %s", error, extra={"bucket": self._bucket})
+            return self._reader.poll()
 
     def publish(self, *, take_over: bool) -> None:
         """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
@@ -137,9 +144,9 @@ class BucketCommitter:
                 report.datasets_published += 1
                 report.records_published += state.done_records
                 report.files_published += state.done_files
-                if urn in self._left_out:
+                if state.done_left_out:
                     report.datasets_partial += 1
-                    report.explain(urn, "partly failed", self._left_out[urn])
+                    report.explain(urn, "partly failed", state.done_left_out)
             elif state.sequence is not None:
                 report.sequences_left += 1
                 report.datasets_quarantined += state.status is DatasetStatus.QUARANTINED
@@ -189,12 +196,12 @@ class BucketCommitter:
                     self._states.pop(urn, None)
                     self._nothing[urn] = (reason, failed)
                 case Ready(winners, high, left_out):
-                    if left_out:
-                        self._left_out[urn] = left_out
-                    ready.append(self._sequence(plan, winners, high))
+                    ready.append(self._sequence(plan, winners, high, left_out))
         return ready
 
-    def _sequence(self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark) -> SealedSequence:
+    def _sequence(
+        self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str
+    ) -> SealedSequence:
         steps = [FsRenameCommitStep.of(self._context, file) for state in winners for file in state.outputs]
         return SealedSequence(
             dataset_urn=plan.dataset_urn,
@@ -206,6 +213,7 @@ class BucketCommitter:
             skipped=plan.skipped,
             records=sum(file.records for state in winners for file in state.outputs),
             files=len(steps),
+            left_out=plain_text(left_out, 500),
         )
 
     def _seal(self, sequences: list[SealedSequence]) -> Fold:

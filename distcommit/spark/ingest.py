@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.staging import new_attempt, remove_empty
 from distcommit.model.errors import DistcommitError, FencedError, plain_text
-from distcommit.model.ports import Clock
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -32,7 +31,7 @@ def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
     return len(manifest.large) + settings.partitions
 
 
-def ingest_partition(settings: RunSettings, task: int, clock: Clock | None = None) -> Report:
+def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Runs one ingest task: its work units one after the other, committing in between.
 
     Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own. What a task
@@ -42,7 +41,7 @@ def ingest_partition(settings: RunSettings, task: int, clock: Clock | None = Non
     gc.freeze()  # imports live as long as the worker: the collector need not look at them again
     report = Report()
     report.stamp(task)
-    ingest = _IngestTask(settings, task, report, clock or settings.clock)
+    ingest = _IngestTask(settings, task, report)
     try:
         ingest.run()
     except FencedError as error:
@@ -53,8 +52,8 @@ def ingest_partition(settings: RunSettings, task: int, clock: Clock | None = Non
 class _IngestTask:
     """One attempt at one ingest task."""
 
-    def __init__(self, settings: RunSettings, task: int, report: Report, clock: Clock) -> None:
-        self._settings, self._report, self._clock = settings, report, clock
+    def __init__(self, settings: RunSettings, task: int, report: Report) -> None:
+        self._settings, self._report, self._clock = settings, report, settings.clock
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
@@ -82,8 +81,8 @@ class _IngestTask:
         self._finished: dict[int, list[TaskState]] = {}
         self._unswept: set[int] = set()
         self._unsynced: set[str] = set()
-        self._swept_at_s = clock.monotonic_s()
-        self._progress = ProgressFile(settings, "ingest", task, report, clock)
+        self._swept_at_s = self._clock.monotonic_s()
+        self._progress = ProgressFile(settings, "ingest", task, report)
 
     def run(self) -> None:
         left = self._not_finished_before()
@@ -125,7 +124,7 @@ class _IngestTask:
         except Exception as error:
             logger.exception("the source can't be opened")
             for unit in units:
-                self._add(failed_state(self._settings, unit, error, self._clock))
+                self._add(failed_state(self._settings, unit, error))
             return units
         try:
             for unit in units:
@@ -149,7 +148,7 @@ class _IngestTask:
             folder = new_attempt(self._fs, self._store.roots.staging, settings.epoch, bucket, unit.work_unit_id)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
-            return failed_state(settings, unit, error, self._clock)
+            return failed_state(settings, unit, error)
         identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, folder.attempt)
         return run_work_unit(
             settings.flow, self._fs, extractor, unit, folder, identity, self._clock, settings.deadline_ms
@@ -208,9 +207,9 @@ class _IngestTask:
         return self._committers[bucket]
 
 
-def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception, clock: Clock) -> TaskState:
+def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
     """The state of an attempt that failed before it could read anything."""
-    now = clock.now_ms()
+    now = settings.clock.now_ms()
     return TaskState(
         run_id=settings.run_id,
         epoch=settings.epoch,
@@ -227,29 +226,39 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception, clock:
     )
 
 
-def drain_partition(settings: RunSettings, partition: int, clock: Clock | None = None) -> Report:
+def drain_partition(settings: RunSettings, partition: int) -> Report:
     """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
-    return _finish(settings, partition, clock or settings.clock, seal=True)
+    return _finish(settings, partition, seal=True)
 
 
-def publish_partition(settings: RunSettings, partition: int, clock: Clock | None = None) -> Report:
+def publish_partition(settings: RunSettings, partition: int) -> Report:
     """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
-    return _finish(settings, partition, clock or settings.clock, seal=False)
+    return _finish(settings, partition, seal=False)
 
 
 _TRIES = 3
 
 
-def _finish(settings: RunSettings, partition: int, clock: Clock, *, seal: bool) -> Report:
+def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
     report = Report()
     report.stamp(partition)
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
-        with ProgressFile(settings, "drain", partition, report, clock) as progress:
-            for bucket in settings.buckets_of(partition):
-                if bucket in manifest.files:
-                    report.include(_finish_bucket(settings, manifest, bucket, clock, seal=seal))
-                    progress.tick()
+        left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
+        with ProgressFile(settings, "drain", partition, report) as progress:
+            for attempt in range(_TRIES):
+                reports = {bucket: _finish_bucket(settings, manifest, bucket, seal=seal) for bucket in left}
+                again = [] if attempt == _TRIES - 1 else [b for b, (_, whole) in reports.items() if not whole]
+                for bucket, (found, _) in reports.items():
+                    if bucket in again:
+                        report.steps_executed += found.steps_executed
+                    else:
+                        report.include(found)
+                progress.tick()
+                if not again:
+                    break
+                left = again
+                settings.clock.sleep(0.2 * 4**attempt)
     except FencedError as error:
         report.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -257,32 +266,26 @@ def _finish(settings: RunSettings, partition: int, clock: Clock, *, seal: bool) 
     return report
 
 
-def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, clock: Clock, *, seal: bool) -> Report:
-    """Seals and publishes what is left of a bucket, and reports what became of each of its datasets."""
-    store = settings.store
-    executed = 0
-    for attempt in range(_TRIES):
-        report, failed = Report(), False
-        try:
-            plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
-            committer = BucketCommitter(settings, bucket, report, plans)
-            committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
-            if settings.job_level and seal:
-                committer.count_held(plans)
-            else:
-                committer.publish(take_over=True)
-                report.reasons, report.reasons_more = [], 0
-                committer.count_outcomes(plans)
-                remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
-        except FencedError:
-            raise
-        except Exception as error:
-            logger.warning("bucket %d could not be drained in attempt %d", bucket, attempt + 1, exc_info=True)
-            report, failed = Report(steps_executed=report.steps_executed), True
-            report.explain(f"bucket {bucket}", type(error).__name__, str(error))
-        report.steps_executed += executed
-        if not report.sequences_left and not failed:
-            break
-        executed = report.steps_executed
-        clock.sleep(0.1 * 4**attempt)
-    return report
+def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> tuple[Report, bool]:
+    """Seals and publishes what is left of a bucket. What became of each of its datasets, and whether all is finished
+    that this run can finish."""
+    store, report = settings.store, Report()
+    try:
+        plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
+        committer = BucketCommitter(settings, bucket, report, plans)
+        committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
+        if settings.job_level and seal:
+            committer.count_held(plans)
+        else:
+            committer.publish(take_over=True)
+            report.reasons, report.reasons_more = [], 0
+            committer.count_outcomes(plans)
+            remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
+    except FencedError:
+        raise
+    except Exception as error:
+        logger.warning("bucket %d could not be drained", bucket, exc_info=True)
+        report = Report(steps_executed=report.steps_executed)
+        report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        return report, False
+    return report, not report.sequences_left

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
 import msgspec
 from msgspec.structs import replace
 
 from distcommit.ingest.staging import prepare_bucket
-from distcommit.model.errors import DistcommitError, FencedError, plain_text
+from distcommit.model.errors import DistcommitError, FencedError, SourceUnavailableError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem
 from distcommit.model.urn import bucket_of, check_urn
@@ -34,6 +34,7 @@ class PlanReport(msgspec.Struct):
     files: dict[int, str] = {}
     largest: list[tuple[int, int, str]] = []
     failure: str = ""
+    storage_failure: str = ""
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -46,11 +47,41 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         _plan(settings, states, result)
     except FencedError as error:
         report.fenced = str(error)
+    except SourceUnavailableError as error:
+        result.failure = plain_text(error.found)
+    except (DistcommitError, OSError) as error:
+        logger.exception("the plan can't be stored")
+        report.fenced = _fenced(settings)
+        result.storage_failure = plain_text(str(error))
+    if failure := result.failure or result.storage_failure:
+        report.explain(f"partition {partition}", "not planned", failure)
+    return result
+
+
+def _from_source(
+    settings: RunSettings, owned: Callable[[str], bool], known: Mapping[str, DatasetState]
+) -> Iterator[DatasetPlan | DatasetProblem]:
+    """What the source plans; whatever it raises is the source's failure.
+
+    Raises:
+        SourceUnavailableError: with what the source said.
+    """
+    try:
+        yield from settings.flow.source.plan(owned, known)
     except Exception as error:
         logger.exception("the source can't be planned")
-        report.explain(f"partition {partition}", type(error).__name__, str(error))
-        result.failure = plain_text(str(error))
-    return result
+        text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"
+        raise SourceUnavailableError("the source can't be planned", found=text) from error
+
+
+def _fenced(settings: RunSettings) -> str:
+    """Who has fenced this run, if anybody: a newer run sweeps the folders of this one."""
+    try:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+    except (DistcommitError, OSError) as error:
+        return str(error) if isinstance(error, FencedError) else ""
+    return ""
 
 
 def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], result: PlanReport) -> None:
@@ -62,7 +93,7 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
         return bucket_of(urn, settings.store.buckets) in states
 
     known = {urn: state for bucket in states.values() for urn, state in bucket.items()}
-    for planned in settings.flow.source.plan(owned, known):
+    for planned in _from_source(settings, owned, known):
         if isinstance(planned, DatasetProblem):
             report.datasets_skipped += 1
             report.explain(planned.dataset_urn, "not planned", planned.error)

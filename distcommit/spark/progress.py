@@ -12,7 +12,7 @@ from types import TracebackType
 
 import msgspec
 
-from distcommit.model.ports import Clock, FileSystem
+from distcommit.model.ports import FileSystem
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 
@@ -35,13 +35,13 @@ class Progress(msgspec.Struct, frozen=True):
 class ProgressFile:
     """Writes a task's progress, at most every half second. Each writing is a new name; the highest counts."""
 
-    def __init__(self, settings: RunSettings, job: str, task: int, report: Report, clock: Clock) -> None:
+    def __init__(self, settings: RunSettings, job: str, task: int, report: Report) -> None:
         self._fs = settings.store.fs
         self._folder = progress_folder(settings.store.roots.store, settings.run_id)
         self._stem = f"{job}-{task:05d}"
         self._writer = uuid.uuid4().hex
-        self._report, self._clock = report, clock
-        self._number, self._written_s = 0, clock.monotonic_s()
+        self._report, self._clock = report, settings.clock
+        self._number, self._written_s = 0, self._clock.monotonic_s()
 
     def __enter__(self) -> ProgressFile:
         self._write(finished=False)

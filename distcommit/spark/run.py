@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 from pyspark.errors import PySparkException
 
-from distcommit.model.errors import FencedError, SourceUnavailableError
+from distcommit.model.errors import FencedError, SourceUnavailableError, TransientError
 from distcommit.model.log_records import Decide, Record
 from distcommit.protocol.fold import Fold
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
@@ -76,7 +76,7 @@ def run(
 
     Raises:
         FencedError: if a newer run has begun. It replays what this one had sealed.
-        SourceUnavailableError: if no partition could plan anything; what was pending has been replayed.
+        SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
     """
     store, seconds = settings.store, _Seconds(phase)
     with seconds("recover"):
@@ -84,13 +84,7 @@ def run(
     with seconds("plan"):
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         planned = _checked([plan.report for plan in plans])
-        if all(plan.failure for plan in plans):
-            raise SourceUnavailableError(
-                "no dataset could be planned",
-                job=store.job,
-                found=plans[0].failure,
-                todo="mend the source or its settings and run again; what was pending has been replayed",
-            )
+        _require_some(plans, store.job)
         manifest = share_out(settings, plans)
         publish_manifest(store.fs, store.roots.store, manifest)
     ingested: list[Report] = []
@@ -121,6 +115,21 @@ def run(
         totals=totals,
         commits=commits,
         error=error,
+    )
+
+
+def _require_some(plans: list[PlanReport], job: str) -> None:
+    """Raises the typed error if no partition could plan anything."""
+    if not all(plan.failure or plan.storage_failure for plan in plans):
+        return
+    todo = "and run again; what was pending has been replayed"
+    source = next((plan.failure for plan in plans if plan.failure), "")
+    if source:
+        raise SourceUnavailableError(
+            "no dataset could be planned", job=job, found=source, todo=f"mend the source or its settings {todo}"
+        )
+    raise TransientError(
+        "the plan can't be stored", job=job, found=plans[0].storage_failure, todo=f"mend the storage {todo}"
     )
 
 

@@ -73,7 +73,10 @@ class JobLock:
                 )
             if holder is not None and not holder.released:
                 logger.warning("taking over the job lock of dead run %s", holder.run_id)
-            if self._put(number + 1, released=False):
+            if not self._put(number + 1, released=False):
+                continue
+            newest = self._newest()[1]  # a number that was deleted can be put again: only the newest record counts
+            if newest is not None and newest.owner_id == self._mine.owner_id:
                 break
         self._thread.start()
         return self

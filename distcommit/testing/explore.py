@@ -14,9 +14,10 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -32,6 +33,8 @@ from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 _BOUND = 5
 """All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
 _SAMPLES = 6
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,8 @@ def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[s
     names = list(scenarios) or list(SCENARIOS)
     began = time.monotonic()
     total = Findings()
-    with ProcessPoolExecutor(processes) as pool:
-        futures = [pool.submit(_explore_share, names, seconds, seed, i, processes) for i in range(processes)]
-        for future in futures:
-            part = future.result()
+    with shares(processes, _explore_share, names, seconds, seed) as parts:
+        for part in parts:
             total.states |= part.states
             total.violations += part.violations
             total.sites.update(part.sites)
@@ -81,6 +82,23 @@ def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[s
         "scenarios": names,
         "coverage": dict(sorted(total.sites.items())),
     }
+
+
+@contextmanager
+def shares(
+    processes: int,
+    work: Callable[[Sequence[str], float, int, int, int], Part],
+    names: Sequence[str],
+    seconds: float,
+    seed: int,
+) -> Iterator[Iterator[Part]]:
+    """What each of so many processes finds; a single one works in this process, where it can be measured."""
+    if processes == 1:
+        yield iter([work(names, seconds, seed, 0, 1)])
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        futures = [pool.submit(work, names, seconds, seed, share, processes) for share in range(processes)]
+        yield (future.result() for future in futures)
 
 
 def replay(text: str) -> str:

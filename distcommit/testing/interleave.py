@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,6 +29,7 @@ from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.explore import shares
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import World
@@ -272,9 +272,8 @@ def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[st
     names = list(casts) or list(CASTS)
     began = time.monotonic()
     total = Interleaved()
-    with ProcessPoolExecutor(processes) as pool:
-        for future in [pool.submit(_play_share, names, seconds, seed, i, processes) for i in range(processes)]:
-            part = future.result()
+    with shares(processes, _play_share, names, seconds, seed) as parts:
+        for part in parts:
             total.traces |= part.traces
             total.violations += part.violations
     return {

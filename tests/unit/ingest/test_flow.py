@@ -78,13 +78,14 @@ def run_unit(
     machine: Machine | None = None,
     unit: WorkUnit = UNIT,
     deadline_ms: int = 0,
+    clock: QuickClock | None = None,
 ) -> TaskState:
     fs = SimulatedFileSystem(machine or Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)
     folder = new_attempt(fs, "/job/staging", 7, 0, unit.work_unit_id)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, folder.attempt)
     flow = WorkUnitFlow(source, JSON, FileSinkSettings(), divert)
-    return run_work_unit(flow, fs, source.open(), unit, folder, identity, QuickClock(), deadline_ms)
+    return run_work_unit(flow, fs, source.open(), unit, folder, identity, clock or QuickClock(), deadline_ms)
 
 
 def counts(state: TaskState) -> tuple[int, int, int]:
@@ -168,6 +169,22 @@ def test_a_work_unit_stops_at_its_byte_limit_and_says_how_far_it_came() -> None:
     assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 11}), (1, 1, 0))
 
 
-def test_a_work_unit_stops_at_the_deadline_after_at_least_one_batch() -> None:
-    state = run_unit(ListSource(((GOOD,), (GOOD,))), deadline_ms=1)
-    assert (state.outcome, state.actual_high) == (TaskOutcome.SUCCEEDED, Watermark({"0": 11}))
+class TickingClock(QuickClock):
+    """Ten seconds pass between two looks at it."""
+
+    def now_ms(self) -> int:
+        self.sleep(10)
+        return super().now_ms()
+
+
+def test_a_work_unit_stops_at_the_deadline_and_says_how_far_it_came() -> None:
+    clock = TickingClock(0)
+    state = run_unit(ListSource(((GOOD,), (GOOD,), (GOOD,), (GOOD,))), deadline_ms=25_000, clock=clock)
+    assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, Watermark({"0": 12}), (2, 2, 0))
+
+
+def test_a_work_unit_whose_turn_comes_after_the_deadline_leaves_all_of_it_to_the_next_run() -> None:
+    machine = Machine()
+    state = run_unit(ListSource(((GOOD,), (GOOD,))), deadline_ms=1, machine=machine)
+    assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, UNIT.low, (0, 0, 0))
+    assert machine.paths("/job/staging") == {}

@@ -351,7 +351,7 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
         for fd in os.listdir("/proc/self/fd")
         if os.path.lexists(f"/proc/self/fd/{fd}")
     ]
-    assert sum(name.startswith(str(tmp_path)) for name in open_now) == 3
+    assert sum(name.startswith(str(tmp_path)) and name.endswith(".writing") for name in open_now) == 3
     outputs = files.close()
     check_outputs(tmp_path, outputs)
     assert len(outputs) == 20

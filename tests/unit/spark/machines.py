@@ -18,7 +18,7 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
-from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
+from distcommit.spark.ingest import ingest_partition, ingest_tasks
 from distcommit.spark.launch import Result
 from distcommit.spark.planner import plan_partition, share_out
 from distcommit.spark.recover import recover_partition
@@ -195,10 +195,8 @@ class QuickClock:
 def launch(
     function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
 ) -> list[Result]:
-    """As Spark would, in this process: results travel encoded, and waiting takes no time."""
-    call: Any = function
-    clock = (QuickClock(),) if call in (ingest_partition, drain_partition, publish_partition) else ()
-    results = [call(settings, task, *clock) for task in range(tasks)]
+    """As Spark would, in this process: results travel encoded."""
+    results = [function(settings, task) for task in range(tasks)]
     return [msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=kind) for result in results]
 
 
@@ -219,7 +217,7 @@ def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> 
 
 def ingest_all(settings: RunSettings, tasks: int) -> list[Report]:
     """All ingest tasks, one after the other."""
-    return [ingest_partition(settings, task, QuickClock()) for task in range(tasks)]
+    return [ingest_partition(settings, task) for task in range(tasks)]
 
 
 def reading(settings: RunSettings, source: ModelSource) -> RunSettings:

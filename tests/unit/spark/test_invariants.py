@@ -37,7 +37,6 @@ from tests.unit.spark.machines import (
     Meeting,
     OddSource,
     Once,
-    QuickClock,
     audit,
     begin_ingest,
     dies,
@@ -125,7 +124,7 @@ def test_the_intent_of_a_committer_that_died_before_its_sync_is_synced_before_a_
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     survivors = Survivors(machine)
     machine.faults.append(survivors)
-    assert drain_partition(settings, 0, QuickClock()).datasets_published == 1
+    assert drain_partition(settings, 0).datasets_published == 1
     assert survivors.number
     assert survivors.without_intent == []
 
@@ -163,7 +162,7 @@ def twins(data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]
         if twin.result is None:
             return
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-        drained = drain_partition(settings, 0, QuickClock())
+        drained = drain_partition(settings, 0)
         assert (drained.fenced, drained.reasons, drained.sequences_left) == ("", [], 0), number
         yield number, machine
 
@@ -198,7 +197,7 @@ def test_of_two_attempts_that_are_both_there_at_the_seal_one_wins_as_a_whole(fir
     machine.restart()
     assert len(machine.paths(STAGING)) == 4
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-    assert drain_partition(settings, 0, QuickClock()).datasets_published == 1
+    assert drain_partition(settings, 0).datasets_published == 1
     result = audit(WORLD, machine)
     assert (result.exact, result.files) == (True, 2)
     assert result.records == sum(int(p) for p in WORLD.watermarks(machine)["a"].positions.values())
@@ -283,8 +282,8 @@ def test_an_old_run_that_goes_on_after_a_newer_one_seals_publishes_and_plans_not
     logs, files = machine.paths("/job/store/log"), published(machine)
     reports = [
         *ingest_all(old, tasks),
-        drain_partition(old, 0, QuickClock()),
-        publish_partition(old, 0, QuickClock()),
+        drain_partition(old, 0),
+        publish_partition(old, 0),
         plan_partition(old, 0).report,
         recover_partition(old, 0),
     ]
@@ -307,7 +306,7 @@ def test_a_newer_run_at_any_moment_of_an_old_one_s_ingest_leaves_every_record_pu
         assert newer.result.succeeded, number
         if number < 40:
             assert any(report.fenced for report in reports), number
-        drain_partition(old, 0, QuickClock())
+        drain_partition(old, 0)
         check_recovery(machine, source(a=3, b=2))
     assert number > 50
 
@@ -457,9 +456,9 @@ def test_nothing_is_deleted_before_done_is_durable() -> None:
             deleted_early.append(operation)
 
     machine.faults.append(watch)
-    ingest_partition(settings, tasks - 1, QuickClock())
+    ingest_partition(settings, tasks - 1)
     for task in range(tasks - 1):
-        ingest_partition(settings, task, QuickClock())
+        ingest_partition(settings, task)
     assert done[:2] == ["renamed", "durable"]
     assert deleted_early == []
 
@@ -476,7 +475,7 @@ def test_a_loser_s_files_stay_until_the_winner_is_done() -> None:
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     machine.faults.append(dies("rename", f"{BUCKET_LOG}00000/000000000004.seg"))  # DONE
     with pytest.raises(Crashed):
-        drain_partition(settings, 0, QuickClock())
+        drain_partition(settings, 0)
     machine.restart()
     assert len(published(machine)) == 1
     assert len(machine.paths(STAGING)) == 1
@@ -559,9 +558,9 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
         planned = plan_partition(settings, 0)
         manifest = share_out(settings, [planned])
         publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
-        ingested = ingest_partition(settings, ingest_tasks(settings, manifest) - 1, QuickClock())
+        ingested = ingest_partition(settings, ingest_tasks(settings, manifest) - 1)
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-        drained = drain_partition(settings, 0, QuickClock())
+        drained = drain_partition(settings, 0)
         assert planned.report.datasets_planned == number
         assert drained.datasets_failed + drained.datasets_published == number
         assert len(drained.reasons) + drained.reasons_more == (number if failing else 0)
