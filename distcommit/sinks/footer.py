@@ -75,7 +75,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             found = msgspec.json.decode(text, type=_Version).version
             if found == FOOTER_VERSION:
                 return msgspec.json.decode(text, type=Footer)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise CorruptError(
                 "a file's footer can't be read", expected="what distcommit wrote", found=f"{error}: {text[:200]!r}"
             ) from error

@@ -147,7 +147,7 @@ class OffsetSets:
                 )
             parsed = msgspec.json.decode(text, type=_Text)
             raw = {name: base64.b64decode(part, validate=True) for name, part in parsed.partitions.items()}
-        except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+        except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
             raise _corrupt(f"{error}: {text[:60]!r}") from error
         # The checksum comes before the bitmap library sees a byte. Fuzzed with 120,000 damaged bitmaps, pyroaring 1.2
         # never crashed the process, but of those with changed bytes one in twelve passed for another set.

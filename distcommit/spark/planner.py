@@ -19,7 +19,7 @@ from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import require_fence
-from distcommit.stores.plans import Manifest, write_bucket_plan
+from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
 from distcommit.stores.task_states import prepare_run
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
         packed[place].append((bucket, unit_id))
         heapq.heappush(tasks, (load + size, place))
     files = {bucket: name for r in reports for bucket, name in r.files.items()}
-    return Manifest(1, settings.run_id, settings.epoch, files, tuple(tuple(units) for units in packed))
+    return Manifest(MANIFEST_VERSION, settings.run_id, settings.epoch, files, tuple(tuple(units) for units in packed))
 
 
 def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, dict[str, DatasetState]]:

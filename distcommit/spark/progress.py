@@ -15,6 +15,7 @@ import msgspec
 from distcommit.model.ports import FileSystem
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
+from distcommit.stores.documents import UNREADABLE
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
     except OSError:
         names = []
     for name in names:
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        with contextlib.suppress(OSError, *UNREADABLE):
             newest[name.rsplit("-", 2)[0]] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
     totals = [msgspec.structs.astuple(progress) for progress in newest.values()]
     return Progress(*(sum(column) for column in zip(*totals, strict=True))) if totals else Progress()

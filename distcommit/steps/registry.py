@@ -71,7 +71,7 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
         try:
             for row in msgspec.msgpack.decode(batch.rows, type=list[list[object]]):
                 yield kind.from_row(row, batch.version, context)
-        except (msgspec.DecodeError, TypeError, ValueError, IndexError) as error:
+        except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise CorruptError(
                 "a stored commit step can't be read", type_name=batch.type_name, found=str(error)
             ) from error

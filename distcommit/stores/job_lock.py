@@ -13,11 +13,13 @@ import socket
 import threading
 import uuid
 from types import TracebackType
+from typing import Annotated
 
 import msgspec
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock, FileSystem
+from distcommit.stores.documents import UNREADABLE
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class LockRecord(msgspec.Struct, frozen=True):
     host: str
     pid: int
     process_start: str
-    renewed_ms: int
+    renewed_ms: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
     lease_ttl_s: float
     released: bool = False
 
@@ -120,7 +122,7 @@ class JobLock:
                 return max(numbers), msgspec.json.decode(data, type=LockRecord)
             except FileNotFoundError:  # renewed meanwhile
                 continue
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 logger.warning("unreadable lock record %d is taken for released", max(numbers))
                 return max(numbers), None
         return 0, None
@@ -134,7 +136,8 @@ class JobLock:
             return False
         if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
             return False
-        return self._clock.now_ms() - holder.renewed_ms < holder.lease_ttl_s * 1000
+        # a renewal in the future, by a clock that is off, must not hold the lock for ever
+        return abs(self._clock.now_ms() - holder.renewed_ms) < holder.lease_ttl_s * 1000
 
 
 def _process_start(pid: int) -> str:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
 from distcommit.fs.local import TEMPORARY
-from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_name
+from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog
 
 STORE_VERSION = 1
@@ -32,7 +34,7 @@ class StoreMarker(msgspec.Struct, frozen=True):
     format: str
     version: int
     job: str
-    buckets: int
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=65536)]
     store_id: str
 
 
@@ -114,19 +116,10 @@ def open_store(fs: FileSystem, roots: Roots, job: str, buckets: int | None = Non
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
-    try:
-        marker = msgspec.json.decode(data, type=StoreMarker)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path)
+    if marker.format != "distcommit-store":
         raise CorruptError(
-            "the store's marker is corrupt", path=path, found=str(error), todo="restore the file from a backup"
-        ) from error
-    if marker.format != "distcommit-store" or marker.version != STORE_VERSION:
-        raise UnknownVersionError(
-            "the store has an unknown format version",
-            path=path,
-            expected=f"distcommit-store {STORE_VERSION}",
-            found=f"{marker.format} {marker.version}",
-            todo="run the version of distcommit that wrote it, or a newer one",
+            "the store's marker is another program's", path=path, expected="distcommit-store", found=marker.format
         )
     return marker
 
@@ -145,7 +138,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker
         fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
         marker = StoreMarker("distcommit-store", STORE_VERSION, job, buckets, store_id)
-        fs.put_if_absent(path, msgspec.json.format(msgspec.json.encode(marker)))
+        fs.put_if_absent(path, encode_document(marker))
         return _decode(fs.read(path), path)
     except OSError as error:
         raise ConfigurationError(

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import DatasetPlan
 from distcommit.protocol.paths import bucket_name
-from distcommit.stores.tables import decode_plan, encode_plan
+from distcommit.stores.documents import decode_document, encode_document
+from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
+
+MANIFEST_VERSION = 1
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -32,8 +34,9 @@ def write_bucket_plan(fs: FileSystem, store_root: str, run_id: str, bucket: int,
     """Writes one bucket's plan under a name of its own, durably; it counts once a manifest names it."""
     folder = f"{_folder(store_root, run_id)}/{bucket_name(bucket)}"
     fs.make_folders(folder)
-    name = f"{uuid.uuid4().hex}.parquet"
-    fs.put_if_absent(f"{folder}/{name}", encode_plan(plans))
+    data = encode_plan(plans)
+    name = table_name(uuid.uuid4().hex, data)
+    fs.put_if_absent(f"{folder}/{name}", data)
     fs.sync([folder], store_root)
     return name
 
@@ -48,14 +51,14 @@ def read_bucket_plan(fs: FileSystem, store_root: str, manifest: Manifest, bucket
     if name is None:
         return []
     path = f"{_folder(store_root, manifest.run_id)}/{bucket_name(bucket)}/{name}"
-    return decode_plan(fs.read(path), path)
+    return decode_plan(check_table(fs.read(path), path), path)
 
 
 def publish_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
     """Publishes the plan, durably. From here on its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
-    fs.put_if_absent(f"{folder}/manifest.json", msgspec.json.encode(manifest))
+    fs.put_if_absent(f"{folder}/manifest.json", encode_document(manifest))
     fs.sync([folder], store_root)
 
 
@@ -64,16 +67,10 @@ def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
 
     Raises:
         FileNotFoundError: if it was not published.
-        CorruptError: if it is not what was written.
+        UnknownVersionError, CorruptError: if it is not what this version writes.
     """
     path = f"{_folder(store_root, run_id)}/manifest.json"
-    try:
-        manifest = msgspec.json.decode(fs.read(path), type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptError(
-            "a plan's manifest is corrupt", path=path, found=str(error), todo="run the job again"
-        ) from error
-    return manifest
+    return decode_document(fs.read(path), Manifest, MANIFEST_VERSION, "a plan's manifest", path)
 
 
 def _folder(store_root: str, run_id: str) -> str:

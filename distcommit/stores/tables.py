@@ -9,67 +9,84 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from xxhash import xxh3_64_hexdigest
 
-from distcommit.model.errors import CorruptError
+from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
 
 _STAGED_FILE = pa.struct(
     [
-        ("staged_path", pa.string()),
-        ("final_path", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("checksum", pa.uint64()),
-        ("file_id", pa.uint64()),
-        ("mtime_ns", pa.int64()),
-        ("records", pa.int64()),
+        pa.field("staged_path", pa.string(), nullable=False),
+        pa.field("final_path", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("checksum", pa.uint64(), nullable=False),
+        pa.field("file_id", pa.uint64(), nullable=False),
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
     ]
 )
-_VERSION = {b"distcommit": b'{"version":1}'}
+_VERSION_KEY, _VERSION = b"distcommit-table-version", b"1"
 
 TASK_STATE_SCHEMA = pa.schema(
     [
-        ("run_id", pa.string()),
-        ("epoch", pa.int64()),
-        ("dataset_urn", pa.string()),
-        ("work_unit_id", pa.string()),
-        ("attempt", pa.string()),
-        ("outcome", pa.string()),
-        ("low", pa.string()),
-        ("expected_high", pa.string()),
-        ("actual_high", pa.string()),
-        ("outputs", pa.list_(_STAGED_FILE)),
-        ("records_read", pa.int64()),
-        ("records_written", pa.int64()),
-        ("records_diverted", pa.int64()),
-        ("bytes_read", pa.int64()),
-        ("error", pa.string()),
-        ("started_ms", pa.int64()),
-        ("finished_ms", pa.int64()),
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("dataset_urn", pa.string(), nullable=False),
+        pa.field("work_unit_id", pa.string(), nullable=False),
+        pa.field("attempt", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("low", pa.string(), nullable=False),
+        pa.field("expected_high", pa.string(), nullable=False),
+        pa.field("actual_high", pa.string(), nullable=False),
+        pa.field("outputs", pa.list_(pa.field("element", _STAGED_FILE, nullable=False)), nullable=False),
+        pa.field("records_read", pa.int64(), nullable=False),
+        pa.field("records_written", pa.int64(), nullable=False),
+        pa.field("records_diverted", pa.int64(), nullable=False),
+        pa.field("bytes_read", pa.int64(), nullable=False),
+        pa.field("error", pa.string(), nullable=False),
+        pa.field("started_ms", pa.int64(), nullable=False),
+        pa.field("finished_ms", pa.int64(), nullable=False),
     ],
-    metadata=_VERSION,
+    metadata={_VERSION_KEY: _VERSION},
 )
 """One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`."""
 
 PLAN_SCHEMA = pa.schema(
     [
-        ("dataset_urn", pa.string()),
+        pa.field("dataset_urn", pa.string(), nullable=False),
         ("planned_low", pa.string()),
-        ("start", pa.string()),
-        ("skipped", pa.string()),
-        ("work_unit_id", pa.string()),
-        ("low", pa.string()),
-        ("expected_high", pa.string()),
-        ("size", pa.int64()),
-        ("properties", pa.string()),
+        pa.field("start", pa.string(), nullable=False),
+        pa.field("skipped", pa.string(), nullable=False),
+        pa.field("work_unit_id", pa.string(), nullable=False),
+        pa.field("low", pa.string(), nullable=False),
+        pa.field("expected_high", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("properties", pa.string(), nullable=False),
     ],
-    metadata=_VERSION,
+    metadata={_VERSION_KEY: _VERSION},
 )
 """One row for each work unit; what concerns its dataset is repeated on each row."""
 
 _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
+
+
+def table_name(stem: str, data: bytes) -> str:
+    """The name of a table file. It ends in the checksum of the bytes: Parquet's own covers pages, not their headers."""
+    return f"{stem}-{xxh3_64_hexdigest(data)}.parquet"
+
+
+def check_table(data: bytes, path: str) -> bytes:
+    """Returns the bytes of a table file if they are those that its name was made for.
+
+    Raises:
+        CorruptError: if they are others.
+    """
+    if not path.endswith(f"-{xxh3_64_hexdigest(data)}.parquet"):
+        raise _corrupt(path, "bytes that do not match the checksum in the name")
+    return data
 
 
 def encode_task_states(states: Sequence[TaskState]) -> bytes:
@@ -83,7 +100,7 @@ def encode_task_states(states: Sequence[TaskState]) -> bytes:
         if field.name == "outputs":
             parts = [pa.array([getattr(f, part.name) for f in files], part.type) for part in _STAGED_FILE]
             rows = pa.StructArray.from_arrays(parts, fields=list(_STAGED_FILE))
-            columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows))
+            columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows, type=field.type))
         elif field.name in _WATERMARKS:
             columns.append(pa.array([_encode(getattr(state, field.name)).decode() for state in states], field.type))
         else:
@@ -116,7 +133,7 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
         columns["outputs"] = [tuple(files[low:high]) for low, high in pairwise(bounds)]
         fields = TASK_STATE_SCHEMA.names
         return [TaskState(*row) for row in zip(*(columns[name] for name in fields), strict=True)]
-    except (msgspec.DecodeError, TypeError, ValueError, pa.ArrowException) as error:
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
 
 
@@ -166,7 +183,7 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
                 )
             )
         return [DatasetPlan(urn, head[0], head[1], tuple(units[urn]), head[2]) for urn, head in heads.items()]
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise _corrupt(path, str(error)) from error
 
 
@@ -188,8 +205,19 @@ def _read(data: bytes, path: str, schema: pa.Schema) -> pa.Table:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(path, str(error)) from error
-    if not table.schema.equals(schema):
+    version = (table.schema.metadata or {}).get(_VERSION_KEY, b"")
+    if version != _VERSION and version.isdigit():
+        raise UnknownVersionError(
+            "a table file has an unknown format version",
+            path=path,
+            expected=_VERSION.decode(),
+            found=version.decode(),
+            todo="run the version of distcommit that wrote it, or a newer one",
+        )
+    if version != _VERSION or not table.schema.equals(schema):
         raise _corrupt(path, f"columns {table.schema.names}")
+    if any(table[field.name].null_count for field in schema if not field.nullable):
+        raise _corrupt(path, "nulls where there can be none")
     return table
 
 

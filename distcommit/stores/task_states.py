@@ -9,7 +9,7 @@ from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
 from distcommit.protocol.paths import bucket_name
-from distcommit.stores.tables import decode_task_states, encode_task_states
+from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
 
 _ENDED = "INGEST_ENDED"
 
@@ -53,8 +53,9 @@ class TaskStateWriter:
     def append(self, bucket: int, states: Sequence[TaskState]) -> str:
         """Publishes the rows and returns their file's name, once they are durable. Readers see all of them or none."""
         self._number += 1
-        name = f"{self._writer}-{self._number:06d}.parquet"
-        self._fs.put_if_absent(f"{self._folder}/{bucket_name(bucket)}/{name}", encode_task_states(states))
+        data = encode_task_states(states)
+        name = table_name(f"{self._writer}-{self._number:06d}", data)
+        self._fs.put_if_absent(f"{self._folder}/{bucket_name(bucket)}/{name}", data)
         return name
 
 
@@ -85,7 +86,7 @@ class TaskStateReader:
             data = self._fs.read(path)
             self._seen.add(entry.name)
             try:
-                self._found += decode_task_states(data, path)
+                self._found += decode_task_states(check_table(data, path), path)
             except CorruptError as error:
                 corrupt = error
         if corrupt is not None:

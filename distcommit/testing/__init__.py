@@ -1,0 +1,44 @@
+"""Public tools to test a job, or your own parts, against what `distcommit` promises. Nothing here runs in production.
+
+Where to start:
+
+- You wrote a CommitStep, CommitStepStore, FileSystem or Source: subclass its suite in `testing.conformance`, whose
+  docstring shows how in eight lines (needs pytest).
+- You want to see a whole job run, crash and recover in memory, in milliseconds::
+
+      machine = SimulatedPosix()
+      machine.mkdir("/job")
+      world = World(buckets=2, policy=CommitPolicy.FULL)
+      world.run(machine, ModelSource({"orders": ModelDataset({"0": 5})}))
+      after_a_power_loss = list(machine.after_power_loss(random.Random(1), bound=2, samples=3))
+
+  `SimulatedPosix` stands below the product's own file system code and knows what a power loss may leave.
+- You write property tests: `testing.strategies` (needs hypothesis) draws URNs, watermarks, log records that may follow
+  a fold, work-unit layouts, task states and whole job histories; `LogModel` and `JobModel` say what must come of them.
+- You want the checkers themselves: `python -m distcommit.testing explore` crashes the product at every operation,
+  `interleave` lets several actors work on one store in any order.
+
+`tests/stateful/` of the project shows models and strategies at work. The modules that need pytest or hypothesis are not
+imported from here.
+"""
+
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.testing.job_model import JobModel
+from distcommit.testing.model import LogModel
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import SimulatedClock, SimulatedFileSystem, World
+
+__all__ = [
+    "CommitPolicy",
+    "Crashed",
+    "JobModel",
+    "LogModel",
+    "ModelDataset",
+    "ModelSource",
+    "Operation",
+    "SimulatedClock",
+    "SimulatedFileSystem",
+    "SimulatedPosix",
+    "World",
+]

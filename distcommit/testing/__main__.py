@@ -12,7 +12,9 @@ import msgspec
 import typer
 
 from distcommit.testing.explore import explore, faults, replay
+from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
+from distcommit.testing.peers import peers
 from distcommit.testing.soak import soak
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -71,6 +73,39 @@ def interleave_command(
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
     _tell(interleave(seconds, seed, processes, cast or ()), "interleavings", at_least, as_json=as_json)
+
+
+@app.command("peers")
+def peers_command(
+    seed: Annotated[int, typer.Option(help="Chooses among the states of a power loss.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """Holds the same checker against the published rules of others; each has a violation, or this exits 1."""
+    found = peers(seed)
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        for finding in found:
+            typer.echo(f"{finding.peer}: {finding.rule}\n    {finding.violation}\n    {finding.history}")
+    raise typer.Exit(0 if found and all(finding.violation for finding in found) else 1)
+
+
+@app.command("fuzz")
+def fuzz_command(
+    inputs: Annotated[int, typer.Option(help="How many damaged inputs in all.")] = 20_000,
+    seed: Annotated[int, typer.Option(help="Chooses the damage.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Stop after this long.")] = 3600,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Gives damaged bytes to every reader of stored bytes: only the documented errors may come back, and soon."""
+    found = fuzz(inputs, seed, seconds)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo(f"{found['inputs']} inputs in {found['seconds']} s, {len(found['failures'])} failures")
+        for failure in found["failures"]:
+            typer.echo(f"  {failure}")
+    raise typer.Exit(1 if found["failures"] else 0)
 
 
 @app.command("soak")

@@ -27,6 +27,7 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
+from distcommit.testing.programs import PROGRAMS, Program
 from distcommit.testing.scenarios import SCENARIOS, Scenario
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 
@@ -64,7 +65,7 @@ def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[s
     Returns:
         plain values: `states`, `violations`, `seconds`, `seed`, `coverage` (operation sites crashed at, by count).
     """
-    names = list(scenarios) or list(SCENARIOS)
+    names = list(scenarios) or [*SCENARIOS, *PROGRAMS]
     began = time.monotonic()
     total = Findings()
     with shares(processes, _explore_share, names, seconds, seed) as parts:
@@ -105,6 +106,11 @@ def replay(text: str) -> str:
     """Runs one history, `scenario:operation.state[:operation.state...]`, and returns what was violated, if anything."""
     name, *places = text.split(":")
     crashes = [Crash(*map(int, place.split("."))) for place in places]
+    if name in PROGRAMS:
+        program = PROGRAMS[name]
+        reached = (m for at, m, _ in crashes_of(program.find(), program.act, _rng(name, [])) if at == crashes[0])
+        left = next(reached, None)
+        return program_violation(program, left) if left else f"this program has no operation {crashes[0]}"
     scenario = SCENARIOS[name]
     machine, source = scenario.machine(), scenario.disturbed
     for depth, crash in enumerate(crashes):
@@ -186,7 +192,15 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
     rng = random.Random(seed * 1000 + share)
     first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
     turn = count()
-    for name in names:
+    for name in [name for name in names if name in PROGRAMS]:
+        program = PROGRAMS[name]
+        for crash, machine, site in crashes_of(program.find(), program.act, _rng(name, [])):
+            if next(turn) % shares == share and _is_new(machine, found):
+                found.sites[site] += 1
+                _note(program_violation(program, machine), f"{name}:{crash}", found)
+            if time.monotonic() > until:
+                return found
+    for name in [name for name in names if name in SCENARIOS]:
         scenario = SCENARIOS[name]
         for crash, machine, site in crashed_runs(scenario, scenario.machine(), scenario.disturbed, _rng(name, [])):
             if next(turn) % shares != share or not _is_new(machine, found):
@@ -219,6 +233,17 @@ def crashed_runs(
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
     """Runs the job once and gives, for each of its mutating operations (that `pick` picks), the machines as a crash
     before it may leave them."""
+    yield from crashes_of(machine, lambda calls: scenario.world.run(calls, source), rng, pick)  # type: ignore[arg-type]
+
+
+def crashes_of(
+    machine: SimulatedPosix,
+    act: Callable[[SimulatedPosix], object],
+    rng: random.Random,
+    pick: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
+    """Lets `act` happen on the machine once, and gives the machines as a crash before each of its operations may leave
+    them. Each machine comes with the site of the operation."""
     snapshots: list[tuple[int, SimulatedPosix, str]] = []
     number = count()
 
@@ -228,7 +253,7 @@ def crashed_runs(
             snapshots.append((place, machine.after_kill(), operation.site))
 
     machine.gate = gate
-    scenario.world.run(machine, source)  # type: ignore[arg-type]
+    act(machine)
     machine.gate = None
     snapshots.append((next(number), machine.after_kill(), "end"))
     for place, snapshot, site in snapshots:
@@ -249,11 +274,21 @@ def recovery_violation(scenario: Scenario, machine: SimulatedPosix) -> str:
 
 
 def _check(scenario: Scenario, machine: SimulatedPosix, crashes: Sequence[Crash], found: Findings) -> None:
+    _note(recovery_violation(scenario, machine), ":".join([scenario.name, *map(str, crashes)]), found)
+
+
+def _note(wrong: str, history: str, found: Findings) -> None:
     found.recoveries += 1
-    wrong = recovery_violation(scenario, machine)
     if wrong:
-        history = ":".join([scenario.name, *map(str, crashes)])
         found.violations.append({"history": history, "violation": wrong})
+
+
+def program_violation(program: Program, machine: SimulatedPosix) -> str:
+    """Recovers a crashed program on that machine; what is wrong afterwards, if anything."""
+    try:
+        return program.recover(machine)
+    except (DistcommitError, OSError, AssertionError, ValueError) as error:
+        return f"recovery fails: {''.join(traceback.format_exception(error))}"
 
 
 def _is_new(machine: SimulatedPosix, found: Findings) -> bool:

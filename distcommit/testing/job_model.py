@@ -58,7 +58,7 @@ class JobDataset:
 
 class JobModel:
     """What a job has to have published. `run` says it for a run that nothing disturbs; after anything else `adopt`
-    checks that what is found is possible, and takes it over."""
+    checks that what is found is possible, and takes it over. Who takes files away or brings them back sets `lost`."""
 
     def __init__(self) -> None:
         self.datasets: dict[str, JobDataset] = {}
@@ -121,10 +121,9 @@ class JobModel:
             return f"{state.dataset_urn} is said to reach {now}, {high}; it ends at {ends}"
         if sequence is not None and positions(sequence.low) != now:
             return f"{state.dataset_urn} is sealed on {sequence.low}, its watermark is {now}"
-        lost = known.lost and high is not None and high == known.high and now == known.watermark
         if now is not None and now != known.watermark:
             known.commit(now)
-        known.status, known.high, known.lost = state.status.value, high, lost
+        known.status, known.high, known.lost = state.status.value, high, False
         known.undecided = sequence is not None and state.held and sequence.epoch not in set(decided_epochs)
         return ""
 
@@ -143,7 +142,7 @@ def places(low: Mapping[str, int] | None, high: Mapping[str, int]) -> Iterator[P
 def reach(low: Positions | None, dataset: ModelDataset, policy: CommitPolicy) -> tuple[Positions | None, bool]:
     """Where one undisturbed run takes a dataset (None: nowhere), and whether something of it failed."""
     before = dict(low or {})
-    high = {**{partition: 0 for partition in dataset.partitions}, **before}
+    high = {**dict.fromkeys(dataset.partitions, 0), **before}
     read = failed = 0
     for partition, end in dataset.partitions.items():
         first, new = before.get(partition, 0), partition not in before

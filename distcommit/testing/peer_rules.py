@@ -172,8 +172,7 @@ class StepByStep(CommitSequences):
 
 
 class OffsetsInNames:
-    """Sound without write-ahead: a file's name says which numbers are in it, so that publishing it again is harmless;
-    the watermark follows."""
+    """Sound without write-ahead: a file's name says which numbers are in it, so that doing it again is harmless."""
 
     peer: ClassVar[str] = "none"
     rule: ClassVar[str] = "the sound program that the others change one rule of"
@@ -292,8 +291,8 @@ def _sweep(fs: LocalFileSystem, folder: str, prefix: str = "") -> None:
 
 
 def _steps_text(moves: list[Move], end: int | None) -> bytes:
-    steps: list[object] = [[move.staged, move.final, move.data] for move in moves]
-    return json.dumps(steps if end is None else [*steps, end]).encode()
+    ends = [] if end is None else [end]
+    return json.dumps([*([move.staged, move.final, move.data] for move in moves), *ends]).encode()
 
 
 def _parsed(data: bytes) -> list[Move | int]:

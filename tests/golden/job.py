@@ -68,7 +68,11 @@ def make_job(folder: Path) -> None:
     """Two datasets committed in a first run; two more sealed in a second, which is killed between two renames."""
     calls = _StableCalls(str(folder / "output"))
     numbers = random.Random(1)
-    with mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=numbers.getrandbits(128), version=4)):
+
+    def uuid4() -> uuid.UUID:
+        return uuid.UUID(int=numbers.getrandbits(128), version=4)
+
+    with mock.patch.object(uuid, "uuid4", uuid4):
         store = store_at(folder, LocalFileSystem(calls), create=True)
         first = run_job(store, source(IDLE), RUNS[0])
         if not first.succeeded:

@@ -1,7 +1,7 @@
 """Writes the golden files: `python -m tests.golden.make [folder]`.
 
-They are made once for each format version and then never again: what is committed is what that version wrote. Making
-them anew shows whether today's program still writes the same. Bytes are the same each time, with one version of pyarrow.
+They are made once for each format version and then never again: what is committed is what that version wrote. Bytes are
+the same each time, with one version of pyarrow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from distcommit.stores.documents import encode_document
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
-from tests.golden import values
+from distcommit.testing import samples
 from tests.golden.job import make_job
 
 GOLDEN = Path(__file__).parent / "v1"
@@ -23,15 +24,15 @@ GOLDEN = Path(__file__).parent / "v1"
 def make(folder: Path) -> None:
     """Writes all golden files into a folder that has none yet."""
     (folder / "segments").mkdir(parents=True)
-    for name, segment in values.SEGMENTS.items():
+    for name, segment in samples.SEGMENTS.items():
         (folder / "segments" / f"{name}.seg").write_bytes(encode_segment(segment))
-    (folder / "plan.parquet").write_bytes(encode_plan(values.PLAN))
-    (folder / "task_states.parquet").write_bytes(encode_task_states(values.TASK_STATES))
-    (folder / "manifest.json").write_bytes(msgspec.json.encode(values.MANIFEST))
-    (folder / "store.json").write_bytes(msgspec.json.format(msgspec.json.encode(values.MARKER)))
-    (folder / "lock.json").write_bytes(msgspec.json.encode(values.LOCK))
-    (folder / "footer.txt").write_text(values.footer().to_metadata()["distcommit"], encoding="utf-8")
-    (folder / "offsets.txt").write_text(values.offsets().to_text(), encoding="utf-8")
+    (folder / "plan.parquet").write_bytes(encode_plan(samples.PLAN))
+    (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES))
+    (folder / "manifest.json").write_bytes(encode_document(samples.MANIFEST))
+    (folder / "store.json").write_bytes(encode_document(samples.MARKER))
+    (folder / "lock.json").write_bytes(msgspec.json.encode(samples.LOCK))
+    (folder / "footer.txt").write_text(samples.footer().to_metadata()["distcommit"], encoding="utf-8")
+    (folder / "offsets.txt").write_text(samples.offsets().to_text(), encoding="utf-8")
     make_job(folder / "job")
     shutil.rmtree(folder / "job" / "store" / "progress", ignore_errors=True)  # display only, no format of ours
 

@@ -30,7 +30,9 @@ def make(calls: SimulatedPosix, buckets: int | None = 3, *, create: bool = True)
 
 
 def marker(machine: Machine) -> dict[str, object]:
-    found: dict[str, object] = msgspec.json.decode(machine.paths("/job/store")["/job/store/store.json"])
+    found: dict[str, object] = msgspec.json.decode(
+        machine.paths("/job/store")["/job/store/store.json"].partition(b"xxh3")[0]
+    )
     return found
 
 
@@ -72,11 +74,10 @@ def test_another_number_of_buckets_is_refused() -> None:
     assert (caught.value.expected, caught.value.found) == ("commit.buckets: 4", "3 buckets")
 
 
-@pytest.mark.parametrize("change", [{"version": 2}, {"format": "somebody-s-store"}])
-def test_a_store_of_another_format_version_is_refused(change: dict[str, object]) -> None:
+def test_a_store_of_another_format_version_is_refused() -> None:
     machine = Machine()
     make(machine)
-    machine.put("/job/store/store.json", msgspec.json.encode({**marker(machine), **change}))
+    machine.put("/job/store/store.json", msgspec.json.encode({**marker(machine), "version": 2}))
     with pytest.raises(UnknownVersionError) as caught:
         make(machine)
     assert caught.value.ids == {"path": "/job/store/store.json"}

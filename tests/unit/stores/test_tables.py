@@ -167,7 +167,7 @@ def replaced(data: bytes, column: str, value: str | None) -> bytes:
     table = pq.read_table(io.BytesIO(data))
     place = table.schema.get_field_index(column)
     values = pa.array([value] * table.num_rows, table.schema.field(column).type)
-    return rewritten(table.set_column(place, table.schema.field(column), values))
+    return rewritten(table.set_column(place, table.schema.field(column).with_nullable(value is None), values))
 
 
 def rewritten(table: pa.Table) -> bytes:
@@ -210,7 +210,7 @@ def test_other_programs_read_task_states_as_a_plain_table() -> None:
     rows = [state(outputs=(file,), error="no\nluck"), state(outputs=()), state(outputs=(file, file))]
     table = pq.read_table(io.BytesIO(encode_task_states(rows)))
     assert table.schema.equals(TASK_STATE_SCHEMA)
-    assert table.schema.metadata == {b"distcommit": b'{"version":1}'}
+    assert table.schema.metadata == {b"distcommit-table-version": b"1"}
     first = table.to_pylist()[0]
     assert (first["run_id"], first["epoch"], first["outcome"], first["error"]) == ("run", 7, "succeeded", "no\nluck")
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]

@@ -1,4 +1,4 @@
-"""What the golden files hold, as values: `make` writes them, the tests compare what they read."""
+"""One value of each stored format with all of its fields set: for golden files and for the fuzzer."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from distcommit.stores.segment import Segment
 
 RUN_ID = "20260102T030405-0123456789ab"
 WRITER_ID = "00112233445566778899aabbccddeeff"
-_URN = "topic/α:0"
+_URN = "topic/ü:0"
 _LOW = Watermark({"0": 5, "1": 7}, "topic-id")
 _HIGH = Watermark({"0": 9, "1": 7, "2": 3}, "topic-id")
 _SKIPPED = SkippedRange("1", 2, 5, "expired")
 _FILE = StagedFile(
     "0000000007/bucket=00003/00003_000001.aabb/0001.parquet",
-    "topic%2F%CE%B1%3A0/0000000007-00003_000001-aabb-0001.parquet",
+    "topic%2F%C3%BC%3A0/0000000007-00003_000001-aabb-0001.parquet",
     1954,
     2**63 + 1,
     4711,
@@ -56,14 +56,22 @@ _SEQUENCE = SealedSequence(
     skipped=(_SKIPPED,),
     records=4,
     files=1,
+    left_out="2 of 3 work units",
 )
-_FIRST = SealedSequence("b", 7, None, Watermark({"": "2026-01-02T03:04:05Z"}), ())
+_MARK = Watermark({"": "2026-01-02T03:04:05Z"})
+_FIRST = SealedSequence(
+    "b", 7, None, _MARK, (StepBatch("high-watermark", 1, msgspec.msgpack.encode([["b", None, _MARK]])),)
+)
 _NAME = SequenceName(_URN, 7)
+
+_HELD = Intent(7, (_FIRST,), True)
+NOT_HELD = Intent(7, (_FIRST,))
+"""As `intent-held`, from a program that knew of no holding."""
 
 SEGMENTS = {
     "fence": Segment(7, WRITER_ID, Fence(7, RUN_ID)),
     "intent": Segment(7, WRITER_ID, Intent(7, (_SEQUENCE, _FIRST))),
-    "intent-held": Segment(7, WRITER_ID, Intent(7, (_FIRST,), True)),
+    "intent-held": Segment(7, WRITER_ID, _HELD),
     "done": Segment(8, WRITER_ID, Done(8, (_NAME, SequenceName("b", 7)))),
     "failed": Segment(8, WRITER_ID, Failed(8, _NAME, True, "a staged file is lost")),
     "decide": Segment(7, WRITER_ID, Decide(7)),
@@ -93,6 +101,7 @@ SEGMENTS = {
                     accepted_epochs=(3,),
                     done_records=10,
                     done_files=2,
+                    done_left_out="1 of 2 work units",
                 ),
                 DatasetState("b"),
             ),
@@ -159,7 +168,7 @@ def offsets() -> OffsetSets:
     made.add_range("0", 5, 9)
     for first in (0, 2, 7, 2**40):
         made.add_range("1", first, first + 1)
-    made.add_range("α", 2**32 - 2, 2**32 + 2)
+    made.add_range("ü", 2**32 - 2, 2**32 + 2)
     return made
 
 

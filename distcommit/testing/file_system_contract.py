@@ -1,0 +1,209 @@
+"""What the protocol needs of a file system, as a pytest class to subclass; see `testing.conformance`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from distcommit.model.ports import FileStatus, FileSystem
+
+NAMES = ["a", "ünï côde", "x" * 200, "%2F", ".hidden", "a b:c", "日本"]
+
+
+class FileSystemContract(ABC):
+    """Names are taken exclusively, renames never replace, of those who put one name one wins, readers see whole files.
+
+    class TestMyFileSystem(FileSystemContract):
+        def open_file_system(self, place):
+            return MyFileSystem(), str(place)
+    """
+
+    @abstractmethod
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        """The file system, and an empty folder on it to work in. `place` is an empty local folder."""
+
+    @pytest.fixture
+    def fs(self, opened: tuple[FileSystem, str]) -> FileSystem:
+        """The file system."""
+        return opened[0]
+
+    @pytest.fixture
+    def root(self, opened: tuple[FileSystem, str]) -> str:
+        """An empty folder on it."""
+        return opened[1]
+
+    @pytest.fixture
+    def opened(self, tmp_path: Path) -> tuple[FileSystem, str]:
+        """Both of the same call."""
+        return self.open_file_system(tmp_path)
+
+    def write(self, fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> FileStatus:
+        """A new file."""
+        writer = fs.create(path)
+        writer.write(data)
+        return writer.close_file(sync=sync)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:
+        path = f"{root}/{name}"
+        writer = fs.create(path)
+        for piece in (b"one", bytearray(b"two"), memoryview(b"three")):
+            assert writer.write(piece) == len(piece)
+        assert (writer.size_bytes, writer.checksum) == (11, xxh3_64_intdigest(b"onetwothree"))
+        closed = writer.close_file(sync=True)
+        assert fs.read(path) == b"onetwothree"
+        assert fs.status(path) == closed
+        assert closed.size_bytes == 11
+        assert not closed.is_folder
+        assert fs.checksum(path) == xxh3_64_intdigest(b"onetwothree")
+        assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [(name, False)]
+        assert all(entry.file_id in (0, closed.file_id) for entry in fs.list_folder(root))
+
+    def test_a_large_file(self, fs: FileSystem, root: str) -> None:
+        data = bytes(range(256)) * 40_000
+        assert self.write(fs, f"{root}/a", data).size_bytes == len(data)
+        assert fs.read(f"{root}/a") == data
+        assert fs.put_if_absent(f"{root}/b", data)
+        assert fs.checksum(f"{root}/b") == fs.checksum(f"{root}/a")
+
+    def test_create_is_exclusive(self, fs: FileSystem, root: str) -> None:
+        self.write(fs, f"{root}/a", b"first")
+        with pytest.raises(FileExistsError):
+            fs.create(f"{root}/a")
+        with pytest.raises(FileNotFoundError):
+            fs.create(f"{root}/missing/a")
+        assert fs.read(f"{root}/a") == b"first"
+
+    def test_what_is_missing(self, fs: FileSystem, root: str) -> None:
+        path = f"{root}/missing"
+        assert fs.status(path) is None
+        assert fs.list_folder(path) == []
+        assert not fs.delete(path)
+        assert not fs.delete_folder(path)
+        for read in (fs.read, fs.checksum):
+            with pytest.raises(FileNotFoundError):
+                read(path)
+        with pytest.raises(FileNotFoundError):
+            fs.rename(path, f"{root}/b")
+        with pytest.raises(FileNotFoundError):
+            fs.make_folder(f"{path}/below")
+
+    def test_put_if_absent_leaves_the_first(self, fs: FileSystem, root: str) -> None:
+        assert fs.put_if_absent(f"{root}/a", b"first")
+        assert not fs.put_if_absent(f"{root}/a", b"second")
+        assert fs.read(f"{root}/a") == b"first"
+        assert [entry.name for entry in fs.list_folder(root)] == ["a"], "a temporary file is left"
+        assert fs.put_if_absent(f"{root}/empty", b"")
+        with pytest.raises(FileNotFoundError):
+            fs.put_if_absent(f"{root}/missing/a", b"x")
+
+    def test_of_many_that_put_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
+        for turn in range(20):
+            path = f"{root}/{turn}"
+            with ThreadPoolExecutor(8) as pool:
+                won = list(pool.map(lambda n, path=path: fs.put_if_absent(path, b"%d" % n * 1000), range(8)))
+            assert won.count(True) == 1
+            assert fs.read(path) == b"%d" % won.index(True) * 1000
+
+    def test_rename_moves_the_very_file(self, fs: FileSystem, root: str) -> None:
+        before = self.write(fs, f"{root}/a", b"x")
+        fs.make_folder(f"{root}/folder")
+        fs.rename(f"{root}/a", f"{root}/folder/b")
+        fs.sync([f"{root}/folder"], root)
+        after = fs.status(f"{root}/folder/b")
+        assert after is not None
+        assert (after.size_bytes, after.mtime_ns, after.file_id) == (1, before.mtime_ns, before.file_id)
+        assert fs.status(f"{root}/a") is None
+
+    def test_rename_never_replaces(self, fs: FileSystem, root: str) -> None:
+        self.write(fs, f"{root}/a", b"mine")
+        self.write(fs, f"{root}/b", b"theirs")
+        fs.make_folder(f"{root}/empty")
+        for target in ("b", "empty"):
+            with pytest.raises(FileExistsError):
+                fs.rename(f"{root}/a", f"{root}/{target}")
+        with pytest.raises(FileNotFoundError):
+            fs.rename(f"{root}/a", f"{root}/missing/a")
+        assert (fs.read(f"{root}/a"), fs.read(f"{root}/b")) == (b"mine", b"theirs")
+        assert fs.list_folder(f"{root}/empty") == []
+
+    def test_of_many_that_rename_to_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
+        for number in range(8):
+            self.write(fs, f"{root}/{number}", b"%d" % number)
+
+        def rename(number: int) -> bool:
+            try:
+                fs.rename(f"{root}/{number}", f"{root}/target")
+            except FileExistsError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(rename, range(8)))
+        assert won.count(True) == 1
+        assert fs.read(f"{root}/target") == b"%d" % won.index(True)
+        assert len(fs.list_folder(root)) == 8
+
+    def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
+        self.write(fs, f"{root}/a", b"x")
+
+        def rename(number: int) -> bool:
+            try:
+                fs.rename(f"{root}/a", f"{root}/{number}")
+            except FileNotFoundError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(rename, range(8)))
+        assert fs.status(f"{root}/a") is None
+        assert [entry.name for entry in fs.list_folder(root)] == [str(n) for n in range(8) if won[n]]
+
+    def test_folders(self, fs: FileSystem, root: str) -> None:
+        assert fs.make_folder(f"{root}/a")
+        assert not fs.make_folder(f"{root}/a")
+        deep = f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
+        fs.make_folders(deep)
+        fs.make_folders(deep)
+        status = fs.status(deep)
+        assert status is not None
+        assert status.is_folder
+        assert fs.put_if_absent(f"{deep}/file", b"x")
+        fs.sync([deep], root)
+        fs.sync_tree(root)
+        assert fs.read(f"{deep}/file") == b"x"
+        assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("a", True)]
+
+    def test_delete_takes_one_file_or_one_empty_folder(self, fs: FileSystem, root: str) -> None:
+        fs.make_folder(f"{root}/a")
+        self.write(fs, f"{root}/a/file", b"x")
+        assert not fs.delete_folder(f"{root}/a")
+        assert fs.read(f"{root}/a/file") == b"x"
+        assert fs.delete(f"{root}/a/file")
+        assert not fs.delete(f"{root}/a/file")
+        assert fs.delete_folder(f"{root}/a")
+        assert not fs.delete_folder(f"{root}/a")
+        assert fs.list_folder(root) == []
+
+    def test_sync_takes_any_folders_below_its_root(self, fs: FileSystem, root: str) -> None:
+        folders = [f"{root}/{n}" for n in range(40)]
+        for folder in folders:
+            fs.make_folder(folder)
+            self.write(fs, f"{folder}/a", b"x", sync=False)
+        fs.sync([], root)
+        fs.sync([root], root)
+        fs.sync(folders, root)
+        fs.sync_tree(root)
+        assert all(fs.read(f"{folder}/a") == b"x" for folder in folders)
+
+    def test_a_file_made_again_is_another(self, fs: FileSystem, root: str) -> None:
+        first = self.write(fs, f"{root}/a", b"x")
+        fs.delete(f"{root}/a")
+        again = self.write(fs, f"{root}/a", b"y")
+        assert fs.status(f"{root}/a") == again
+        assert fs.checksum(f"{root}/a") != xxh3_64_intdigest(b"x")
+        assert first.size_bytes == again.size_bytes

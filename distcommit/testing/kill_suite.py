@@ -1,0 +1,190 @@
+"""`python -m distcommit.testing.kill_suite`: tries to tell the product in this folder from a sound one, cheapest first.
+
+It runs in a copy of the repository, in one process, and stops at the first thing that is wrong. What it prints is for
+`distcommit.testing.mutants`: a line as each stage begins, and a last one that says how it ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import itertools
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+STAGES = ("import", "unit", "explore", "interleave", "faults")
+UNIT = ("protocol", "steps", "stores", "spark")
+GAPS = "tests/crash/test_mutant_gaps.py"
+FLOW = "tests/unit/ingest/test_flow.py"
+
+SCENARIOS = ("second-run", "first-run", "job-level", "more-after-the-crash", "checkpoint", "partial-success")
+"""What is crashed: in each, every operation. With all the states that a power loss may leave, 800 recoveries."""
+
+
+class Budgets(msgspec.Struct, frozen=True):
+    """How much processor time each stage may use: the explorers stop in time, whoever goes on is taken for hung."""
+
+    explore_s: float = 13
+    interleave_s: float = 4
+    faults_s: float = 4
+    unit_limit_s: float = 45
+    """Beyond it the unit tests are taken for hung."""
+
+
+def main(folder: str, area: str, seed: int, budgets: Budgets) -> None:
+    """Runs all stages on the product in `folder`, tests of `area` (a package of the product) first."""
+    import distcommit  # noqa: PLC0415 - the copy's, which is why it is looked at
+
+    if Path(distcommit.__file__).parent != Path(folder) / "distcommit":
+        raise SystemExit(f"{distcommit.__file__} is not in {folder}")
+    _began("import", 30)
+    try:
+        _import_all()
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        _ended("import", _last_line(error))
+    _began("unit", budgets.unit_limit_s)
+    failed = _unit(folder, area, seed)
+    if failed:
+        _ended("unit", failed)
+    logging.disable(logging.CRITICAL)
+    stages: dict[str, tuple[float, Callable[[int], Iterator[str]]]] = {
+        "explore": (budgets.explore_s, _explored),
+        "interleave": (budgets.interleave_s, _interleaved),
+        "faults": (budgets.faults_s, _faulted),
+    }
+    for stage, (seconds, wrong) in stages.items():
+        _began(stage, 2 * seconds + 10)
+        until = time.process_time() + seconds
+        try:
+            for history in wrong(seed):
+                if history:
+                    _ended(stage, history)
+                if time.process_time() > until:
+                    break
+        except Exception as error:  # noqa: BLE001 - a checker that breaks has noticed, too
+            _ended(stage, f"the checker fails: {_last_line(error)}")
+    _ended("", "")
+
+
+def _began(stage: str, limit_s: float) -> None:
+    """Tells which stage begins. It dies by SIGPROF if it uses far more processor time than it should."""
+    sys.__stdout__.write(json.dumps({"stage": stage}) + "\n")  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
+
+
+def _ended(stage: str, why: str) -> None:
+    sys.__stdout__.write(json.dumps({"killed": stage, "why": why[:300]}) + "\n")  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]
+    os._exit(0)  # a mutant's threads may never end
+
+
+def _import_all() -> None:
+    from distcommit.testing.mutant_sources import MODULES  # noqa: PLC0415
+
+    for module in MODULES:
+        importlib.import_module(f"distcommit.{module}")
+
+
+def _unit(folder: str, area: str, seed: int) -> str:
+    """The first unit test that fails, empty if none does."""
+    import pytest  # noqa: PLC0415 - what runs in production does not need it
+
+    class First:
+        name = ""
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed and not self.name:
+                self.name = report.nodeid
+
+        def pytest_collectreport(self, report: Any) -> None:
+            if report.failed and not self.name:
+                self.name = f"{report.nodeid} (collecting)"
+
+    first = First()
+    areas = sorted(UNIT, key=lambda name: name != area)
+    paths = [f"tests/unit/{name}" for name in areas] + [FLOW, GAPS]
+    options = ["-x", "-q", "-o", "addopts=", "-o", "timeout=0", "-p", "no:cacheprovider", "-m", "not slow"]
+    places = [f"--rootdir={folder}", f"--basetemp={folder}/tmp", f"--hypothesis-seed={seed}"]
+    kept, sys.stdout = sys.stdout, sys.stderr
+    try:
+        code = pytest.main([*options, *places, *(path for path in paths if Path(path).exists())], [first])
+    finally:
+        sys.stdout = kept
+    return "" if code == 0 else first.name or f"pytest ends with {code}"
+
+
+def _explored(seed: int) -> Iterator[str]:
+    """Crashes at every operation of the runs, then in recoveries; what was violated, if anything, each time."""
+    from distcommit.testing import explore, scenarios  # noqa: PLC0415
+
+    seen: set[int] = set()
+    first = []
+    rng = random.Random(seed)
+    for name in SCENARIOS:
+        scenario = scenarios.SCENARIOS[name]
+        runs = explore.crashed_runs(scenario, scenario.machine(), scenario.disturbed, random.Random(name))
+        for crash, machine, _ in runs:
+            image = xxh3_64_intdigest(msgspec.msgpack.encode(explore.canonical(machine)))
+            if image not in seen:
+                seen.add(image)
+                first.append((scenario, crash, machine.after_kill()))
+                wrong = explore.recovery_violation(scenario, machine)
+                yield f"{name}:{crash} {wrong}" if wrong else ""
+    while True:
+        scenario, crash, machine = rng.choice(first)
+        runs = explore.crashed_runs(scenario, machine, scenario.after, rng, lambda: rng.randrange(12) == 0)
+        for second, again, _ in itertools.islice(runs, 20):
+            wrong = explore.recovery_violation(scenario, again)
+            yield f"{scenario.name}:{crash}:{second} {wrong}" if wrong else ""
+
+
+def _interleaved(seed: int) -> Iterator[str]:
+    """Plays of all casts, one after the other."""
+    from distcommit.testing import interleave  # noqa: PLC0415
+
+    for number in itertools.count(1_000_000 * seed):
+        for name in interleave.CASTS:
+            _, wrong = interleave.play(name, number)
+            yield f"{name}:{number} {wrong}" if wrong else ""
+
+
+def _faulted(seed: int) -> Iterator[str]:
+    """Operations of the scenarios' runs that fail, chosen by the seed."""
+    from distcommit.testing import explore, scenarios  # noqa: PLC0415
+    from distcommit.testing.faults import ERRORS, Fault, FaultyCalls  # noqa: PLC0415
+
+    rng = random.Random(seed)
+    calls = {}
+    for name in SCENARIOS[:3]:
+        never = Fault(0, 1_000_000_000)
+        scenario = scenarios.SCENARIOS[name]
+        scenario.world.run(cast(Any, FaultyCalls(scenario.machine(), never)), scenario.disturbed)
+        calls[name] = never.seen
+    while True:
+        name, code = rng.choice(list(calls)), rng.choice(ERRORS)
+        times, lost = rng.choice(((1, False), (1, True), (1_000_000, False)))
+        number = rng.randrange(calls[name])
+        wrong = explore.fault_violation(scenarios.SCENARIOS[name], Fault(code, number, times, lost))
+        history = f"{name}:{errno.errorcode[code]}@{number}{'+' if times > 1 else ''}{' lost' if lost else ''}"
+        yield f"{history} {wrong}" if wrong else ""
+
+
+def _last_line(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+if __name__ == "__main__":
+    main(os.getcwd(), sys.argv[1], int(sys.argv[2]), msgspec.json.decode(sys.argv[3], type=Budgets))

@@ -1,0 +1,277 @@
+"""Small wrong changes to the product, made from its syntax trees, one at a time.
+
+Dropped storage operations, neighbouring ones in the wrong order, and comparisons that say the opposite: each is a
+hazard that some test must notice.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+STORES = (
+    *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "segment"),
+    *("tables", "task_states"),
+)
+PROTOCOL = ("fold", "paths", "readiness")
+STEPS = ("execution", "folders", "registry", "rename", "watermark")
+SPARK = ("committer", "recover", "ingest", "planner", "run")
+_COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
+_STORING = (
+    *(f"stores.{name}" for name in STORES),
+    *(f"steps.{name}" for name in STEPS),
+    *("fs.local", "ingest.staging"),
+    *(f"spark.{name}" for name in SPARK),
+)
+MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)
+
+_ANY, _LOG, _SELF = r".*", r"(.*log.*|self)$", r"(self|committer|BucketCommitter.*)$"
+_NEUTRAL: dict[str, tuple[str, str]] = {
+    # what it is called on, and what stands in its place
+    **dict.fromkeys(("sync", "sync_tree", "rename", "make_folders", "link", "unlink", "fsync"), (_ANY, "None")),
+    **dict.fromkeys(("fsync_folder", "syncfs", "mkdir", "rmdir", "rename_noreplace", "_sync_folder"), (_ANY, "None")),
+    **dict.fromkeys(("put_if_absent", "make_folder", "delete", "delete_folder"), (_ANY, "True")),
+    **dict.fromkeys(("make_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
+    **dict.fromkeys(("withdraw", "undo", "_move_again", "_remove"), (_ANY, "None")),
+    **dict.fromkeys(("prepare_run", "prepare_bucket", "publish_manifest", "record_ingest_ended"), ("", "None")),
+    **dict.fromkeys(("remove_empty", "forget_runs", "_empty", "_delete_tree", "_sync", "_attempt"), ("", "None")),
+    **dict.fromkeys(("require_fence", "check_relative", "_act", "_probe"), ("", "None")),
+    **dict.fromkeys(("_drop", "_clean_up", "publish", "replay", "sweep"), (_SELF, "None")),
+    **dict.fromkeys(("_commit", "_publish_states", "_note_failure"), (_SELF, "None")),
+    **dict.fromkeys(("_close", "_seal"), (_SELF, "{receiver}._log.refresh()")),
+    **dict.fromkeys(("sweep_epoch", "remove_attempts"), ("", "0")),
+    "write": (r"writer$", "None"),
+    "make": (r"(target|self)$", "None"),
+    "check": (r"(source|self\._folders|GuardedFolders.*)$", "None"),
+    "create": (r"log$", "None"),
+    "checkpoint": (r".*log.*$", "None"),
+    "settle": (_LOG, "{receiver}.refresh()"),
+    "fence_bucket": ("", "{argument}.refresh()"),
+    "write_bucket_plan": ("", '"dropped.parquet"'),
+    "append": (r".*_writer$", '"dropped.parquet"'),
+    "_put": (_SELF, "True"),
+    "decide_run": ("", "True"),
+}
+_OPPOSITE = {
+    **{ast.Lt: ("<", ">="), ast.GtE: (">=", "<"), ast.Gt: (">", "<="), ast.LtE: ("<=", ">")},
+    **{ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is")},
+    **{ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")},
+}
+_BOUNDARY = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">")}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One wrong product. `key` names the place without line numbers: module, function, kind, source text.
+
+    `sources` are whole files, by path below the repository.
+    """
+
+    id: str
+    key: tuple[str, str, str, str]
+    description: str
+    sources: Mapping[str, str]
+    diff: str
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it was written by hand."""
+        return self.key[2] == "named"
+
+
+def path_of(module: str) -> str:
+    """The file of a module, below the repository."""
+    return f"distcommit/{module.replace('.', '/')}.py"
+
+
+def generated_mutants(root: Path) -> list[Mutant]:
+    """All mutants of the product below `root`, in the order of modules and lines, no two of them the same program."""
+    found: list[Mutant] = []
+    for module in dict.fromkeys(MODULES):
+        place = _Module(module, (root / path_of(module)).read_text(encoding="utf-8"))
+        made = [*place.drops(), *place.swaps()] if module in _STORING else []
+        if module in _COMPARED:
+            made += place.comparisons(boundaries=module.startswith("protocol."))
+        known = {ast.dump(place.tree)}
+        for mutant in made:
+            shape = ast.dump(ast.parse(mutant.sources[path_of(module)]))
+            if shape not in known:
+                known.add(shape)
+                found.append(mutant)
+    return _told_apart(found)
+
+
+def diff_of(path: str, before: str, after: str) -> str:
+    """The change, as a unified diff with little around it."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
+    return "\n".join(lines)
+
+
+class _Module:
+    """One module's source and tree."""
+
+    def __init__(self, module: str, source: str) -> None:
+        self.module, self.source, self.data = module, source, source.encode()
+        self.tree = ast.parse(source)
+        self._starts = [0]
+        for line in self.data.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+        self._above = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    def drops(self) -> Iterator[Mutant]:
+        """Each storage operation left out, with a neutral value of its type in its place."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and (value := _neutral(node)) is not None:
+                text = self._text(node)
+                yield self._mutant(
+                    node,
+                    *("drop", _called(node), text),
+                    f"leaves out `{text}`" + ("" if value == "None" else f", takes `{value}` for its answer"),
+                    self._replaced(self._place(node), value),
+                )
+
+    def swaps(self) -> Iterator[Mutant]:
+        """Neighbouring statements that both store something, the second one first."""
+        for node in ast.walk(self.tree):
+            for _, body in ast.iter_fields(node):
+                if not isinstance(body, list) or not all(isinstance(part, ast.stmt) for part in body):
+                    continue
+                for first, second in pairwise(body):
+                    if not _swappable(first, second):
+                        continue
+                    one, other = self._line(first), self._line(second)
+                    yield self._mutant(
+                        first,
+                        *("swap", f"{_operation(first)}-{_operation(second)}", f"{one} <-> {other}"),
+                        f"does `{other}` before `{one}`",
+                        self._swapped(first, second),
+                    )
+
+    def comparisons(self, *, boundaries: bool) -> Iterator[Mutant]:
+        """Each comparison turned round, and with `boundaries` also moved by one."""
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.Compare):
+                continue
+            operands = [node.left, *node.comparators]
+            for (left, right), operator in zip(pairwise(operands), node.ops, strict=True):
+                for table in (_OPPOSITE, _BOUNDARY) if boundaries else (_OPPOSITE,):
+                    if type(operator) not in table:
+                        continue
+                    was, now = table[type(operator)]
+                    begin, end = self._place(left)[1], self._place(right)[0]
+                    found = re.search(was.replace(" ", r"\s+").encode(), self.data[begin:end])
+                    if found is None:
+                        raise AssertionError(f"no {was} in {self._text(node)}")
+                    place = (begin + found.start(), begin + found.end())
+                    text = self._text(node)
+                    yield self._mutant(
+                        node,
+                        *("compare", f"{was}_{now}".replace(" ", "-"), f"{text} with {now}"),
+                        f"compares by `{now}` in `{text}`",
+                        self._replaced(place, now),
+                    )
+
+    def _mutant(
+        self, node: ast.expr | ast.stmt, kind: str, detail: str, text: str, description: str, source: str
+    ) -> Mutant:
+        path = path_of(self.module)
+        return Mutant(
+            f"{self.module}:{node.lineno}:{kind}:{detail}",
+            (self.module, self._function(node), kind, text),
+            f"{self.module}.{self._function(node)}: {description}",
+            {path: source},
+            diff_of(path, self.source, source),
+        )
+
+    def _function(self, node: ast.AST) -> str:
+        names = []
+        above: ast.AST | None = node
+        while above is not None:
+            if isinstance(above, ast.FunctionDef | ast.ClassDef):
+                names.append(above.name)
+            above = self._above.get(above)
+        return ".".join(reversed(names))
+
+    def _place(self, node: ast.expr) -> tuple[int, int]:
+        if node.end_lineno is None or node.end_col_offset is None:
+            raise AssertionError(ast.dump(node))
+        return (
+            self._starts[node.lineno - 1] + node.col_offset,
+            self._starts[node.end_lineno - 1] + node.end_col_offset,
+        )
+
+    def _text(self, node: ast.expr) -> str:
+        begin, end = self._place(node)
+        return _on_one_line(self.data[begin:end].decode())
+
+    def _line(self, node: ast.stmt) -> str:
+        """A statement in short: its first line, or all of a simple one."""
+        begin, end = self._starts[node.lineno - 1], self._starts[node.end_lineno or node.lineno]
+        text = self.data[begin:end].decode()
+        return _on_one_line(text if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign) else text.split("\n")[0])
+
+    def _replaced(self, place: tuple[int, int], text: str) -> str:
+        return (self.data[: place[0]] + text.encode() + self.data[place[1] :]).decode()
+
+    def _swapped(self, first: ast.stmt, second: ast.stmt) -> str:
+        lines = self.source.splitlines(keepends=True)
+        a, b = first.lineno - 1, first.end_lineno or first.lineno
+        c, d = second.lineno - 1, second.end_lineno or second.lineno
+        return "".join([*lines[:a], *lines[c:d], *lines[b:c], *lines[a:b], *lines[d:]])
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _neutral(node: ast.Call) -> str | None:
+    """What may stand in place of a storage operation; None if it is none."""
+    called_on, value = _NEUTRAL.get(_called(node), ("", ""))
+    receiver = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+    if not value or bool(receiver) != bool(called_on) or not re.match(called_on, receiver):
+        return None
+    return value.format(receiver=receiver, argument=ast.unparse(node.args[0]) if node.args else "")
+
+
+def _operation(node: ast.stmt) -> str:
+    """The first storage operation in a statement, empty if there is none. What a nested function does counts not."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return ""
+    return next((_called(part) for part in ast.walk(node) if isinstance(part, ast.Call) and _neutral(part)), "")
+
+
+def _swappable(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether both store something and the second one does not need what the first one names."""
+    if isinstance(second, ast.Return | ast.Raise) or not _operation(first) or not _operation(second):
+        return False
+    bound = {part.id for part in ast.walk(first) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return not any(isinstance(part, ast.Name) and part.id in bound for part in ast.walk(second))
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _told_apart(mutants: list[Mutant]) -> list[Mutant]:
+    """Numbers those that have the same id or key as an earlier one."""
+    ids: Counter[str] = Counter()
+    keys: Counter[tuple[str, str, str, str]] = Counter()
+    told = []
+    for mutant in mutants:
+        ids[mutant.id] += 1
+        keys[mutant.key] += 1
+        number, same = ids[mutant.id], keys[mutant.key]
+        told.append(
+            replace(
+                mutant,
+                id=mutant.id if number == 1 else f"{mutant.id}#{number}",
+                key=mutant.key if same == 1 else (*mutant.key[:3], f"{mutant.key[3]} #{same}"),
+            )
+        )
+    return told

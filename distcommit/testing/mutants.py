@@ -1,0 +1,247 @@
+"""Mutation analysis of the commit protocol: what of it is wrong on purpose, and which check notices.
+
+Each mutant is a copy of the product with one change. `kill_suite` runs on it, from unit tests to crash exploration,
+until something is wrong. What survives is equivalent, and `equivalent_mutants.toml` says why, or shows what is not
+checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.testing.kill_suite import Budgets
+from distcommit.testing.mutant_sources import Mutant, generated_mutants
+from distcommit.testing.named_mutants import named_mutants
+
+ROOT = Path(__file__).parents[2]
+EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
+_BESIDE = ("pyproject.toml", "conf")
+_WALL_S = 300
+"""A kill suite that has not ended by then hangs, whatever else runs on this machine."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one mutant. `stage` is where it was killed, empty if it survived; `why`: the test or history."""
+
+    id: str
+    description: str
+    stage: str
+    why: str
+    seconds: float
+
+
+def mutants(seconds: float, seed: int, processes: int, sample: int = 0, only: str = "") -> dict[str, Any]:
+    """Tries mutants, the named ones first, until all are tried or time is up.
+
+    Args:
+        seconds: no mutant is begun later than this; 0 for no limit.
+        seed: the order of the generated ones, and what the explorers choose.
+        processes: how many at once.
+        sample: so many generated ones; 0 for all. The named ones are always there.
+        only: those whose id contains this text.
+
+    Returns:
+        plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `not_tried`.
+
+    Raises:
+        ConfigurationError: if this is not a checkout, or the sound product does not pass.
+    """
+    began = time.monotonic()
+    chosen = choose(ROOT, seed, sample, only)
+    outcomes: list[Outcome] = []
+    with _copies(processes, seed) as copies:
+
+        def attempt(mutant: Mutant) -> None:
+            if seconds and time.monotonic() - began > seconds:
+                return
+            copy = copies.get()
+            try:
+                outcomes.append(_try(copy, mutant, seed))
+            finally:
+                copies.put(copy)
+
+        with ThreadPoolExecutor(processes) as pool:
+            list(pool.map(attempt, chosen))
+    by_id = {mutant.id: mutant for mutant in chosen}
+    argued = arguments()
+    survivors = [by_id[outcome.id] for outcome in outcomes if not outcome.stage]
+    return {
+        "mutants": len(outcomes),
+        "killed": len(outcomes) - len(survivors),
+        "by": dict(Counter(outcome.stage for outcome in outcomes if outcome.stage)),
+        "survivors": [
+            {
+                "id": mutant.id,
+                "key": list(mutant.key),
+                "description": mutant.description,
+                "diff": mutant.diff,
+                "argued": argued.get(mutant.key, ""),
+            }
+            for mutant in survivors
+        ],
+        "unexplained": sum(mutant.key not in argued for mutant in survivors),
+        "named": [msgspec.to_builtins(outcome) for outcome in outcomes if by_id[outcome.id].is_named],
+        "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
+        "not_tried": len(chosen) - len(outcomes),
+        "seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
+    }
+
+
+def choose(root: Path, seed: int, sample: int, only: str) -> list[Mutant]:
+    """Named mutants, then generated ones in an order that the seed chooses."""
+    generated = generated_mutants(root)
+    random.Random(seed).shuffle(generated)
+    wanted = [mutant for mutant in [*named_mutants(root), *generated] if only in mutant.id]
+    named = sum(mutant.is_named for mutant in wanted)
+    return wanted[: named + sample] if sample else wanted
+
+
+def arguments() -> dict[tuple[str, ...], str]:
+    """Why mutants are equivalent, by their keys."""
+    rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
+    return {(row["module"], row["function"], row["kind"], row["text"]): row["why"] for row in rows}
+
+
+def stale_arguments(root: Path = ROOT) -> list[tuple[str, ...]]:
+    """Keys of the table that no mutant has any more: the product has changed, and the argument is to be made again."""
+    known = {mutant.key for mutant in [*generated_mutants(root), *named_mutants(root)]}
+    return [key for key in arguments() if key not in known]
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """The result as a page for people, `tests/crash/mutants.md`."""
+    by = ", ".join(f"{count} by {stage}" for stage, count in sorted(result["by"].items(), key=lambda item: -item[1]))
+    lines = [
+        "# Mutants of the commit protocol",
+        "",
+        "Written by `python -m distcommit.testing mutants`. Each mutant is the product with one change; it is killed if"
+        " a unit test, the crash explorer, the interleaver or the fault injector notices. A mutant that hangs is killed"
+        " (`timeout`).",
+        "",
+        f"{result['mutants']} mutants, {result['killed']} killed ({by}), {len(result['survivors'])} survived,"
+        f" {result['unexplained']} of them unexplained. {result['seconds']:.0f} s, seed {result['seed']}.",
+        "",
+        *_rows(("named mutant", "what it does", "killed by"), map(_named_row, result["named"])),
+        "",
+        *_rows(("survivor", "what it does", "why it is equivalent"), map(_survivor_row, result["survivors"])),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _named_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    killed = f"{row['stage']}: {row['why'].partition(' ')[0]}" if row["stage"] else "**survived**"
+    return row["id"].rpartition(":")[2], row["description"], killed
+
+
+def _survivor_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return f"`{row['id']}`", row["description"], row["argued"] or "**unexplained**"
+
+
+def _rows(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+@contextmanager
+def _copies(number: int, seed: int) -> Iterator[queue.Queue[Path]]:
+    """Copies of the repository, on the first of which the kill suite has found nothing wrong."""
+    if not (ROOT / "tests" / "unit").is_dir():
+        raise ConfigurationError("the repository's own tests are not there", path=str(ROOT), todo="use a checkout")
+    with tempfile.TemporaryDirectory(prefix="distcommit-mutants-") as folder:
+        first = Path(folder) / "0"
+        shutil.copytree(ROOT / "distcommit", first / "distcommit", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "tests", first / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in _BESIDE:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, first / name)
+            elif (ROOT / name).exists():
+                shutil.copy(ROOT / name, first / name)
+        stage, why = _run(first, "", seed, compiles=True)
+        if stage:
+            raise ConfigurationError(
+                "the product fails without any mutation",
+                found=f"{stage}: {why}",
+                todo="mend it first: a mutant is killed by what the product passes",
+            )
+        copies: queue.Queue[Path] = queue.Queue()
+        copies.put(first)
+        for place in range(1, number):
+            copies.put(shutil.copytree(first, Path(folder) / str(place)))
+        yield copies
+
+
+def _try(copy: Path, mutant: Mutant, seed: int) -> Outcome:
+    began = time.monotonic()
+    originals = {path: (copy / path).read_text(encoding="utf-8") for path in mutant.sources}
+    try:
+        for path, source in mutant.sources.items():
+            _replace(copy / path, source)
+        stage, why = _run(copy, next(iter(mutant.sources)).split("/")[1], seed)
+    finally:
+        for path, source in originals.items():
+            _replace(copy / path, source)
+    return Outcome(mutant.id, mutant.description, stage, why, round(time.monotonic() - began, 1))
+
+
+def _replace(path: Path, source: str) -> None:
+    """Writes a module. What was compiled goes: it is told by its time in seconds, and its size."""
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+        compiled.unlink()
+    path.write_text(source, encoding="utf-8")
+
+
+def _run(copy: Path, area: str, seed: int, *, compiles: bool = False) -> tuple[str, str]:
+    """Runs the kill suite; returns the stage that found something wrong, and what, both empty if none did."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
+    environment |= {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "hyp")}
+    command = [sys.executable, *([] if compiles else ["-B"]), "-m", "distcommit.testing.kill_suite"]
+    budgets = msgspec.json.encode(Budgets()).decode()
+    with (copy / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [*command, area, str(seed), budgets],
+            cwd=copy,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            printed, _ = process.communicate(timeout=_WALL_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return "timeout", f"not ended after {_WALL_S} s"
+    shutil.rmtree(copy / "tmp", ignore_errors=True)
+    said = [json.loads(line) for line in printed.splitlines() if line.startswith(b"{")]
+    if not said:
+        return "import", _tail(copy / "output.txt")
+    if "killed" in said[-1]:
+        return said[-1]["killed"], said[-1]["why"]
+    if process.returncode < 0:
+        return "timeout", f"in {said[-1]['stage']}"
+    return said[-1]["stage"], _tail(copy / "output.txt")
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")[-300:]

@@ -1,0 +1,6 @@
+"""Lets pytest explain what fails inside the suites."""
+
+import pytest
+
+for name in ("conformance", "file_system_contract", "source_contract"):
+    pytest.register_assert_rewrite(f"distcommit.testing.{name}")

@@ -1,0 +1,87 @@
+"""Our file systems keep what the protocol needs, with and without renameat2, durable and not."""
+
+from __future__ import annotations
+
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
+from distcommit.model.ports import FileSystem
+from distcommit.testing.conformance import FileSystemContract
+from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.world import SimulatedFileSystem
+
+
+class TestLocalFileSystem(FileSystemContract):
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        return LocalFileSystem(), str(place)
+
+
+class TestLocalFileSystemThatIsNotDurable(FileSystemContract):
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        return LocalFileSystem(durable=False), str(place)
+
+
+class WithoutRenameat2(RealPosixCalls):
+    """As on NFS."""
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), source, None, target)
+
+
+class TestLocalFileSystemWithoutRenameat2(FileSystemContract):
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        return LocalFileSystem(WithoutRenameat2()), str(place)
+
+    def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
+        """Not so by link and unlink: several may find it. That is why steps compare identities; nothing is lost."""
+        self.write(fs, f"{root}/a", b"x")
+
+        def rename(number: int) -> None:
+            with suppress(FileNotFoundError):
+                fs.rename(f"{root}/a", f"{root}/{number}")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(rename, range(8)))
+        names = [entry.name for entry in fs.list_folder(root)]
+        assert names
+        assert "a" not in names
+        assert {fs.read(f"{root}/{name}") for name in names} == {b"x"}
+
+
+class TestSimulatedFileSystem(FileSystemContract):
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        fs = SimulatedFileSystem(SimulatedPosix())
+        fs.make_folders("/job/here")
+        return fs, "/job/here"
+
+
+class LosesAnswers(RealPosixCalls):
+    """As a server that does what it is asked and is not heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deaf = False
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        super().rename_noreplace(source, target)
+        if self.deaf:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+
+
+def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(tmp_path: Path) -> None:
+    calls = LosesAnswers()
+    fs = LocalFileSystem(calls)
+    calls.deaf = True
+    with pytest.raises(OSError, match="Input/output error"):
+        fs.put_if_absent(f"{tmp_path}/a", b"whole")
+    calls.deaf = False
+    assert fs.read(f"{tmp_path}/a") == b"whole"
+    assert not fs.put_if_absent(f"{tmp_path}/a", b"again")
+    assert [entry.name for entry in fs.list_folder(str(tmp_path))] == ["a"]

@@ -1,0 +1,405 @@
+"""Hazards that mutants of the product showed to be checked by nothing else, each through the product's entry points."""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+import pytest
+
+from distcommit.model.errors import DistcommitError, FencedError
+from distcommit.model.log_records import (
+    DatasetState,
+    DatasetStatus,
+    Decide,
+    Failed,
+    Fence,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.model.source import DatasetProblem
+from distcommit.model.steps import Lost, StepContext, Verdict
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.spark.ingest import drain_partition, ingest_partition
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores import by_hand
+from distcommit.stores.fencing import fence_job
+from distcommit.stores.log import CommitLog
+from distcommit.stores.segment import Segment, encode_segment
+from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+from tests.unit.spark.machines import (
+    OUTPUT,
+    STAGING,
+    Machine,
+    Meeting,
+    OddSource,
+    Once,
+    audit,
+    begin_ingest,
+    dies,
+    fails,
+    go,
+    ingest_all,
+    published,
+    reading,
+    source,
+    states,
+    statuses,
+)
+
+WORLD = World()
+
+
+def check_recovery(machine: Machine, data: ModelSource, world: World = WORLD) -> None:
+    before = world.watermarks(machine)
+    assert go(world, machine, data).succeeded
+    assert world.violation(machine, data, before) == ""
+
+
+def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
+    """Dataset `a` sealed, with nothing of it published, and quarantined."""
+    WORLD.store(machine)
+    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
+    go(WORLD, machine, data)
+    machine.restart()
+    assert not [path for path in published(machine) if path.startswith(OUTPUT + "/a/")]
+    return quarantine(machine)
+
+
+def quarantine(machine: Machine) -> SealedSequence:
+    """Quarantines what is pending of dataset `a`."""
+    log = WORLD.store(machine).bucket_log(0)
+    fold = log.refresh()
+    sequence = fold.state_of("a").sequence
+    assert sequence is not None
+    log.settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
+    assert statuses(WORLD, machine)["a"] == "quarantined"
+    return sequence
+
+
+# -- fencing and the log
+
+
+def test_of_two_runs_that_begin_at_once_each_has_an_epoch_of_its_own_or_none_wherever_they_meet() -> None:
+    refused = 0
+    for number in range(100):
+        machine = Machine()
+        store = WORLD.store(machine)
+        meeting = Meeting(machine, number, lambda store=store: fence_job(store, "r2"))  # type: ignore[misc]
+        machine.faults.append(meeting)
+        try:
+            mine = fence_job(store, "r1")
+        except FencedError:
+            refused += 1
+        else:
+            if meeting.result is None:
+                break
+            assert mine != meeting.result, number
+    assert refused >= 3
+    assert number >= refused
+
+
+def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does_not_count() -> None:
+    machine = Machine()
+    fs, folder = SimulatedFileSystem(machine), "/job/log"
+    keeper, reader = CommitLog(fs, folder), CommitLog(fs, folder)
+    keeper.create()
+    keeper.settle(Once(Fence(2, "old")))
+    assert reader.refresh().fence_epoch == 2
+    keeper.settle(Once(Fence(3, "new")))
+    place = f"{folder}/{keeper.last_number:012d}.seg"
+
+    def truncated_and_written_anew(operation: Operation) -> None:
+        if operation == Operation("read", place):
+            machine.faults.clear()
+            for epoch in (4, 5):
+                keeper.settle(Once(Fence(epoch, "newer")))
+                keeper.checkpoint(at_least=1)
+            assert fs.put_if_absent(place, encode_segment(Segment(2, "ff", Decide(2))))
+
+    machine.faults.append(truncated_and_written_anew)
+    fold = reader.refresh()
+    assert machine.faults == []
+    assert (fold.fence_epoch, fold.decided_epochs) == (5, frozenset())
+
+
+# -- readiness
+
+
+def test_a_drain_that_comes_before_ingest_has_ended_takes_nothing_that_is_missing_for_failed() -> None:
+    """A task that Spark runs again finds its dataset still open, and all of it is published by one run."""
+    world = World(policy=CommitPolicy.SUCCESSFUL)
+    machine, data = Machine(), ModelSource({"a": ModelDataset({"0": 4}, units=2)})
+    settings, tasks = begin_ingest(world, machine, data)
+
+    def dying(unit: WorkUnit) -> None:
+        if unit.low.positions["0"]:
+            raise Crashed
+
+    with suppress(Crashed):
+        ingest_partition(reading(settings, OddSource(data.datasets, extracting=dying)), 0)
+    machine.restart()
+    early = drain_partition(settings, 0)
+    assert early.datasets_published == 0
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    assert drain_partition(settings, 0).datasets_published == 1
+    found = audit(world, machine)
+    assert (found.exact, found.records) == (True, 4)
+
+
+# -- quarantine
+
+
+def test_a_zombie_can_not_publish_what_a_person_abandons_wherever_they_meet() -> None:
+    data = source(a=3, b=1)
+    for number in range(100):
+        machine = Machine()
+        sequence = quarantined(machine, data)
+        store = WORLD.store(machine)
+        steps = list(load_steps(sequence.steps, StepContext(store.fs, ROOTS.staging, ROOTS.output)))
+
+        def zombie(steps: list = steps) -> bool:  # type: ignore[type-arg]
+            for step in steps:
+                with suppress(DistcommitError):
+                    step.execute()
+            return True
+
+        meeting = Meeting(machine, number, zombie)
+        machine.faults.append(meeting)
+        by_hand.abandon(store, "a", "person")
+        machine.restart()
+        zombie()
+        assert not [path for path in published(machine) if path.startswith(OUTPUT + "/a/")], number
+        assert statuses(WORLD, machine)["a"] == "idle"
+        if meeting.result is None:
+            break
+    assert number > 5
+    check_recovery(machine, data)
+
+
+class EagerSource(ModelSource):
+    """Plans its datasets whatever their state."""
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        idle = {urn: msgspec.structs.replace(state, status=DatasetStatus.IDLE) for urn, state in states.items()}
+        return ModelSource.plan(self, owned, idle)
+
+
+@pytest.mark.parametrize("status", [DatasetStatus.QUARANTINED, DatasetStatus.REVOKING])
+def test_a_dataset_that_a_person_must_look_at_is_not_read_again_though_its_source_plans_it(
+    status: DatasetStatus,
+) -> None:
+    machine = Machine()
+    quarantined(machine, source(a=3, b=1))
+    if status is DatasetStatus.REVOKING:
+        machine.faults.append(fails(errno.EIO, "unlink", "/job/staging/"))
+        with pytest.raises(DistcommitError):
+            by_hand.abandon(WORLD.store(machine), "a", "person")
+        machine.restart()
+    assert states(WORLD, machine)["a"].status is status
+    result = go(WORLD, machine, EagerSource(source(a=9, b=2).datasets))
+    assert (result.totals.datasets_planned, result.totals.records_read) == (1, 1)
+    assert states(WORLD, machine)["a"].status is status
+
+
+# -- task output
+
+
+def test_a_zombie_whose_task_output_was_swept_finds_no_place_to_write() -> None:
+    machine, data = Machine(), source(a=3)
+    settings, tasks = begin_ingest(WORLD, machine, data)
+    check_recovery(machine, data)
+    ingest_all(settings, tasks)
+    assert machine.paths(STAGING) == {}
+    assert audit(WORLD, machine).exact
+
+
+@pytest.mark.xfail(strict=True, reason="product bug: OpenFile._begin makes a swept attempt's folders anew")
+def test_a_zombie_in_the_middle_of_an_attempt_finds_no_place_to_write_once_it_was_swept() -> None:
+    machine, data = Machine(), source(a=3)
+    settings, _ = begin_ingest(WORLD, machine, data)
+
+    def swept(unit: WorkUnit) -> None:
+        check_recovery(machine, data)
+
+    ingest_partition(reading(settings, OddSource(data.datasets, extracting=swept)), 0)
+    assert machine.paths(STAGING) == {}
+
+
+# -- the rename step
+
+
+class LinkMachine(Machine):
+    """An old kernel, or NFS: no rename that does not replace."""
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        raise OSError(errno.ENOSYS, "not there", target)
+
+
+def vanishing(machine: Machine, folder: str) -> Callable[[Operation], None]:
+    """Somebody removes the empty target folder right before the first rename into it."""
+
+    def fault(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(folder + "/"):
+            machine.faults.clear()
+            machine.rmdir(folder)
+
+    return fault
+
+
+def steps_of(machine: Machine, folders: Sequence[str]) -> list[FsRenameCommitStep]:
+    """A durable staged file for each folder, and the steps that publish them."""
+    for root in (STAGING, OUTPUT):
+        machine.mkdir(root)
+    for place, _ in enumerate(folders):
+        machine.put(f"{STAGING}/{place}", b"data%d" % place)
+    machine.syncfs("/")
+    context = StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT)
+    return [FsRenameCommitStep(context, str(place), f"{folder}/f") for place, folder in enumerate(folders)]
+
+
+def on_every_power_loss(machine: Machine, look: Callable[[SimulatedPosix, str], None]) -> None:
+    """From now on, before every call that changes something: shows what a power loss there may leave."""
+    inside = machine.gate
+    assert inside is not None
+
+    def gate(operation: Operation) -> None:
+        for after in machine.after_power_loss(random.Random(1), 7, 8):
+            look(after, f"{operation.kind} {operation.path}")
+        inside(operation)
+
+    machine.gate = gate
+
+
+def lost_steps(steps: Sequence[FsRenameCommitStep]) -> tuple[Callable[[SimulatedPosix, str], None], list[str]]:
+    """Notes where a power loss would leave a file neither at its source nor at its target."""
+    lost: list[str] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)  # type: ignore[arg-type]
+        answers = [FsRenameCommitStep.of(context, step.file).verify() for step in steps]
+        lost.extend(where for answer in answers if isinstance(answer, Lost))
+
+    return look, lost
+
+
+@pytest.mark.parametrize("kind", [Machine, LinkMachine])
+@pytest.mark.parametrize("died_before", ["", "mkdir", "rename", "link", "fsync_folder", "unlink"])
+def test_no_power_loss_takes_a_file_that_is_published_whatever_a_dead_twin_had_done(
+    kind: type[Machine], died_before: str
+) -> None:
+    machine = kind()
+    steps = steps_of(machine, ["a/b", "a/b/c"])
+    if died_before:
+        machine.faults.append(dies(died_before, OUTPUT))
+        with suppress(Crashed):
+            FsRenameCommitStep.execute_all(steps)
+        machine.restart()
+    look, lost = lost_steps(steps)
+    on_every_power_loss(machine, look)
+    assert FsRenameCommitStep.execute_all(steps) == [None, None]
+    machine.rmdir(STAGING)  # one more look, and nothing is left there
+    assert lost == []
+    assert {path.rpartition("/")[0] for path in machine.paths(OUTPUT)} == {f"{OUTPUT}/a/b", f"{OUTPUT}/a/b/c"}
+
+
+def test_a_target_folder_that_vanishes_is_made_again_and_no_power_loss_takes_the_file_with_it() -> None:
+    machine = Machine()
+    steps = steps_of(machine, ["a/b"])
+    machine.faults.append(vanishing(machine, f"{OUTPUT}/a/b"))
+    look, lost = lost_steps(steps)
+    on_every_power_loss(machine, look)
+    steps[0].execute()
+    machine.rmdir(STAGING)
+    assert lost == []
+    assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data0"
+
+
+def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
+    machine = Machine()
+    steps = steps_of(machine, [f"a{place}/b" for place in range(20)])
+    assert FsRenameCommitStep.execute_all(steps) == [None] * 20
+    after = next(machine.after_power_loss(random.Random(1), 0, 0))
+    context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)  # type: ignore[arg-type]
+    assert {FsRenameCommitStep.of(context, step.file).verify() for step in steps} == {Verdict.DONE}
+
+
+# -- what a person does
+
+
+def half_published_then_quarantined(machine: Machine) -> SealedSequence:
+    """Dataset `a` with one file published and one staged, both durable."""
+    WORLD.store(machine)
+    machine.faults.append(dies("rename", OUTPUT + "/a/", nth=2))
+    with suppress(Crashed):
+        go(WORLD, machine, source(a=[2, 2]))
+    machine.restart()
+    sequence = quarantine(machine)
+    machine.syncfs("/")
+    assert len(published(machine)) == 1
+    assert len(machine.paths(STAGING)) == 1
+    return sequence
+
+
+@pytest.mark.parametrize("first_person_died", [False, True])
+def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half_there_unnoticed(
+    first_person_died: bool,
+) -> None:
+    machine = Machine()
+    sequence = half_published_then_quarantined(machine)
+    if first_person_died:
+        machine.faults.append(dies("fsync_folder", "/store/log/bucket="))
+        with suppress(Crashed):
+            by_hand.abandon(WORLD.store(machine), "a", "person")
+        machine.restart()
+        assert statuses(WORLD, machine)["a"] == "revoking"
+    left: list[SimulatedPosix] = []
+    on_every_power_loss(machine, lambda after, where: left.append(after))
+    by_hand.abandon(WORLD.store(machine), "a", "person")
+    machine.mkdir("/end")  # a last look
+    ended = 0
+    for after in left:
+        store = WORLD.store(after)  # type: ignore[arg-type]
+        state = store.bucket_log(0).refresh().state_of("a")
+        context = StepContext(store.fs, STAGING, OUTPUT)
+        steps = [step for step in load_steps(sequence.steps, context) if isinstance(step, FsRenameCommitStep)]
+        there = sum(store.fs.status(path) is not None for step in steps for path in (step.source, step.target))
+        ended += state.sequence is None
+        assert there == 2 or state.status is not DatasetStatus.QUARANTINED
+        assert there == 0 or state.sequence is not None
+        assert state.watermark is None
+    assert ended > 0
+    durable = next(machine.after_power_loss(random.Random(1), 0, 0))
+    assert WORLD.store(durable).bucket_log(0).refresh().state_of("a").sequence is None  # type: ignore[arg-type]
+    check_recovery(machine, source(a=[2, 2]))
+
+
+@pytest.mark.xfail(strict=True, reason="product bug: decides on the same record for ever, as the fold stays the same")
+def test_a_watermark_that_is_set_to_what_it_is_is_set_once() -> None:
+    machine = Machine()
+    assert go(WORLD, machine, source(a=3)).succeeded
+    written = []
+
+    def counted(operation: Operation) -> None:
+        if operation.kind == "rename":
+            written.append(operation.path)
+            if len(written) > 20:
+                raise Crashed
+
+    machine.faults.append(counted)
+    with suppress(Crashed):
+        for _ in range(3):
+            by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
+    assert len(written) <= 3

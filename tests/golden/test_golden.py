@@ -1,0 +1,298 @@
+"""Golden files: what version 1 wrote is read as what it was, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.model.log_records import DatasetState, Record, SealedSequence, SequenceName, StepBatch
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.footer import METADATA_KEY, Footer
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.documents import decode_document
+from distcommit.stores.job_lock import LockRecord
+from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.plans import Manifest
+from distcommit.stores.segment import decode_segment, encode_segment
+from distcommit.stores.tables import (
+    PLAN_SCHEMA,
+    TASK_STATE_SCHEMA,
+    check_table,
+    decode_plan,
+    decode_task_states,
+    encode_plan,
+    encode_task_states,
+    table_name,
+)
+from distcommit.testing import samples
+from distcommit.testing.stored_bytes import PATH, READERS, checked_segment, sealed_segment
+from tests.golden.make import GOLDEN, make
+
+READ = {reader.name: reader for reader in READERS}
+SEGMENTS = sorted(samples.SEGMENTS)
+CHECKED = [*((f"segments/{name}.seg", "segment") for name in SEGMENTS), ("offsets.txt", "offsets")]
+"""Files with a checksum over all of it: no change at all goes unseen."""
+TABLES = [("plan.parquet", "plan"), ("task_states.parquet", "task states")]
+JSON = [("manifest.json", "manifest"), ("store.json", "store marker"), ("footer.txt", "footer")]
+
+
+SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
+STRUCTS: list[type[msgspec.Struct]] = [
+    *get_args(Record),
+    *(SealedSequence, SequenceName, StepBatch, SkippedRange, Watermark, DatasetState),
+    *(StoreMarker, Manifest, LockRecord, Footer),
+]
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_a_segment_is_read_as_what_was_written(name: str) -> None:
+    segment = decode_segment(golden(f"segments/{name}.seg"), PATH)
+    assert segment == samples.SEGMENTS[name]
+    assert decode_segment(encode_segment(segment), PATH) == segment
+
+
+def test_there_is_a_golden_segment_of_each_kind_of_record() -> None:
+    assert {type(segment.record) for segment in samples.SEGMENTS.values()} == set(get_args(Record))
+
+
+def test_tables_are_read_as_what_was_written() -> None:
+    plan, states = decode_plan(golden("plan.parquet"), PATH), decode_task_states(golden("task_states.parquet"), PATH)
+    assert plan == samples.PLAN
+    assert states == samples.TASK_STATES
+    assert decode_plan(encode_plan(plan), PATH) == plan
+    assert decode_task_states(encode_task_states(states), PATH) == states
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("manifest.json", Manifest, samples.MANIFEST),
+        ("store.json", StoreMarker, samples.MARKER),
+        ("lock.json", LockRecord, samples.LOCK),
+    ],
+)
+def test_json_files_are_read_as_what_was_written(name: str, kind: type, expected: object) -> None:
+    data = golden(name)
+    found: object = (
+        decode_document(data, kind, 1, name, name) if b"xxh3" in data else msgspec.json.decode(data, type=kind)
+    )
+    assert found == expected
+
+
+def test_footers_and_offsets_are_read_as_what_was_written() -> None:
+    footer = Footer.from_metadata({METADATA_KEY: golden("footer.txt").decode()})
+    assert footer == samples.footer()
+    assert OffsetSets.from_text(golden("offsets.txt").decode()) == samples.offsets()
+    assert Footer.from_metadata(footer.to_metadata()) == footer
+    assert OffsetSets.from_text(samples.offsets().to_text()) == samples.offsets()
+
+
+@pytest.mark.parametrize(
+    ("name", "shortened", "expected"),
+    [
+        (
+            "intent-held",
+            lambda record: record[2][0].__delitem__(slice(5, None)),
+            samples.SEGMENTS["intent-held"].record,
+        ),
+        ("intent-held", lambda record: record.pop(), samples.NOT_HELD),
+        ("checkpoint", lambda record: record[4][1].__delitem__(slice(1, None)), samples.SEGMENTS["checkpoint"].record),
+    ],
+)
+def test_fields_that_an_older_program_did_not_have_take_their_defaults(
+    name: str, shortened: Callable[[Any], None], expected: Record
+) -> None:
+    raw = record_of(name)
+    shortened(raw)
+    assert decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH).record == expected
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_fields_that_a_newer_program_adds_at_the_end_are_passed_over(name: str) -> None:
+    raw = [*record_of(name), "a field of tomorrow", [1, {"a": 2}]]
+    assert decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH).record == samples.SEGMENTS[name].record
+
+
+def record_of(name: str) -> Any:
+    return msgspec.msgpack.decode(zlib.decompress(golden(f"segments/{name}.seg").partition(b"\n")[2]))
+
+
+def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
+    """Not held against the committed ones: those stay as they are when fields are added."""
+    make(tmp_path / "once")
+    make(tmp_path / "again")
+    once, again = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name).rglob("*.*")
+            if path.is_file()
+        }
+        for name in ("once", "again")
+    )
+    assert once == again
+    assert set(once) == {path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_the_specification_names_each_field_in_its_order(kind: type[msgspec.Struct]) -> None:
+    assert f"\n| {kind.__name__} | {', '.join(kind.__struct_fields__)} |\n" in SPECIFICATION
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("plan", PLAN_SCHEMA.names),
+        ("task states", TASK_STATE_SCHEMA.names),
+        ("outputs", [field.name for field in TASK_STATE_SCHEMA.field("outputs").type.value_type]),
+    ],
+)
+def test_the_specification_names_each_column_in_its_order(table: str, names: list[str]) -> None:
+    assert f"\n| {table} | {', '.join(names)} |\n" in SPECIFICATION
+
+
+# -- other versions
+
+
+def another_table_version(name: str) -> bytes:
+    table = pq.read_table(pa.BufferReader(golden(name)))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({b"distcommit-table-version": b"2"}), sink)
+    return bytes(sink.getvalue())
+
+
+def another_segment_version() -> bytes:
+    head, _, body = golden("segments/fence.seg").partition(b"\n")
+    return head.replace(b"distcommit-segment 1", b"distcommit-segment 2") + b"\n" + body
+
+
+def case(reader: str, data: Callable[[], bytes]) -> Any:
+    return pytest.param(reader, data)
+
+
+OTHER_VERSIONS = [
+    case("segment", another_segment_version),
+    case("store marker", lambda: golden("store.json").replace(b'"version": 1', b'"version": 2')),
+    case(
+        "store marker",
+        lambda: b'{"format":"distcommit-store","version":2}',
+    ),
+    case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":2', 1)),
+    case("footer", lambda: b'{"version":2,"all":"else"}'),
+    case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),
+    case("offsets", lambda: b'{"version":2}'),
+    case(
+        "manifest",
+        lambda: golden("manifest.json").replace(b'"version": 1', b'"version": 2', 1),
+    ),
+    case("manifest", lambda: b'{"version":2}'),
+    case("plan", lambda: another_table_version("plan.parquet")),
+    case("task states", lambda: another_table_version("task_states.parquet")),
+]
+
+
+@pytest.mark.parametrize(("reader", "data"), OTHER_VERSIONS)
+def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], bytes]) -> None:
+    with pytest.raises(UnknownVersionError, match="2") as caught:
+        READ[reader].read(data())
+    if READ[reader].names_path:
+        assert "path" in caught.value.ids
+
+
+# -- damage
+
+
+def refused(reader: str, data: bytes) -> bool:
+    """Whether the bytes were answered by the documented error, with the path in it."""
+    try:
+        READ[reader].read(data)
+    except CorruptError as error:
+        return "path" in error.ids or not READ[reader].names_path
+    except ConfigurationError:
+        return reader == "store marker"  # whole, but another job's
+    return False
+
+
+@pytest.mark.parametrize(("name", "reader"), [*CHECKED, *JSON])
+def test_a_file_cut_short_anywhere_is_corrupt(name: str, reader: str) -> None:
+    data = golden(name)
+    assert [n for n in range(len(data)) if not refused(reader, data[:n])] == []
+
+
+@pytest.mark.parametrize(("name", "reader"), TABLES)
+def test_a_table_cut_short_anywhere_is_corrupt(name: str, reader: str) -> None:
+    data = golden(name)
+    assert [n for n in range(0, len(data), 7) if not refused(reader, data[:n])] == []
+    assert [n for n in range(len(data) - 20, len(data)) if not refused(reader, data[:n])] == []
+
+
+@pytest.mark.parametrize(("name", "reader"), CHECKED)
+@pytest.mark.parametrize("bits", [0x01, 0xFF])
+def test_a_changed_byte_anywhere_is_seen(name: str, reader: str, bits: int) -> None:
+    data = golden(name)
+    assert [n for n in range(len(data)) if not refused(reader, changed(data, n, bits))] == []
+
+
+@pytest.mark.parametrize(("name", "reader"), TABLES)
+def test_a_changed_byte_of_a_table_is_seen_by_the_checksum_in_its_name(name: str, reader: str) -> None:
+    data = golden(name)
+    path = table_name("writer-000001", data)
+    assert check_table(data, path) == data
+    for place in range(0, len(data), 3):
+        damaged = changed(data, place, 0x01)
+        with pytest.raises(CorruptError):
+            check_table(damaged, path)
+        with suppress(CorruptError):
+            READ[reader].read(damaged)
+
+
+@pytest.mark.parametrize(("name", "reader"), JSON)
+@pytest.mark.parametrize("bits", [0x01, 0x80, 0xFF])
+def test_a_changed_byte_of_a_json_file_raises_nothing_else(name: str, reader: str, bits: int) -> None:
+    """The lock has no checksum: a changed letter is another name."""
+    data = golden(name)
+    for place in range(len(data)):
+        refused(reader, changed(data, place, bits))
+
+
+@pytest.mark.parametrize("reader", [reader for _, reader in (*CHECKED[-2:], *TABLES, *JSON)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n", b"\0" * 4096, b"PAR1PAR1", b"distcommit-segment 1 ", b"Obj\x01", b"\xff" * 300, b"{}", b"null", b"[]"],
+)
+def test_foreign_bytes_are_corrupt(reader: str, data: bytes) -> None:
+    assert refused(reader, data)
+
+
+def test_what_a_segment_says_of_its_size_is_not_believed() -> None:
+    body = zlib.compress(b"\0" * (1 << 22))
+    for declared in (1, 1 << 20, 10**12 - 1):
+        with pytest.raises(CorruptError, match=re.escape(f"not {declared} bytes long")):
+            decode_segment(checked_segment(body, declared), PATH)
+
+
+def test_offsets_whose_checksum_is_right_over_other_bytes_are_corrupt_or_sets() -> None:
+    """The checksum comes first; below it the bitmap library has to hold too."""
+    text = msgspec.json.decode(golden("offsets.txt"))
+    text["partitions"]["0"] = base64.b64encode(b"\xff" * 40).decode()
+    with pytest.raises(CorruptError, match="checksum"):
+        OffsetSets.from_text(msgspec.json.encode(text).decode())
+
+
+def changed(data: bytes, place: int, bits: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ bits]) + data[place + 1 :]

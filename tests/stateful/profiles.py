@@ -1,0 +1,51 @@
+"""How long the stateful tests look: `dev` about 15 s in all, `ci` about a minute, `long` by hand, for hours; `verdict` as
+`dev`, but what fails is not made smaller: for broken copies of the product, which only have to fail.
+
+What once failed is kept in `.hypothesis/examples` and tried first from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+_SCALE = {"dev": 1, "ci": 4, "long": 400, "verdict": 1}
+_DATABASE = Path(__file__).parents[2] / ".hypothesis" / "examples"
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+
+
+def load() -> None:
+    """Registers the profiles and loads the one that the environment names."""
+    for name in _SCALE:
+        settings.register_profile(
+            name,
+            deadline=None,
+            database=DirectoryBasedExampleDatabase(_DATABASE),
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+            phases=[phase for phase in Phase if name != "verdict" or phase not in (Phase.shrink, Phase.explain)],
+        )
+    settings.load_profile(_PROFILE)
+
+
+def effort(examples: int, steps: int = 30) -> settings:
+    """So many examples in `dev`, more in longer profiles, each of up to so many steps."""
+    return settings(settings.get_profile(_PROFILE), max_examples=examples * _SCALE[_PROFILE], stateful_step_count=steps)
+
+
+@contextmanager
+def known_ids(ids: random.Random) -> Iterator[None]:
+    """Ids that are the same in every run of an example: which of two attempts wins depends on them."""
+    with patch("uuid.uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)):
+        yield
+
+
+load()

@@ -1,0 +1,210 @@
+"""One commit log, several writers: after any history every reader's fold is what the model says."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from distcommit.model.errors import OutcomeUnknownError
+from distcommit.model.log_records import Checkpoint, Record
+from distcommit.protocol.fold import Fold, valid
+from distcommit.protocol.paths import segment_name, segment_number
+from distcommit.stores.log import CommitLog
+from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.testing.model import LogModel
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.strategies import records_after
+from distcommit.testing.world import SimulatedFileSystem
+from tests.stateful.profiles import effort, known_ids
+
+FOLDER = "/log"
+WRITERS = 3
+Decide = Callable[[Fold], Record | None]
+writers = st.integers(0, WRITERS - 1)
+
+
+class CommitLogMachine(RuleBasedStateMachine):
+    """`history` holds every record that ever stood at a number, also of segments that were truncated since."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.ids = random.Random(1)
+        self.machine = SimulatedPosix()
+        self.history: dict[int, Record] = {}
+        self.acknowledged = 0
+        self.restart(self.machine)
+        with known_ids(self.ids):
+            self.logs[0].create()
+        self.machine.syncfs("/")
+        self.look()
+
+    def restart(self, machine: SimulatedPosix) -> None:
+        self.machine = machine
+        self.logs = [CommitLog(SimulatedFileSystem(machine), FOLDER, 0) for _ in range(WRITERS)]
+
+    # -- what happens
+
+    @rule(writer=writers, data=st.data())
+    def writer_appends(self, writer: int, data: st.DataObject) -> None:
+        record = data.draw(records_after(self.logs[writer].refresh()))
+        self.settle(writer, once(record))
+
+    @rule(writer=writers, other=writers, nth=st.integers(1, 5), checkpoints=st.integers(0, 2), data=st.data())
+    def writer_is_overtaken(self, writer: int, other: int, nth: int, checkpoints: int, data: st.DataObject) -> None:
+        """While one writer puts its record, another appends its own, and may truncate the log: who loses the number
+        decides again, and so does who wins a number that is gone."""
+        fold = self.logs[writer].refresh()
+        mine, theirs = data.draw(records_after(fold)), data.draw(records_after(fold))
+        left = nth
+
+        def gate(operation: Operation) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and other != writer:
+                self.machine.gate = None
+                self.logs[other].settle(once(theirs))
+                self.look()
+                for _ in range(checkpoints):
+                    self.logs[other].checkpoint(at_least=1)
+                    self.look()
+                self.machine.gate = gate
+
+        self.machine.gate = gate
+        self.settle(writer, once(mine))
+        self.machine.gate = None
+
+    @rule(data=st.data())
+    def record_is_put_unasked(self, data: st.DataObject) -> None:
+        """By a writer with other rules: folds ignore what is not valid where it stands."""
+        record = data.draw(records_after(self.logs[0].refresh()))
+        number = self.logs[0].last_number + 1
+        fs = SimulatedFileSystem(self.machine)
+        with known_ids(self.ids):
+            fs.put_if_absent(f"{FOLDER}/{segment_name(number)}", encode_segment(Segment(1, "0", record)))
+
+    @precondition(lambda self: min(self.history) < min(self.present()))
+    @rule(data=st.data())
+    def zombie_puts_below(self, data: st.DataObject) -> None:
+        """A writer that was paused for long puts on a number that was truncated away: it must not count."""
+        gone = sorted(number for number in self.history if number < min(self.present()))
+        number = data.draw(st.sampled_from(gone))
+        record = data.draw(records_after(self.logs[0].refresh()))
+        fs = SimulatedFileSystem(self.machine)
+        with known_ids(self.ids):
+            fs.put_if_absent(f"{FOLDER}/{segment_name(number)}", encode_segment(Segment(1, "0", record)))
+
+    @rule(writer=writers, at_least=st.integers(1, 6))
+    def checkpoint(self, writer: int, at_least: int) -> None:
+        with known_ids(self.ids):
+            self.logs[writer].checkpoint(at_least=at_least)
+        self.look()
+
+    @rule(writer=writers)
+    def sweep(self, writer: int) -> None:
+        self.logs[writer].sweep_temporary()
+
+    @rule(nth=st.integers(1, 8), power_loss=st.integers(0, 9), checkpoints=st.booleans(), data=st.data())
+    def crash(self, nth: int, power_loss: int, checkpoints: bool, data: st.DataObject) -> None:
+        """A writer dies; with a loss of power all do, and what nobody was told of may be gone."""
+        record = data.draw(records_after(self.logs[0].refresh()))
+        self.machine.gate = dies_before(nth)
+        with suppress(Crashed), known_ids(self.ids):
+            if checkpoints:
+                self.logs[0].checkpoint(at_least=1)
+            else:
+                self.logs[0].settle(once(record))
+        self.machine.gate = None
+        if power_loss:
+            survivors = self.machine.after_power_loss(random.Random(power_loss), 3, 2)
+            self.restart(list(itertools.islice(survivors, power_loss))[-1])
+        else:
+            self.restart(self.machine.after_kill())
+        newest = max(self.present())
+        assert newest >= self.acknowledged, "an acknowledged record is gone"
+        self.history = {number: record for number, record in self.history.items() if number <= newest}
+
+    # -- what must hold
+
+    @invariant()
+    def every_fold_is_the_models(self) -> None:
+        if not hasattr(self, "logs"):
+            return
+        self.look()
+        model = LogModel()
+        ignored = [number for number in sorted(self.history) if not model.append(self.history[number])]
+        for log in (*self.logs, CommitLog(SimulatedFileSystem(self.machine), FOLDER, 0)):
+            fold = log.refresh()
+            assert not model.difference(fold), model.difference(fold)
+            assert {number for number, _ in fold.ignored} <= set(ignored)
+            assert log.last_number == max(self.history)
+
+    def settle(self, writer: int, decide: Decide) -> None:
+        with known_ids(self.ids), suppress(OutcomeUnknownError):
+            told = self.logs[writer].settle(decide)
+            self.look()
+            assert not self.model().difference(told), f"told what is not so: {self.model().difference(told)}"
+            self.acknowledged = self.logs[writer].last_number
+        self.look()
+
+    def model(self) -> LogModel:
+        """The model after all of the history."""
+        model = LogModel()
+        for number in sorted(self.history):
+            model.append(self.history[number])
+        return model
+
+    def present(self) -> list[int]:
+        """Numbers that count: from the second newest checkpoint on, all of them there."""
+        found = {n for e in self.machine.scandir(FOLDER) if (n := segment_number(e.name)) is not None}
+        number = max(found)
+        while number - 1 in found:
+            number -= 1
+        return [n for n in sorted(found) if n >= number]
+
+    def look(self) -> None:
+        """Notes what stands where; what stood there once and counts never changes."""
+        for number in self.present():
+            path = f"{FOLDER}/{segment_name(number)}"
+            record = decode_segment(self.machine.read_file(path), path).record
+            if number not in self.history:
+                assert number == len(self.history) + 1, f"number {number} was left out"
+                self.history[number] = record
+            elif self.history[number] != record:
+                kept = [n for n in self.present() if n > number and isinstance(self.history.get(n), Checkpoint)]
+                assert len(kept) > 1, f"segment {number} has changed"
+
+
+def once(record: Record) -> Decide:
+    """Asks for that record, once, if it is valid."""
+    asked = False
+
+    def decide(fold: Fold) -> Record | None:
+        nonlocal asked
+        if asked or not valid(record, fold):
+            return None
+        asked = True
+        return record
+
+    return decide
+
+
+def dies_before(nth: int) -> Callable[[Operation], None]:
+    """Everything stops at the nth mutating call."""
+    left = nth
+
+    def gate(operation: Operation) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise Crashed
+
+    return gate
+
+
+TestCommitLog = CommitLogMachine.TestCase
+TestCommitLog.settings = effort(10, steps=30)

@@ -1,0 +1,32 @@
+"""What the machines have found, each as small as it gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.model.steps import StepContext
+from distcommit.model.watermark import Watermark
+from distcommit.stores import by_hand
+from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.world import SimulatedFileSystem, World
+from tests.stateful.disturbed_runs import Disturbance
+
+
+@pytest.mark.parametrize("watermark", [None, Watermark({"0": 1})])
+def test_setting_the_watermark_that_is_already_there_ends(watermark: Watermark | None) -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    store = World().store(machine)
+    machine.gate = Disturbance(None)
+    for _ in range(2):
+        by_hand.set_watermark(store, "a", watermark, "person")
+
+
+def test_sealing_what_was_never_put_leaves_the_store_as_it_was() -> None:
+    fs = SimulatedFileSystem(SimulatedPosix())
+    store = LogCommitStepStore(fs, "/stores", StepContext(fs, "/staging", "/output"), buckets=1)
+    store.create("job")
+    store.seal("job", "never put")
+    sequence = store.get_commit_sequence("job", "never put")
+    assert sequence is None or sequence.steps == ()

@@ -1,0 +1,139 @@
+"""The job lock on a clock that only the test moves: never two live holders; free once the lease has run out."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from distcommit.model.errors import LockHeldError
+from distcommit.model.ports import Clock
+from distcommit.stores.job_lock import JobLock
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.world import SimulatedClock, SimulatedFileSystem
+from tests.stateful.profiles import effort
+
+LEASE_S = 90.0
+RUNS = 3
+runs = st.integers(0, RUNS - 1)
+
+
+class SteppedLock(JobLock):
+    """Renews its lease when it is told to, not from a thread."""
+
+    def _renew(self) -> None:
+        """The thread ends at once."""
+
+    def renew(self) -> None:
+        self._stop = _Once()
+        super()._renew()
+
+
+class _Once(threading.Event):
+    """Lets the renewing loop go round once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rounds = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._rounds += 1
+        return self._rounds > 1
+
+
+class LockMachine(RuleBasedStateMachine):
+    """`renewed` says when each run that believes it holds the lock last told the others so."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.machine, self.clock = SimulatedPosix(), SimulatedClock()
+        self.machine.mkdir("/store")
+        self.locks: dict[int, SteppedLock] = {}
+        self.renewed: dict[int, float] = {}
+
+    def make(self, run: int) -> SteppedLock:
+        clock: Clock = self.clock
+        return SteppedLock(SimulatedFileSystem(self.machine), "/store", f"run-{run}", LEASE_S, clock)
+
+    def live(self) -> list[int]:
+        now = self.clock.monotonic_s()
+        return [run for run, renewed in self.renewed.items() if now - renewed < LEASE_S]
+
+    def take(self, run: int) -> None:
+        if run in self.renewed:
+            return
+        free = not self.live()
+        lock = self.make(run)
+        try:
+            lock.__enter__()
+        except LockHeldError:
+            assert self.live(), "refused, and nobody holds it"
+            return
+        assert free or self.machine.gate is not None, "taken from a live holder"
+        self.locks[run], self.renewed[run] = lock, self.clock.monotonic_s()
+        assert len(self.live()) <= 1, f"two live holders: {self.live()}"
+
+    @rule(run=runs)
+    def takes(self, run: int) -> None:
+        self.take(run)
+
+    @rule(run=runs, other=runs, nth=st.integers(1, 5), renewals=st.integers(0, 2))
+    def two_take(self, run: int, other: int, nth: int, renewals: int) -> None:
+        """While one takes it, another does, and renews its lease."""
+        left = nth
+
+        def gate(operation: Operation) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and other != run:
+                self.take(other)
+                for _ in range(renewals):
+                    self.renews(other)
+
+        self.machine.gate = gate
+        self.take(run)
+        self.machine.gate = None
+
+    @rule(run=runs)
+    def renews_in_time(self, run: int) -> None:
+        self.renews(run)
+
+    def renews(self, run: int) -> None:
+        if run in self.locks and run in self.live():
+            self.locks[run].renew()
+            self.renewed[run] = self.clock.monotonic_s()
+
+    @rule(run=runs)
+    def wakes_up_late(self, run: int) -> None:
+        """Its lease has run out: it may have been taken over, and must not take it back."""
+        if run in self.locks and run not in self.live():
+            before = self.live()
+            self.locks[run].renew()
+            if not before and not self.live():
+                self.renewed[run] = self.clock.monotonic_s()
+                for gone in [other for other in self.renewed if other != run]:
+                    del self.renewed[gone], self.locks[gone]
+
+    @rule(run=runs)
+    def releases(self, run: int) -> None:
+        if run in self.locks:
+            self.locks[run].__exit__(None, None, None)
+            del self.locks[run], self.renewed[run]
+
+    @rule(seconds=st.sampled_from([1.0, 30.0, 89.0, LEASE_S]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+    def teardown(self) -> None:
+        if hasattr(self, "clock"):
+            self.clock.sleep(LEASE_S)
+            with self.make(99):
+                late = self.make(98)
+                with pytest.raises(LockHeldError):
+                    late.__enter__()
+
+
+TestLock = LockMachine.TestCase
+TestLock.settings = effort(60, steps=25)

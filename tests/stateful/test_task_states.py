@@ -1,0 +1,179 @@
+"""The task state store and the plan: no row is lost once `append` has returned, no reader ever sees half a file."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from contextlib import suppress
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from distcommit.model.errors import CorruptError
+from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
+from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
+from distcommit.stores.plans import Manifest, publish_manifest, read_bucket_plan, read_manifest, write_bucket_plan
+from distcommit.stores.task_states import (
+    TaskStateReader,
+    TaskStateWriter,
+    ingest_ended,
+    prepare_run,
+    record_ingest_ended,
+)
+from distcommit.testing import strategies
+from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.world import SimulatedFileSystem
+from tests.stateful.profiles import effort, known_ids
+from tests.stateful.test_commit_log import dies_before
+
+ROOT, RUN = "/store", "run"
+BUCKETS = 2
+rows = strategies.plans().flatmap(strategies.task_states)
+
+
+class TaskStateMachine(RuleBasedStateMachine):
+    """`durable` rows were acknowledged; `doubtful` batches are of writers that died: there whole or not at all."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.ids = random.Random(1)
+        machine = SimulatedPosix()
+        fs = SimulatedFileSystem(machine)
+        fs.make_folders(ROOT)
+        for bucket in range(BUCKETS):
+            prepare_run(fs, ROOT, RUN, bucket)
+        machine.syncfs("/")
+        self.durable: list[list[TaskState]] = [[] for _ in range(BUCKETS)]
+        self.doubtful: list[list[list[TaskState]]] = [[] for _ in range(BUCKETS)]
+        self.plans: dict[int, list[DatasetPlan]] = {}
+        self.published = self.begun = self.ended = False
+        self.restart(machine)
+
+    def restart(self, machine: SimulatedPosix) -> None:
+        self.machine, self.fs = machine, SimulatedFileSystem(machine)
+        with known_ids(self.ids):
+            self.writers = [TaskStateWriter(self.fs, ROOT, RUN) for _ in range(2)]
+        self.readers = [[TaskStateReader(self.fs, ROOT, RUN, bucket) for bucket in range(BUCKETS)] for _ in range(2)]
+        self.polled: list[list[list[TaskState]]] = [[[] for _ in range(BUCKETS)] for _ in self.readers]
+
+    @rule(writer=st.integers(0, 1), bucket=st.integers(0, BUCKETS - 1), states=rows, known=st.booleans())
+    def append(self, writer: int, bucket: int, states: list[TaskState], known: bool) -> None:
+        with known_ids(self.ids):
+            name = self.writers[writer].append(bucket, states)
+        if known:
+            self.readers[writer][bucket].know(name, states)
+        self.durable[bucket] += states
+
+    @rule(reader=st.integers(0, 1), bucket=st.integers(0, BUCKETS - 1))
+    def poll(self, reader: int, bucket: int) -> None:
+        """A reader gets each row once, and after a poll has all that are durable."""
+        got = self.polled[reader][bucket]
+        got += self.readers[reader][bucket].poll()
+        self.is_complete(got, bucket)
+
+    @rule(plans=st.lists(strategies.plans().filter(lambda plan: plan.work_units), max_size=1), bucket=st.integers(0, 1))
+    def plan(self, plans: list[DatasetPlan], bucket: int) -> None:
+        if not self.begun and plans:
+            self.plans[bucket] = plans
+
+    @rule(nth=st.none() | st.integers(1, 25))
+    def publish_plan(self, nth: int | None) -> None:
+        if self.begun:
+            return
+        self.begun = True
+        self.machine.gate = dies_before(nth) if nth else None
+        with suppress(Crashed), known_ids(self.ids):
+            files = {bucket: write_bucket_plan(self.fs, ROOT, RUN, bucket, p) for bucket, p in self.plans.items()}
+            publish_manifest(self.fs, ROOT, Manifest(1, RUN, 1, files))
+            self.published = True
+        self.machine.gate = None
+
+    @rule()
+    def end(self) -> None:
+        with known_ids(self.ids):
+            record_ingest_ended(self.fs, ROOT, RUN)
+        self.ended = True
+
+    @rule(bucket=st.integers(0, 1), states=rows, nth=st.integers(1, 5), power_loss=st.integers(0, 9))
+    def crash(self, bucket: int, states: list[TaskState], nth: int, power_loss: int) -> None:
+        self.machine.gate = dies_before(nth)
+        try:
+            with known_ids(self.ids):
+                self.writers[0].append(bucket, states)
+            self.durable[bucket] += states
+        except Crashed:
+            self.doubtful[bucket].append(states)
+        self.machine.gate = None
+        if power_loss:
+            survivors = self.machine.after_power_loss(random.Random(power_loss), 3, 2)
+            self.restart(list(itertools.islice(survivors, power_loss))[-1])
+        else:
+            self.restart(self.machine.after_kill())
+
+    @invariant()
+    def everything_holds(self) -> None:
+        if not hasattr(self, "fs"):
+            return
+        for bucket in range(BUCKETS):
+            self.is_complete(TaskStateReader(self.fs, ROOT, RUN, bucket).poll(), bucket)
+        assert not self.ended or ingest_ended(self.fs, ROOT, RUN)
+        try:
+            manifest = read_manifest(self.fs, ROOT, RUN)
+        except (FileNotFoundError, CorruptError):
+            assert not self.published
+            return
+        for bucket in range(BUCKETS):
+            assert read_bucket_plan(self.fs, ROOT, manifest, bucket) == self.plans.get(bucket, [])
+
+    def is_complete(self, got: list[TaskState], bucket: int) -> None:
+        left = Counter(map(key, got))
+        left.subtract(map(key, self.durable[bucket]))
+        assert min(left.values(), default=0) >= 0, "an acknowledged row is lost"
+        for batch in self.doubtful[bucket]:
+            if all(left[key(state)] > 0 for state in batch):
+                left.subtract(map(key, batch))
+        assert not any(left.values()), "half a file, or rows twice"
+
+
+def key(state: TaskState) -> bytes:
+    """The same for equal rows, whatever the order of their partitions."""
+    return msgspec.json.encode(state, order="sorted")
+
+
+TestTaskStates = TaskStateMachine.TestCase
+TestTaskStates.settings = effort(12, steps=20)
+
+
+@effort(100)
+@given(data=st.data(), policy=st.sampled_from(CommitPolicy), missing=st.sets(st.integers(0, 9)))
+def test_winners_are_one_per_work_unit_and_leave_no_gap(
+    data: st.DataObject, policy: CommitPolicy, missing: set[int]
+) -> None:
+    plan = data.draw(strategies.plans())
+    states = data.draw(strategies.task_states(plan))
+
+    def staged(state: TaskState) -> bool:
+        return int(state.attempt) % 10 not in missing
+
+    answer = readiness(plan, states, policy=policy, ingest_ended=True, staged=staged)
+    if not isinstance(answer, Ready):
+        return
+    assert len({state.work_unit_id for state in answer.winners}) == len(answer.winners)
+    assert all(state.outcome is TaskOutcome.SUCCEEDED and staged(state) and state in states for state in answer.winners)
+    if policy is CommitPolicy.FULL:
+        good = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED and staged(state)}
+        assert good == {unit.work_unit_id for unit in plan.work_units}
+    for partition, high in answer.high.positions.items():
+        at = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}[partition]
+        ranges = [
+            (int(state.low.positions[partition]), int(state.actual_high.positions[partition]))
+            for state in answer.winners
+            if partition in state.low.positions
+        ]
+        for low, reached in sorted(ranges):
+            assert low == at, "a gap, or read twice"
+            at = reached
+        assert at == high
