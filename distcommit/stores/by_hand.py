@@ -82,7 +82,9 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
         raise _not(urn, before, "idle")
 
     def decide(fold: Fold) -> Record | None:
-        return SetWatermark(urn, watermark, who) if fold.state_of(urn) == before else None
+        now = fold.state_of(urn)
+        is_set = urn in fold.datasets and now.watermark == watermark and now.closed_epoch >= fold.fence_epoch
+        return SetWatermark(urn, watermark, who) if now == before and not is_set else None
 
     after = log.settle(decide).state_of(urn)
     if after.watermark != watermark:

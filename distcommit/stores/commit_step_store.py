@@ -102,6 +102,12 @@ class LogCommitStepStore(CommitStepStore):
     def seal(self, store: str, urn: str) -> None:
         opened = self._next_round(self._opened(store), urn)
         steps = opened.unsealed.get(urn, [])
+        if self._sequence(store, urn) is not None:
+            raise self._pending(store, urn)
+        if not steps:
+            raise ConfigurationError(
+                "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
+            )
         moves = [step for step in steps if isinstance(step, HighWatermarkCommitStep)]
         if len(moves) > 1 or any(move.dataset_urn != urn for move in moves):
             raise ConfigurationError(

@@ -25,7 +25,6 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 STAGES = ("import", "unit", "explore", "interleave", "faults")
-UNIT = ("protocol", "steps", "stores", "spark")
 GAPS = "tests/crash/test_mutant_gaps.py"
 FLOW = "tests/unit/ingest/test_flow.py"
 
@@ -41,6 +40,8 @@ class Budgets(msgspec.Struct, frozen=True):
     faults_s: float = 4
     unit_limit_s: float = 45
     """Beyond it the unit tests are taken for hung."""
+    unit: tuple[str, ...] = ("protocol", "steps", "stores", "spark")
+    """Whose unit tests are run."""
 
 
 def main(folder: str, area: str, seed: int, budgets: Budgets) -> None:
@@ -55,7 +56,7 @@ def main(folder: str, area: str, seed: int, budgets: Budgets) -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is
         _ended("import", _last_line(error))
     _began("unit", budgets.unit_limit_s)
-    failed = _unit(folder, area, seed)
+    failed = _unit(folder, area, budgets.unit, seed)
     if failed:
         _ended("unit", failed)
     logging.disable(logging.CRITICAL)
@@ -98,7 +99,7 @@ def _import_all() -> None:
         importlib.import_module(f"distcommit.{module}")
 
 
-def _unit(folder: str, area: str, seed: int) -> str:
+def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
     """The first unit test that fails, empty if none does."""
     import pytest  # noqa: PLC0415 - what runs in production does not need it
 
@@ -114,8 +115,9 @@ def _unit(folder: str, area: str, seed: int) -> str:
                 self.name = f"{report.nodeid} (collecting)"
 
     first = First()
-    areas = sorted(UNIT, key=lambda name: name != area)
-    paths = [f"tests/unit/{name}" for name in areas] + [FLOW, GAPS]
+    own = [f"tests/unit/{name}" for name in areas if name == area]
+    others = [f"tests/unit/{name}" for name in areas if name != area]
+    paths = [*own, GAPS, *others, FLOW]
     options = ["-x", "-q", "-o", "addopts=", "-o", "timeout=0", "-p", "no:cacheprovider", "-m", "not slow"]
     places = [f"--rootdir={folder}", f"--basetemp={folder}/tmp", f"--hypothesis-seed={seed}"]
     kept, sys.stdout = sys.stdout, sys.stderr

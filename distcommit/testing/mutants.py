@@ -34,6 +34,7 @@ from distcommit.testing.named_mutants import named_mutants
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
 _BESIDE = ("pyproject.toml", "conf")
+FULL = Budgets()
 _WALL_S = 300
 """A kill suite that has not ended by then hangs, whatever else runs on this machine."""
 
@@ -48,7 +49,9 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def mutants(seconds: float, seed: int, processes: int, sample: int = 0, only: str = "") -> dict[str, Any]:
+def mutants(
+    seconds: float, seed: int, processes: int, sample: int = 0, only: str = "", budgets: Budgets = FULL
+) -> dict[str, Any]:
     """Tries mutants, the named ones first, until all are tried or time is up.
 
     Args:
@@ -56,7 +59,8 @@ def mutants(seconds: float, seed: int, processes: int, sample: int = 0, only: st
         seed: the order of the generated ones, and what the explorers choose.
         processes: how many at once.
         sample: so many generated ones; 0 for all. The named ones are always there.
-        only: those whose id contains this text.
+        only: those whose id contains one of these texts, separated by commas.
+        budgets: how much the kill suite does.
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `not_tried`.
@@ -67,14 +71,14 @@ def mutants(seconds: float, seed: int, processes: int, sample: int = 0, only: st
     began = time.monotonic()
     chosen = choose(ROOT, seed, sample, only)
     outcomes: list[Outcome] = []
-    with _copies(processes, seed) as copies:
+    with _copies(processes, seed, budgets) as copies:
 
         def attempt(mutant: Mutant) -> None:
             if seconds and time.monotonic() - began > seconds:
                 return
             copy = copies.get()
             try:
-                outcomes.append(_try(copy, mutant, seed))
+                outcomes.append(_try(copy, mutant, seed, budgets))
             finally:
                 copies.put(copy)
 
@@ -110,7 +114,8 @@ def choose(root: Path, seed: int, sample: int, only: str) -> list[Mutant]:
     """Named mutants, then generated ones in an order that the seed chooses."""
     generated = generated_mutants(root)
     random.Random(seed).shuffle(generated)
-    wanted = [mutant for mutant in [*named_mutants(root), *generated] if only in mutant.id]
+    texts = only.split(",")
+    wanted = [mutant for mutant in [*named_mutants(root), *generated] if any(text in mutant.id for text in texts)]
     named = sum(mutant.is_named for mutant in wanted)
     return wanted[: named + sample] if sample else wanted
 
@@ -164,7 +169,7 @@ def _rows(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Iterator[str]
 
 
 @contextmanager
-def _copies(number: int, seed: int) -> Iterator[queue.Queue[Path]]:
+def _copies(number: int, seed: int, budgets: Budgets) -> Iterator[queue.Queue[Path]]:
     """Copies of the repository, on the first of which the kill suite has found nothing wrong."""
     if not (ROOT / "tests" / "unit").is_dir():
         raise ConfigurationError("the repository's own tests are not there", path=str(ROOT), todo="use a checkout")
@@ -177,7 +182,7 @@ def _copies(number: int, seed: int) -> Iterator[queue.Queue[Path]]:
                 shutil.copytree(ROOT / name, first / name)
             elif (ROOT / name).exists():
                 shutil.copy(ROOT / name, first / name)
-        stage, why = _run(first, "", seed, compiles=True)
+        stage, why = _run(first, "", seed, budgets, compiles=True)
         if stage:
             raise ConfigurationError(
                 "the product fails without any mutation",
@@ -191,13 +196,13 @@ def _copies(number: int, seed: int) -> Iterator[queue.Queue[Path]]:
         yield copies
 
 
-def _try(copy: Path, mutant: Mutant, seed: int) -> Outcome:
+def _try(copy: Path, mutant: Mutant, seed: int, budgets: Budgets) -> Outcome:
     began = time.monotonic()
     originals = {path: (copy / path).read_text(encoding="utf-8") for path in mutant.sources}
     try:
         for path, source in mutant.sources.items():
             _replace(copy / path, source)
-        stage, why = _run(copy, next(iter(mutant.sources)).split("/")[1], seed)
+        stage, why = _run(copy, next(iter(mutant.sources)).split("/")[1], seed, budgets)
     finally:
         for path, source in originals.items():
             _replace(copy / path, source)
@@ -211,15 +216,14 @@ def _replace(path: Path, source: str) -> None:
     path.write_text(source, encoding="utf-8")
 
 
-def _run(copy: Path, area: str, seed: int, *, compiles: bool = False) -> tuple[str, str]:
+def _run(copy: Path, area: str, seed: int, budgets: Budgets, *, compiles: bool = False) -> tuple[str, str]:
     """Runs the kill suite; returns the stage that found something wrong, and what, both empty if none did."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
     environment |= {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "hyp")}
     command = [sys.executable, *([] if compiles else ["-B"]), "-m", "distcommit.testing.kill_suite"]
-    budgets = msgspec.json.encode(Budgets()).decode()
     with (copy / "output.txt").open("wb") as output:
         process = subprocess.Popen(
-            [*command, area, str(seed), budgets],
+            [*command, area, str(seed), msgspec.json.encode(budgets).decode()],
             cwd=copy,
             env=environment,
             stdout=subprocess.PIPE,

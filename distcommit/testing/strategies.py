@@ -63,7 +63,22 @@ def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrate
     names = (st.sampled_from(present * 3) | wrong) if present else wrong
     some = st.lists(names, min_size=1, max_size=2).map(tuple)
     sequences = st.lists(st.sampled_from(list(urns)).flatmap(lambda urn: _sequences(fold, urn)), min_size=1, max_size=2)
+    free = [urn for urn in urns if (d := fold.state_of(urn)).sequence is None and d.closed_epoch < newest]
+    likely: list[st.SearchStrategy[Record]] = [st.builds(Fence, st.just(newest + 1), st.just("run-1"))]
+    if free:
+        fits = st.sampled_from(free).map(
+            lambda urn: SealedSequence(urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), ())
+        )
+        likely = [st.builds(Intent, st.just(newest), st.tuples(fits), st.booleans())] * 4
+    if present:
+        mine = st.sampled_from(present)
+        likely += [
+            *[st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test"))] * 2,
+            *[st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person"))] * 2,
+            st.builds(Done, writers, mine.map(lambda name: (name,))),
+        ]
     return st.one_of(
+        *likely,
         st.builds(Fence, st.integers(max(1, newest - 1), newest + 3), st.sampled_from(["run-1", "run-2"])),
         writers.flatmap(
             lambda epoch: sequences.flatmap(

@@ -1,5 +1,5 @@
-"""How long the stateful tests look: `dev` about 15 s in all, `ci` about a minute, `long` by hand, for hours; `verdict` as
-`dev`, but what fails is not made smaller: for broken copies of the product, which only have to fail.
+"""How long the stateful tests look: `dev` about 15 s in all, `ci` about a minute, `long` by hand, for hours; `verdict`
+is `ci`, but what fails is not made smaller: for broken copies of the product, which only have to fail.
 
 What once failed is kept in `.hypothesis/examples` and tried first from then on.
 """
@@ -17,7 +17,7 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-_SCALE = {"dev": 1, "ci": 4, "long": 400, "verdict": 1}
+_SCALE = {"dev": 1, "ci": 4, "long": 400, "verdict": 4}
 _DATABASE = Path(__file__).parents[2] / ".hypothesis" / "examples"
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 

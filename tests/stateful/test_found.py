@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
@@ -27,6 +28,6 @@ def test_sealing_what_was_never_put_leaves_the_store_as_it_was() -> None:
     fs = SimulatedFileSystem(SimulatedPosix())
     store = LogCommitStepStore(fs, "/stores", StepContext(fs, "/staging", "/output"), buckets=1)
     store.create("job")
-    store.seal("job", "never put")
-    sequence = store.get_commit_sequence("job", "never put")
-    assert sequence is None or sequence.steps == ()
+    with pytest.raises(ConfigurationError, match="no steps to seal"):
+        store.seal("job", "never put")
+    assert store.get_commit_sequence("job", "never put") is None

@@ -125,7 +125,7 @@ class StepStoreMachine(RuleBasedStateMachine):
     @rule(process=processes, urn=few_urns)
     def seal(self, process: int, urn: str) -> None:
         if urn not in self.unsealed[process]:
-            return  # KeyError: test_known_bugs.py
+            return  # there is nothing to seal: test_found.py
         expected, unsealed = self.expected[urn], self.unsealed[process][urn]
         fits = unsealed.high is None or unsealed.low == expected.watermark
         possible = self.may_seal[process] and expected.sealed is None and fits
