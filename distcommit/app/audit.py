@@ -17,6 +17,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.source import Provenance
 from distcommit.model.urn import bucket_of, folder_of
 from distcommit.model.watermark import Position
+from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets
@@ -104,9 +105,9 @@ class _Audit:
         found: list[str] = []
         for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
             for entry in self._fs.list_folder(parent):
-                if not entry.is_folder:
+                if not entry.is_folder and not entry.name.startswith(OUTPUT_PROBE):
                     self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
-                elif entry.name != REJECTED_FOLDER:
+                elif entry.is_folder and entry.name != REJECTED_FOLDER:
                     found.append(entry.name)
         return found
 

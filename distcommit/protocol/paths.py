@@ -5,6 +5,8 @@ from __future__ import annotations
 from distcommit.model.errors import ConfigurationError
 
 SEGMENT_SUFFIX = ".seg"
+OUTPUT_PROBE = ".probe-"
+"""Start of the names by which committers try whether the output can be written at all; not data."""
 
 
 def bucket_name(bucket: int) -> str:

@@ -33,6 +33,7 @@ from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
@@ -313,7 +314,7 @@ class BucketCommitter:
 
     def _output_works(self) -> bool:
         """Whether a file can be published at all: an outage that hits everything is nobody's failed attempt."""
-        probe = f"{self._context.output_root}/.probe-{self._settings.run_id}-{self._bucket}"
+        probe = f"{self._context.output_root}/{OUTPUT_PROBE}{self._bucket}"
         try:
             self._fs.put_if_absent(probe, b"")
             self._fs.delete(probe)
