@@ -168,10 +168,10 @@ def _refusals(machine: SimulatedPosix) -> None:
 
 
 @register
-class NoteCommitStep(CommitStep):
+class NoticeCommitStep(CommitStep):
     """A step as a user writes it: a note in a folder, made by put-if-absent. No batch forms of its own."""
 
-    type_name: ClassVar[str] = "testing-note"
+    type_name: ClassVar[str] = "testing-notice"
 
     def __init__(self, context: StepContext, name: str) -> None:
         self.context, self.name = context, name
@@ -226,7 +226,7 @@ def _commit_own_steps(machine: SimulatedPosix) -> None:
         if sequence is None:
             low = None if number == 0 else Watermark({"": number})
             store.put("job", "d", FsRenameCommitStep(context, name, f"out/{name}"))
-            store.put("job", "d", NoteCommitStep(context, f"note-{name}"))
+            store.put("job", "d", NoticeCommitStep(context, f"note-{name}"))
             store.put("job", "d", HighWatermarkCommitStep("d", low, Watermark({"": number + 1})))
             store.seal("job", "d")
             sequence = store.get_commit_sequence("job", "d")

@@ -407,7 +407,19 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
     check_recovery(machine, source(a=[2, 2]))
 
 
-@pytest.mark.xfail(strict=True, reason="product bug: decides on the same record for ever, as the fold stays the same")
+def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_set_again() -> None:
+    machine = Machine()
+    assert go(WORLD, machine, source(a=3)).succeeded
+    machine.syncfs("/")
+    machine.faults.append(dies("fsync_folder", "/store/log/bucket="))
+    with suppress(Crashed):
+        by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "one")
+    machine.restart()
+    by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "two")
+    durable = next(machine.after_power_loss(random.Random(1), 0, 0))
+    assert WORLD.watermarks(durable) == {"a": Watermark({"0": 1})}
+
+
 def test_a_watermark_that_is_set_to_what_it_is_is_set_once() -> None:
     machine = Machine()
     assert go(WORLD, machine, source(a=3)).succeeded
@@ -518,7 +530,17 @@ def held(machine: Machine) -> None:
     assert set(statuses(JOB, machine).values()) == {"pending"}
 
 
-@pytest.mark.parametrize("begin", [held, lambda machine: quarantined(machine, source(b=1, a=2))])
+def pending(machine: Machine) -> None:
+    """A run that sealed both datasets, and published nothing; dataset `a` can't be published either now."""
+    JOB.store(machine)
+    machine.faults.append(dies("rename", OUTPUT))
+    with suppress(Crashed):
+        go(JOB, machine, source(a=2, b=1))
+    machine.restart()
+    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
+
+
+@pytest.mark.parametrize("begin", [held, pending])
 def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begin: Callable[[Machine], None]) -> None:
     fenced = 0
     for number in range(200):
@@ -533,6 +555,20 @@ def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begi
         if meeting.result is None:
             break
     assert fenced > 0
+
+
+def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fenced_wherever_it_is() -> None:
+    fenced = 0
+    for number in range(200):
+        machine = Machine()
+        settings, _ = begin_ingest(WORLD, machine, source(a=2, b=1))
+        meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
+        machine.faults.append(meeting)
+        fenced += bool(ingest_partition(settings, 0).fenced)
+        if meeting.result is None:
+            break
+    assert fenced > 5
+    check_recovery(machine, source(a=2, b=1))
 
 
 def fenced_anew(machine: Machine) -> bool:
