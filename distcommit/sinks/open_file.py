@@ -116,7 +116,7 @@ class OpenFile:
             try:
                 self._staged = self._fs.create(name)
             except FileNotFoundError:  # the attempt's first file
-                self._fs.make_folders(name.rpartition("/")[0])
+                self._fs.make_folder(name.rpartition("/")[0])  # not those above: they are gone if this run is
                 self._staged = self._fs.create(name)
         return self._staged
 

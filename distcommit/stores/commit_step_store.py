@@ -20,7 +20,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.job_store import JobStore, Roots, open_store, remove_store
 from distcommit.stores.log import CommitLog
 
 
@@ -88,7 +88,7 @@ class LogCommitStepStore(CommitStepStore):
             for state in self._log(opened, bucket).refresh().datasets.values():
                 if state.status is not DatasetStatus.IDLE:
                     raise self._pending(store, state.dataset_urn)
-        _delete_tree(self._fs, opened.store.roots.store, first="store.json")
+        remove_store(self._fs, opened.store.roots.store)
         del self._open[store]
         return True
 
@@ -228,15 +228,3 @@ class LogCommitStepStore(CommitStepStore):
             expected="no sequence that is not done",
             todo="commit it: get_commit_sequence(store, urn).commit()",
         )
-
-
-def _delete_tree(fs: FileSystem, folder: str, first: str = "") -> None:
-    """Deletes a folder with what is in it; `first` goes before all else, so that half a store is no store."""
-    if first:
-        fs.delete(f"{folder}/{first}")
-    for entry in fs.list_folder(folder):
-        if entry.is_folder:
-            _delete_tree(fs, f"{folder}/{entry.name}")
-        else:
-            fs.delete(f"{folder}/{entry.name}")
-    fs.delete_folder(folder)

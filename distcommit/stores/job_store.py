@@ -24,6 +24,7 @@ from distcommit.stores.log import CommitLog
 
 STORE_VERSION = 1
 _MARKER = "store.json"
+_REMOVED = "REMOVED"
 _PROBE = "probe-"
 _PROBES = 3
 
@@ -124,6 +125,34 @@ def _decode(data: bytes, path: str) -> StoreMarker:
     return marker
 
 
+def remove_store(fs: FileSystem, folder: str) -> None:
+    """Deletes a store. Should this be killed half-way, the next creation finishes it: what is left is never opened."""
+    fs.put_if_absent(f"{folder}/{_REMOVED}", b"")
+    fs.delete(f"{folder}/{_MARKER}")
+    fs.sync([folder], folder)  # no store any more, before any of it goes
+    _finish_removal(fs, folder)
+    fs.delete_folder(folder)
+
+
+def _finish_removal(fs: FileSystem, folder: str) -> None:
+    if fs.status(f"{folder}/{_REMOVED}") is None:
+        return
+    for entry in fs.list_folder(folder):
+        if entry.name != _REMOVED:
+            _delete_tree(fs, f"{folder}/{entry.name}") if entry.is_folder else fs.delete(f"{folder}/{entry.name}")
+    fs.sync([folder], folder)
+    fs.delete(f"{folder}/{_REMOVED}")
+
+
+def _delete_tree(fs: FileSystem, folder: str) -> None:
+    for entry in fs.list_folder(folder):
+        if entry.is_folder:
+            _delete_tree(fs, f"{folder}/{entry.name}")
+        else:
+            fs.delete(f"{folder}/{entry.name}")
+    fs.delete_folder(folder)
+
+
 def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker:
     store_id = uuid.uuid4().hex
     path = f"{roots.store}/{_MARKER}"
@@ -132,6 +161,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker
     try:
         for root in (roots.store, roots.staging, roots.output):
             fs.make_folders(root)
+        _finish_removal(fs, roots.store)
         _probe(fs, roots, store_id)
         for log in logs:
             log.create()

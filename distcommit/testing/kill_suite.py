@@ -118,7 +118,18 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
     own = [f"tests/unit/{name}" for name in areas if name == area]
     others = [f"tests/unit/{name}" for name in areas if name != area]
     paths = [*own, GAPS, *others, FLOW]
-    options = ["-x", "-q", "-o", "addopts=", "-o", "timeout=0", "-p", "no:cacheprovider", "-m", "not slow"]
+    options = [
+        "-x",
+        "-q",
+        "-o",
+        "addopts=",
+        "-o",
+        "timeout=0",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not xfail",
+    ]
     places = [f"--rootdir={folder}", f"--basetemp={folder}/tmp", f"--hypothesis-seed={seed}"]
     kept, sys.stdout = sys.stdout, sys.stderr
     try:

@@ -234,7 +234,6 @@ def test_a_zombie_whose_task_output_was_swept_finds_no_place_to_write() -> None:
     assert audit(WORLD, machine).exact
 
 
-@pytest.mark.xfail(strict=True, reason="product bug: OpenFile._begin makes a swept attempt's folders anew")
 def test_a_zombie_in_the_middle_of_an_attempt_finds_no_place_to_write_once_it_was_swept() -> None:
     machine, data = Machine(), source(a=3)
     settings, _ = begin_ingest(WORLD, machine, data)
@@ -407,6 +406,23 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
     check_recovery(machine, source(a=[2, 2]))
 
 
+def test_what_a_person_retries_is_published_by_the_next_run_and_what_is_accepted_is_not_read_again() -> None:
+    machine, data = Machine(), source(a=3, b=1)
+    quarantined(machine, data)
+    by_hand.retry(WORLD.store(machine), "a", "person")
+    check_recovery(machine, data)
+    machine = Machine()
+    sequence = quarantined(machine, data)
+    by_hand.accept(WORLD.store(machine), "a", "person")
+    state = states(WORLD, machine)["a"]
+    assert (state.status, state.watermark, state.accepted_epochs) == (
+        DatasetStatus.IDLE,
+        sequence.high,
+        (sequence.epoch,),
+    )
+    assert go(WORLD, machine, data).totals.records_read == 0
+
+
 def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_set_again() -> None:
     machine = Machine()
     assert go(WORLD, machine, source(a=3)).succeeded
@@ -467,9 +483,6 @@ def test_of_a_store_that_is_removed_nothing_is_left() -> None:
     one_round(own_store(machine), None, 1)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="product bug: half a store is opened as a new one, with what is left of its logs"
-)
 def test_a_store_whose_removal_was_killed_anywhere_is_whole_or_made_anew() -> None:
     for number in range(100):
         machine = Machine()
@@ -531,9 +544,9 @@ def held(machine: Machine) -> None:
 
 
 def pending(machine: Machine) -> None:
-    """A run that sealed both datasets, and published nothing; dataset `a` can't be published either now."""
+    """A run that decided to publish, and died before it did; dataset `a` can't be published now."""
     JOB.store(machine)
-    machine.faults.append(dies("rename", OUTPUT))
+    machine.faults.append(dies("rename", OUTPUT + "/"))
     with suppress(Crashed):
         go(JOB, machine, source(a=2, b=1))
     machine.restart()
@@ -557,6 +570,14 @@ def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begi
     assert fenced > 0
 
 
+def test_asking_whether_output_works_leaves_nothing_there() -> None:
+    machine = Machine()
+    pending(machine)
+    report = recover_partition(JOB.begin(machine, source(a=2, b=1)), 0)
+    assert report.sequences_left + report.sequences_dropped > 0
+    assert [path for path in machine.paths(OUTPUT) if "probe" in path] == []
+
+
 def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fenced_wherever_it_is() -> None:
     fenced = 0
     for number in range(200):
@@ -568,6 +589,7 @@ def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fen
         if meeting.result is None:
             break
     assert fenced > 5
+    machine.restart()
     check_recovery(machine, source(a=2, b=1))
 
 
@@ -647,3 +669,18 @@ def own_store_at(after: SimulatedPosix) -> LogCommitStepStore:
 
 def published_by_steps(machine: Machine) -> list[str]:
     return sorted(machine.paths(OUTPUT))
+
+
+class ApartMachine(LinkMachine):
+    """Staging and output on two file systems, and a kernel that says so only where the new name is free."""
+
+    def link(self, source: str, target: str) -> None:
+        if source.startswith(STAGING) and target.startswith(OUTPUT) and target not in dict(self.walk("/")):
+            raise OSError(errno.EXDEV, "another device", target)
+        super().link(source, target)
+
+
+def test_staging_and_output_on_two_file_systems_are_refused_when_the_store_is_made() -> None:
+    with pytest.raises(ConfigurationError, match="must share one file system"):
+        WORLD.store(ApartMachine())
+    WORLD.store(LinkMachine())

@@ -71,6 +71,7 @@ def files_in(
     provenance: Provenance | None = ORIGIN,
     **bounds: int,
 ) -> AttemptFiles:
+    (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
     return AttemptFiles(
         fs if fs is not None else LocalFileSystem(),
         folder=f"{root}/7/{attempt}",
@@ -375,7 +376,7 @@ def test_no_records_no_files(tmp_path: Path) -> None:
     files.write(batch_of([]))
     files.reject(batch_of([]))
     assert files.close() == ()
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "7").iterdir()) == []
 
 
 def test_a_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
@@ -418,6 +419,7 @@ WRITERS = st.tuples(st.integers(0, 10**10 - 1), IDS, IDS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, str, str]]) -> None:
     root = tmp_path / str(next(RUN_NUMBERS))
+    root.mkdir()
     names = []
     for place, (epoch, work_unit_id, attempt) in enumerate(writers):
         files = AttemptFiles(
