@@ -46,7 +46,8 @@ class SoakResult(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What is done to a run: to whom, and whether it is killed, or stopped and woken once the next run has begun."""
+    """What is done to a run: to whom, and whether it is killed, or stopped and woken: once the next run has begun, if
+    all of it was stopped."""
 
     role: Role
     freeze: bool
@@ -107,8 +108,11 @@ def _round(job: KafkaJob, what: Strike, after_s: float, rng: random.Random, resu
             result.freezes += what.freeze
             key = f"{'freeze' if what.freeze else 'kill'} {what.role}"
             result.struck[key] = result.struck.get(key, 0) + 1
-        if what.freeze:
+        if what.freeze and what.role == "all":
             _next_run_beside(job, run, rng, result)
+        elif what.freeze:  # the driver lives and keeps its lease: a pause, not a zombie
+            run.wait(rng.random() * 15)
+            run.thaw()
         code = run.wait(_END_S)
         if code is None:
             result.violations.append(f"round {result.rounds}: a run struck at {what.role} did not end in {_END_S:g} s")
