@@ -14,6 +14,7 @@ import typer
 from distcommit.testing.explore import explore, faults, replay
 from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
+from distcommit.testing.mutants import mutants
 from distcommit.testing.peers import peers
 from distcommit.testing.soak import soak
 
@@ -106,6 +107,27 @@ def fuzz_command(
         for failure in found["failures"]:
             typer.echo(f"  {failure}")
     raise typer.Exit(1 if found["failures"] else 0)
+
+
+@app.command("mutants")
+def mutants_command(
+    seconds: Annotated[float, typer.Option(help="Stop after this long; 0 for no limit.")] = 0,
+    seed: Annotated[int, typer.Option(help="Chooses the sample.")] = 1,
+    processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
+    sample: Annotated[int, typer.Option(help="Try only so many, the named ones always; 0 for all.")] = 0,
+    only: Annotated[str, typer.Option(help="Only mutants whose id has one of these texts, separated by commas.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Breaks the product's code in hundreds of ways, in a checkout; exits 1 if an unexplained one goes unnoticed."""
+    found = mutants(seconds, seed, processes, sample, only)
+    unexplained = [survivor for survivor in found["survivors"] if not survivor["argued"]]
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo(f"{found['killed']} of {found['mutants']} mutants noticed, {len(unexplained)} unexplained survivors")
+        for survivor in unexplained:
+            typer.echo(f"  {survivor['id']}: {survivor['description']}")
+    raise typer.Exit(1 if unexplained else 0)
 
 
 @app.command("soak")
