@@ -1,7 +1,8 @@
 """How long the stateful tests look: `dev` about 15 s in all, `ci` about a minute, `long` by hand, for hours; `verdict`
 is `ci`, but what fails is not made smaller: for broken copies of the product, which only have to fail.
 
-What once failed is kept in `.hypothesis/examples` and tried first from then on.
+`ci` looks at the same examples each time, so that it fails for a change and not for a day; the others draw new ones.
+What fails is kept in `tests/stateful/examples`, to be committed with its mend, and tried first from then on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 _SCALE = {"dev": 1, "ci": 4, "long": 400, "verdict": 4}
-_DATABASE = Path(__file__).parents[2] / ".hypothesis" / "examples"
+_DATABASE = Path(__file__).parent / "examples"
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 
 
@@ -28,9 +29,10 @@ def load() -> None:
         settings.register_profile(
             name,
             deadline=None,
-            database=DirectoryBasedExampleDatabase(_DATABASE),
+            database=None if name in ("ci", "verdict") else DirectoryBasedExampleDatabase(_DATABASE),
             suppress_health_check=list(HealthCheck),
             print_blob=True,
+            derandomize=name in ("ci", "verdict"),
             phases=[phase for phase in Phase if name != "verdict" or phase not in (Phase.shrink, Phase.explain)],
         )
     settings.load_profile(_PROFILE)

@@ -44,7 +44,7 @@ class _Once(threading.Event):
 
 
 class LockMachine(RuleBasedStateMachine):
-    """`renewed` says when each run that believes it holds the lock last told the others so."""
+    """`renewed` says when each run that believes it holds the lock last told the others so; `last` took it last."""
 
     @initialize()
     def begin(self) -> None:
@@ -52,6 +52,7 @@ class LockMachine(RuleBasedStateMachine):
         self.machine.mkdir("/store")
         self.locks: dict[int, SteppedLock] = {}
         self.renewed: dict[int, float] = {}
+        self.last: int | None = None
 
     def make(self, run: int) -> SteppedLock:
         clock: Clock = self.clock
@@ -72,7 +73,7 @@ class LockMachine(RuleBasedStateMachine):
             assert self.live(), "refused, and nobody holds it"
             return
         assert free or self.machine.gate is not None, "taken from a live holder"
-        self.locks[run], self.renewed[run] = lock, self.clock.monotonic_s()
+        self.locks[run], self.renewed[run], self.last = lock, self.clock.monotonic_s(), run
         assert len(self.live()) <= 1, f"two live holders: {self.live()}"
 
     @rule(run=runs)
@@ -107,11 +108,10 @@ class LockMachine(RuleBasedStateMachine):
 
     @rule(run=runs)
     def wakes_up_late(self, run: int) -> None:
-        """Its lease has run out: it may have been taken over, and must not take it back."""
+        """Its lease has run out: if another has taken it since, even to give it up again, it is not taken back."""
         if run in self.locks and run not in self.live():
-            before = self.live()
             self.locks[run].renew()
-            if not before and not self.live():
+            if self.last == run:
                 self.renewed[run] = self.clock.monotonic_s()
                 for gone in [other for other in self.renewed if other != run]:
                     del self.renewed[gone], self.locks[gone]
@@ -120,6 +120,7 @@ class LockMachine(RuleBasedStateMachine):
     def releases(self, run: int) -> None:
         if run in self.locks:
             self.locks[run].__exit__(None, None, None)
+            self.last = None if self.last == run else self.last
             del self.locks[run], self.renewed[run]
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 89.0, LEASE_S]))
