@@ -37,7 +37,7 @@ class CommitLog:
         self._fs, self.folder, self.epoch = fs, folder, epoch
         self._writer_id = uuid.uuid4().hex
         self._fold: Fold | None = None
-        self._base = self._last = 0
+        self._base = self._last = self._durable_to = 0
 
     def create(self) -> None:
         """Makes the log: a folder with an empty checkpoint as segment 1, so that a log without segments is a damaged
@@ -84,6 +84,9 @@ class CommitLog:
         `decide` is asked again after every put, whatever the put's answer was: a put counts only if the fold shows its
         effect. So it must answer from the fold alone, and None once the effect is there or is no longer possible.
 
+        What others wrote is made durable before anything is put above it: of two names of a folder a power loss may
+        keep the second alone, and a log with a hole can't be read.
+
         Raises:
             OutcomeUnknownError: if puts keep failing without the fold showing their effect.
             CorruptError: as `refresh`.
@@ -100,7 +103,9 @@ class CommitLog:
                 raise AssertionError(f"decided on an invalid record: {record!r}")
             number = self._last + 1
             try:
-                self._fs.put_if_absent(
+                if self._durable_to < self._last:
+                    self.make_durable()
+                won = self._fs.put_if_absent(
                     f"{self.folder}/{segment_name(number)}",
                     encode_segment(Segment(self.epoch, self._writer_id, record)),
                 )
@@ -113,6 +118,7 @@ class CommitLog:
                 error = caught
             else:
                 unknown = 0
+                self._durable_to = number if won else self._durable_to
             if unknown >= _UNKNOWN_LIMIT:
                 raise OutcomeUnknownError(
                     "a log segment may or may not have been written",
@@ -153,6 +159,7 @@ class CommitLog:
     def make_durable(self) -> None:
         """Syncs the folder: what the fold shows, whoever wrote it, survives from here on."""
         self._fs.sync([self.folder], self.folder)
+        self._durable_to = self._last
 
     @property
     def last_number(self) -> int:

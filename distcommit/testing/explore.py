@@ -7,6 +7,7 @@ After ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI 2018)
 from __future__ import annotations
 
 import errno
+import functools
 import random
 import re
 import time
@@ -316,16 +317,20 @@ def canonical(machine: SimulatedPosix) -> list[tuple[str, str]]:
     known: dict[str, str] = {}
     lines = []
     for _, path, data in machine.files():
-        shown = _IDS.sub(lambda match: known.setdefault(match[0], f"#{len(known)}"), path)
-        lines.append((_TEMPORARY.sub(r".tmp \1", shown), _content(path, data)))
+        parts = enumerate(_pieces(path))
+        shown = "".join(known.setdefault(part, f"#{len(known)}") if place % 2 else part for place, part in parts)
+        lines.append((shown, _content(path, data) if data else "folder" if data is None else "empty"))
     return sorted(lines)
 
 
-def _content(path: str, data: bytes | None) -> str:
-    if data is None:
-        return "folder"
-    if not data:
-        return "empty"
+@functools.lru_cache(200_000)
+def _pieces(path: str) -> list[str]:
+    """A path in pieces, of which every second is an id; temporary names have no number."""
+    return re.split(f"({_IDS.pattern})", _TEMPORARY.sub(r".tmp \1", path))
+
+
+@functools.lru_cache(20_000)
+def _content(path: str, data: bytes) -> str:
     if "/log/" in path:
         try:
             record = decode_segment(data, path).record

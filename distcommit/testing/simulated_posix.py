@@ -11,6 +11,7 @@ if the new one survives; unsynced bytes may be absent, cut short or whole.
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import os
 import posixpath
@@ -18,13 +19,16 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from distcommit.model.ports import FileStatus, FolderEntry
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _File:
-    data: bytearray
+    """A state of a file; machines that came from one another share it."""
+
+    data: bytes
     durable: bytes | None = None
     mtime_ns: int = 0
 
@@ -89,7 +93,7 @@ class SimulatedPosix:
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, path)
         inode = next(self._numbers)
-        self._inodes[inode] = _File(bytearray(), None, next(self._ticks))
+        self._inodes[inode] = _File(b"", None, next(self._ticks))
         self._change(folder, name, inode)
         self._open[inode] = inode
         return inode
@@ -97,14 +101,12 @@ class SimulatedPosix:
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
         self._begin("write", f"<{fd}>")
         file = self._file(self._open[fd])
-        file.data += bytes(data)
-        file.mtime_ns = next(self._ticks)
+        self._inodes[self._open[fd]] = _File(file.data + bytes(data), file.durable, next(self._ticks))
         return len(data)
 
     def fsync(self, fd: int) -> None:
         self._begin("fsync", f"<{fd}>")
-        file = self._file(self._open[fd])
-        file.durable = bytes(file.data)
+        self._sync_file(self._open[fd])
 
     def fstat(self, fd: int) -> FileStatus:
         return self._status(self._open[fd])
@@ -116,7 +118,7 @@ class SimulatedPosix:
         found = self._inodes[self._lookup(path)]
         if isinstance(found, _Folder):
             raise _error(errno.EISDIR, path)
-        return bytes(found.data)
+        return found.data
 
     def lstat(self, path: str) -> FileStatus:
         return self._status(self._lookup(path))
@@ -174,9 +176,9 @@ class SimulatedPosix:
     def syncfs(self, path: str) -> None:
         self._begin("syncfs", path)
         self._settle(lambda change: True)
-        for found in self._inodes.values():
-            if isinstance(found, _File):
-                found.durable = bytes(found.data)
+        for inode, found in list(self._inodes.items()):
+            if isinstance(found, _File) and found.durable is not found.data:
+                self._sync_file(inode)
 
     def realpath(self, path: str) -> str:
         return path
@@ -194,7 +196,7 @@ class SimulatedPosix:
         All subsets where at most `bound` choices are open; beyond that none, all, each one alone, each one missing, and
         `samples` at random.
         """
-        torn = [n for n, f in self._inodes.items() if isinstance(f, _File) and f.durable != bytes(f.data)]
+        torn = [n for n, f in self._inodes.items() if isinstance(f, _File) and f.durable != f.data]
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
         for picked in _picks(choices, rng, bound, samples):
             names, bytes_kept = picked[: len(self._changes)], picked[len(self._changes) :]
@@ -202,17 +204,19 @@ class SimulatedPosix:
 
     def files(self) -> Iterator[tuple[int, str, bytes | None]]:
         """All places in the order of their making: inode, path, and bytes (None for a folder)."""
-        for path, inode in sorted(self.walk("/"), key=lambda item: item[1]):
+        for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
             found = self._inodes[inode]
-            yield inode, path, None if isinstance(found, _Folder) else bytes(found.data)
+            yield inode, path, None if isinstance(found, _Folder) else found.data
 
-    def walk(self, path: str) -> Iterator[tuple[str, int]]:
+    def walk(self, path: str) -> list[tuple[str, int]]:
         """All paths below `path` with their inodes."""
-        for name, inode in self._folder(self._lookup(path)).names.items():
-            below = f"{path.rstrip('/')}/{name}"
-            yield below, inode
-            if isinstance(self._inodes[inode], _Folder):
-                yield from self.walk(below)
+        found, folders = [], [(path.rstrip("/"), self._lookup(path))]
+        for above, folder in folders:  # which grows meanwhile
+            for name, inode in self._folder(folder).names.items():
+                found.append((f"{above}/{name}", inode))
+                if isinstance(self._inodes[inode], _Folder):
+                    folders.append(found[-1])
+        return found
 
     # -- inside
 
@@ -232,16 +236,17 @@ class SimulatedPosix:
         for inode, found in self._inodes.items():
             if isinstance(found, _Folder):
                 after._inodes[inode] = _Folder(dict(durable.get(inode, {})))
+            elif inode not in kept:
+                after._inodes[inode] = found
             else:
-                data = bytes(found.data)
-                state = kept.get(inode, 1)
-                before = found.durable or b""
+                data, before = found.data, found.durable or b""
                 survived = (
                     before,
                     data,
                     before + data[len(before) : len(before) + max(1, (len(data) - len(before)) // 2)],
                 )
-                after._inodes[inode] = _File(bytearray(survived[state]), survived[state], found.mtime_ns)
+                left = survived[kept[inode]]
+                after._inodes[inode] = _File(left, left, found.mtime_ns)
         after._collect()
         after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(chosen))
         return after
@@ -252,17 +257,15 @@ class SimulatedPosix:
 
     def _collect(self) -> None:
         """Drops what no name reaches, and takes what is left for durable."""
-        reached = {1: self._inodes[1]}
-        for _, inode in list(self.walk("/")):
-            reached[inode] = self._inodes[inode]
+        reached = {1: self._inodes[1], **{inode: self._inodes[inode] for _, inode in self.walk("/")}}
         self._inodes = reached
         self._durable_names = {n: dict(f.names) for n, f in reached.items() if isinstance(f, _Folder)}
 
     def _copy(self) -> SimulatedPosix:
         after = SimulatedPosix()
         after._inodes = {
-            n: _Folder(dict(f.names)) if isinstance(f, _Folder) else _File(bytearray(f.data), f.durable, f.mtime_ns)
-            for n, f in self._inodes.items()
+            inode: _Folder(dict(found.names)) if isinstance(found, _Folder) else found
+            for inode, found in self._inodes.items()
         }
         after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
         after._changes = list(self._changes)
@@ -289,9 +292,13 @@ class SimulatedPosix:
                 left.append(change)
         self._changes = left
 
+    def _sync_file(self, inode: int) -> None:
+        file = self._file(inode)
+        self._inodes[inode] = _File(file.data, file.data, file.mtime_ns)
+
     def _lookup(self, path: str) -> int:
         inode = 1
-        for part in path.strip("/").split("/") if path.strip("/") else ():
+        for part in _parts(path):
             found = self._inodes[inode]
             if not isinstance(found, _Folder):
                 raise _error(errno.ENOTDIR, path)
@@ -327,6 +334,12 @@ _IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}")
 _DIGITS = re.compile(r"\d+")
 
 
+@functools.lru_cache(100_000)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
+
+
+@functools.lru_cache(100_000)
 def _without_ids(path: str) -> str:
     return _DIGITS.sub("0", _IDS.sub("#", path))
 

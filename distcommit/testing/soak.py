@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
@@ -13,6 +14,7 @@ import msgspec
 
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
+from distcommit.model.errors import DistcommitError
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
 from distcommit.testing.victims import Role, strike
 
@@ -24,6 +26,7 @@ _SECTIONS = {
 }
 _END_S = 180.0
 _WHOLE_EVERY = 10
+_PER_ROUND = 3
 
 
 class SoakResult(msgspec.Struct):
@@ -46,8 +49,11 @@ class SoakResult(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What is done to a run: to whom, and whether it is killed, or stopped and woken: once the next run has begun, if
-    all of it was stopped."""
+    """What is done to a run: to whom, and whether it is killed, or stopped and woken.
+
+    A run that was stopped as a whole is woken when the next one has begun; so is a Python worker, whose driver is
+    killed meanwhile: it goes on with a task of a run that is over.
+    """
 
     role: Role
     freeze: bool
@@ -62,7 +68,9 @@ _STRIKES = [
     Strike("all", True),
     Strike("jvm", True),
     Strike("executor", True),
+    Strike("worker", True),
 ]
+_ENDED_BY_KILL: tuple[Role, ...] = ("driver", "jvm", "all")
 
 
 def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> SoakResult:
@@ -80,12 +88,9 @@ def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> S
         usual_s = _whole_run(job, result)
         while result.kills + result.freezes < strikes:
             result.rounds += 1
-            what = rng.choice(_STRIKES)
             job.produce(rng.randint(1, 4), days=2)
-            after_s = rng.random() * usual_s
-            reached = _round(job, what, after_s, rng, result)
-            done = f"{'froze' if what.freeze else 'killed'} {what.role}" if reached else f"{what.role} was gone"
-            say(f"round {result.rounds}: {done}, {after_s:.1f} s after the fence")
+            done = _round(job, usual_s, min(_PER_ROUND, strikes - result.kills - result.freezes), rng, result)
+            say(f"round {result.rounds}, {time.monotonic() - began_s:.0f} s: {', '.join(done) or 'ended by itself'}")
             _look(job, result, whole=False)
             if result.rounds % _WHOLE_EVERY == 0:
                 _whole_run(job, result)
@@ -94,32 +99,52 @@ def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> S
     return result
 
 
-def _round(job: KafkaJob, what: Strike, after_s: float, rng: random.Random, result: SoakResult) -> bool:
-    """Starts a run and strikes it; returns whether the signal reached anybody."""
-    watcher = _watch(job)
+def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, result: SoakResult) -> list[str]:
+    """Starts a run and strikes it, once or more often; returns what was done, and when after the fence."""
+    watcher, done, disturbed = _watch(job), list[str](), False
     with job.start() as run:
         while not watcher.run_has_begun() and not run.has_ended:
             run.wait(0.02)
-        run.wait(after_s)
-        result.sequences_seen_pending += len(watcher.pending())
-        signalled = strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng)
-        if signalled:
-            result.kills += not what.freeze
-            result.freezes += what.freeze
-            key = f"{'freeze' if what.freeze else 'kill'} {what.role}"
-            result.struck[key] = result.struck.get(key, 0) + 1
-        if what.freeze and what.role == "all":
-            _next_run_beside(job, run, rng, result)
-        elif what.freeze:  # the driver lives and keeps its lease: a pause, not a zombie
-            run.wait(rng.random() * 15)
-            run.thaw()
+        begun_s = time.monotonic()
+        for after_s in sorted(rng.random() * usual_s for _ in range(rng.randint(1, at_most))):
+            run.wait(max(0.0, begun_s + after_s - time.monotonic()))
+            what = rng.choice(_STRIKES)
+            with contextlib.suppress(DistcommitError, OSError):  # a look from outside may meet a log that is being cut
+                result.sequences_seen_pending += len(watcher.pending())
+            if not _strike(run, what, rng, result):
+                continue
+            done.append(f"{'freeze' if what.freeze else 'kill'} {what.role} at {time.monotonic() - begun_s:.1f} s")
+            if what.freeze and what.role in ("all", "worker"):
+                _next_run_beside(job, run, rng, result)
+                disturbed = True
+                break
+            if what.role in _ENDED_BY_KILL and not what.freeze:
+                disturbed = True
+                break
+            if what.freeze:  # the driver lives and keeps its lease: a pause, not a zombie
+                run.wait(rng.random() * 6)
+                run.thaw()
         code = run.wait(_END_S)
         if code is None:
-            result.violations.append(f"round {result.rounds}: a run struck at {what.role} did not end in {_END_S:g} s")
-        elif code != 0 and signalled and what.role in ("executor", "worker") and not what.freeze:
+            result.violations.append(f"round {result.rounds}, {done}: the run did not end in {_END_S:g} s")
+        elif code != 0 and not disturbed:
             tail = run.stderr.read_text()[-1500:]
-            result.violations.append(f"round {result.rounds}: a run that lost a {what.role} ended with {code}: {tail}")
-    return bool(signalled)
+            result.violations.append(f"round {result.rounds}, {done}: the run ended with {code}: {tail}")
+    return done
+
+
+def _strike(run: RunProcess, what: Strike, rng: random.Random, result: SoakResult) -> bool:
+    """Whether the signal reached anybody."""
+    if not strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng):
+        return False
+    if what == Strike("worker", True):
+        for role in _ENDED_BY_KILL[:2]:
+            strike(run, role, signal.SIGKILL, rng)
+    result.kills += not what.freeze
+    result.freezes += what.freeze
+    key = f"{'freeze' if what.freeze else 'kill'} {what.role}"
+    result.struck[key] = result.struck.get(key, 0) + 1
+    return True
 
 
 def _next_run_beside(job: KafkaJob, frozen: RunProcess, rng: random.Random, result: SoakResult) -> None:
