@@ -1,4 +1,7 @@
-"""The main job, over and over on a real Spark, killed or frozen from outside at random times, audited after each."""
+"""The main job, over and over on a real Spark, killed or frozen from outside, audited after each.
+
+When is chosen at random: any time after the run's fence, more often while sequences are pending.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,20 @@ import msgspec
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
 from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetState
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
 from distcommit.testing.victims import Role, strike
 
-_TOPICS = {f"topic-{number:02d}": 2 for number in range(30)}
+_TOPICS = {f"topic-{number:02d}": 2 for number in range(60)}
 _SECTIONS = {
-    "commit": {"buckets": 8, "min_interval_ms": 0},
+    "commit": {"buckets": 8, "min_interval_ms": 200},
     "lock": {"lease_ttl_s": 2},
     "spark": {"master": "local-cluster[2,1,1024]", "partitions": 4},
 }
 _END_S = 180.0
 _WHOLE_EVERY = 10
 _PER_ROUND = 3
+_IN_COMMIT = 0.6
 
 
 class SoakResult(msgspec.Struct):
@@ -93,7 +98,7 @@ def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> S
             say(f"round {result.rounds}, {time.monotonic() - began_s:.0f} s: {', '.join(done) or 'ended by itself'}")
             _look(job, result, whole=False)
             if result.rounds % _WHOLE_EVERY == 0:
-                _whole_run(job, result)
+                usual_s = _whole_run(job, result)
         _whole_run(job, result)
     result.seconds = round(time.monotonic() - began_s, 1)
     return result
@@ -107,10 +112,12 @@ def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, resu
             run.wait(0.02)
         begun_s = time.monotonic()
         for after_s in sorted(rng.random() * usual_s for _ in range(rng.randint(1, at_most))):
-            run.wait(max(0.0, begun_s + after_s - time.monotonic()))
+            if rng.random() < _IN_COMMIT:
+                _wait_for_commit(run, watcher)
+            else:
+                run.wait(max(0.0, begun_s + after_s - time.monotonic()))
             what = rng.choice(_STRIKES)
-            with contextlib.suppress(DistcommitError, OSError):  # a look from outside may meet a log that is being cut
-                result.sequences_seen_pending += len(watcher.pending())
+            result.sequences_seen_pending += len(_pending(watcher))
             if not _strike(run, what, rng, result):
                 continue
             done.append(f"{'freeze' if what.freeze else 'kill'} {what.role} at {time.monotonic() - begun_s:.1f} s")
@@ -131,6 +138,18 @@ def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, resu
             tail = run.stderr.read_text()[-1500:]
             result.violations.append(f"round {result.rounds}, {done}: the run ended with {code}: {tail}")
     return done
+
+
+def _wait_for_commit(run: RunProcess, watcher: CommitWatcher) -> None:
+    """Until something is sealed and not closed; returns at once if it is, and when the run has ended."""
+    while not run.has_ended and not _pending(watcher):
+        time.sleep(0.002)
+
+
+def _pending(watcher: CommitWatcher) -> list[DatasetState]:
+    with contextlib.suppress(DistcommitError, OSError):  # a look from outside may meet a log that is being cut
+        return watcher.pending()
+    return []
 
 
 def _strike(run: RunProcess, what: Strike, rng: random.Random, result: SoakResult) -> bool:
