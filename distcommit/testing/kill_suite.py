@@ -106,6 +106,12 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
     class First:
         name = ""
 
+        def pytest_configure(self, config: Any) -> None:
+            from hypothesis import Phase, settings  # noqa: PLC0415 - not before pytest, which rewrites it
+
+            settings.register_profile("kill", phases=(Phase.explicit, Phase.generate))  # any example will do
+            settings.load_profile("kill")
+
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed and not self.name:
                 self.name = report.nodeid
