@@ -380,7 +380,7 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
     machine = Machine()
     sequence = half_published_then_quarantined(machine)
     if first_person_died:
-        machine.faults.append(dies("fsync_folder", "/store/log/bucket="))
+        machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first is before the put
         with suppress(Crashed):
             by_hand.abandon(WORLD.store(machine), "a", "person")
         machine.restart()
@@ -427,7 +427,7 @@ def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_
     machine = Machine()
     assert go(WORLD, machine, source(a=3)).succeeded
     machine.syncfs("/")
-    machine.faults.append(dies("fsync_folder", "/store/log/bucket="))
+    machine.faults.append(dies("fsync_folder", "/store/log/bucket=", 2))  # the first is before the put
     with suppress(Crashed):
         by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "one")
     machine.restart()
