@@ -14,7 +14,7 @@ import typer
 from distcommit.testing.explore import explore, faults, replay
 from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
-from distcommit.testing.mutants import mutants
+from distcommit.testing.mutants import mutants, table
 from distcommit.testing.peers import peers
 from distcommit.testing.soak import soak
 
@@ -116,10 +116,13 @@ def mutants_command(
     processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
     sample: Annotated[int, typer.Option(help="Try only so many, the named ones always; 0 for all.")] = 0,
     only: Annotated[str, typer.Option(help="Only mutants whose id has one of these texts, separated by commas.")] = "",
+    to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Breaks the product's code in hundreds of ways, in a checkout; exits 1 if an unexplained one goes unnoticed."""
-    found = mutants(seconds, seed, processes, sample, only)
+    found = mutants(seconds, seed, processes, sample, only, say=_say)
+    if to is not None:
+        to.write_text(table(found), encoding="utf-8")
     unexplained = [survivor for survivor in found["survivors"] if not survivor["argued"]]
     if as_json:
         typer.echo(json.dumps(found))
@@ -138,7 +141,7 @@ def soak_command(
 ) -> None:
     """Kills or freezes the main job on a real Spark, over and over, and audits it after each."""
     with tempfile.TemporaryDirectory(prefix="distcommit-soak-") as folder:
-        result = soak(kills, seed, Path(folder), lambda text: typer.echo(text, err=True))
+        result = soak(kills, seed, Path(folder), _say)
     if as_json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
@@ -149,6 +152,10 @@ def soak_command(
         for violation in result.violations:
             typer.echo(f"  {violation}")
     raise typer.Exit(1 if result.duplicates or result.missing or result.violations else 0)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _tell(found: dict[str, Any], counted: str, at_least: int, *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,7 +50,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def mutants(
-    seconds: float, seed: int, processes: int, sample: int = 0, only: str = "", budgets: Budgets = FULL
+    seconds: float,
+    seed: int,
+    processes: int,
+    sample: int = 0,
+    only: str = "",
+    budgets: Budgets = FULL,
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Tries mutants, the named ones first, until all are tried or time is up.
 
@@ -61,6 +67,7 @@ def mutants(
         sample: so many generated ones; 0 for all. The named ones are always there.
         only: those whose id contains one of these texts, separated by commas.
         budgets: how much the kill suite does.
+        say: told what became of each mutant, a line each.
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `not_tried`.
@@ -78,7 +85,10 @@ def mutants(
                 return
             copy = copies.get()
             try:
-                outcomes.append(_try(copy, mutant, seed, budgets))
+                outcome = _try(copy, mutant, seed, budgets)
+                outcomes.append(outcome)
+                fate = f"killed by {outcome.stage}" if outcome.stage else "survived"
+                say(f"{len(outcomes)} of {len(chosen)}: {mutant.id} {fate} in {outcome.seconds:.0f} s")
             finally:
                 copies.put(copy)
 
