@@ -26,11 +26,11 @@ _TOPICS = {f"topic-{number:02d}": 2 for number in range(60)}
 _SECTIONS = {
     "commit": {"buckets": 8, "min_interval_ms": 200},
     "lock": {"lease_ttl_s": 2},
-    "spark": {"master": "local-cluster[2,1,1024]", "partitions": 4},
+    "spark": {"master": "local-cluster[2,1,1024]", "partitions": 4, "conf": {"spark.task.maxFailures": 16}},
 }
 _END_S = 180.0
 _WHOLE_EVERY = 10
-_PER_ROUND = 3
+_PER_ROUND = 4
 _IN_COMMIT = 0.6
 
 
@@ -64,18 +64,16 @@ class Strike:
     freeze: bool
 
 
-_STRIKES = [
+_PASSING = [Strike("executor", False), Strike("worker", False), Strike("jvm", True), Strike("executor", True)]
+"""What a run survives."""
+_ENDING = [
     Strike("driver", False),
     Strike("jvm", False),
-    Strike("executor", False),
-    Strike("worker", False),
     Strike("all", False),
     Strike("all", True),
-    Strike("jvm", True),
-    Strike("executor", True),
     Strike("worker", True),
 ]
-_ENDED_BY_KILL: tuple[Role, ...] = ("driver", "jvm", "all")
+"""What ends it, or leaves it to wake beside the next one."""
 
 
 def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> SoakResult:
@@ -111,25 +109,22 @@ def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, resu
         while not watcher.run_has_begun() and not run.has_ended:
             run.wait(0.02)
         begun_s = time.monotonic()
-        for after_s in sorted(rng.random() * usual_s for _ in range(rng.randint(1, at_most))):
+        times = sorted(rng.random() * usual_s for _ in range(rng.randint(min(2, at_most), at_most)))
+        for place, after_s in enumerate(times):
             if rng.random() < _IN_COMMIT:
                 _wait_for_commit(run, watcher)
             else:
                 run.wait(max(0.0, begun_s + after_s - time.monotonic()))
-            what = rng.choice(_STRIKES)
+            what = rng.choice(_PASSING if place < len(times) - 1 else [*_PASSING, *_ENDING])
             result.sequences_seen_pending += len(_pending(watcher))
             if not _strike(run, what, rng, result):
                 continue
             done.append(f"{'freeze' if what.freeze else 'kill'} {what.role} at {time.monotonic() - begun_s:.1f} s")
-            if what.freeze and what.role in ("all", "worker"):
+            disturbed = what in _ENDING
+            if what in _ENDING and what.freeze:
                 _next_run_beside(job, run, rng, result)
-                disturbed = True
-                break
-            if what.role in _ENDED_BY_KILL and not what.freeze:
-                disturbed = True
-                break
-            if what.freeze:  # the driver lives and keeps its lease: a pause, not a zombie
-                run.wait(rng.random() * 6)
+            elif what.freeze:  # the driver lives and keeps its lease: a pause, not a zombie
+                run.wait(rng.random() * 4)
                 run.thaw()
         code = run.wait(_END_S)
         if code is None:
@@ -157,7 +152,7 @@ def _strike(run: RunProcess, what: Strike, rng: random.Random, result: SoakResul
     if not strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng):
         return False
     if what == Strike("worker", True):
-        for role in _ENDED_BY_KILL[:2]:
+        for role in ("driver", "jvm"):
             strike(run, role, signal.SIGKILL, rng)
     result.kills += not what.freeze
     result.freezes += what.freeze
