@@ -13,16 +13,19 @@ Where to start:
       after_a_power_loss = list(machine.after_power_loss(random.Random(1), bound=2, samples=3))
 
   `SimulatedPosix` stands below the product's own file system code and knows what a power loss may leave.
+- You want to see your own part under faults: `LocalFileSystem(FaultyCalls(RealPosixCalls(), Fault(errno.ENOSPC, 3)))`
+  is the product's file system on the real disk, whose fourth operation finds no space; `times` makes an outage of it,
+  `takes_effect` loses the answer only. `FaultyCalls` stands above a `SimulatedPosix` as well.
 - You write property tests: `testing.strategies` (needs hypothesis) draws URNs, watermarks, log records that may follow
   a fold, work-unit layouts, task states and whole job histories; `LogModel` and `JobModel` say what must come of them.
-- You want the checkers themselves: `python -m distcommit.testing explore` crashes the product at every operation,
-  `interleave` lets several actors work on one store in any order.
+- You want the checkers themselves: `python -m distcommit.testing --help`.
 
 `tests/stateful/` of the project shows models and strategies at work. The modules that need pytest or hypothesis are not
 imported from here.
 """
 
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.testing.faults import Fault, FaultyCalls
 from distcommit.testing.job_model import JobModel
 from distcommit.testing.model import LogModel
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -32,6 +35,8 @@ from distcommit.testing.world import SimulatedClock, SimulatedFileSystem, World
 __all__ = [
     "CommitPolicy",
     "Crashed",
+    "Fault",
+    "FaultyCalls",
     "JobModel",
     "LogModel",
     "ModelDataset",
