@@ -22,6 +22,7 @@ from distcommit.spark.planner import PlanReport, plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.reports import Report, add_up
 from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import Manifest, publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
@@ -46,8 +47,9 @@ class RunResult(msgspec.Struct):
 
 
 def new_run_id() -> str:
-    """A run id: sorts by time, and nobody else has it."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:12]}"
+    """A run id: sorts by time, to the microsecond, and nobody else has it."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
 
 
 def recover(launch: Launch, settings: RunSettings) -> Report:
@@ -86,7 +88,8 @@ def run(
         planned = _checked([plan.report for plan in plans])
         _require_some(plans, store.job)
         manifest = share_out(settings, plans)
-        publish_manifest(store.fs, store.roots.store, manifest)
+        with _fenced_if_swept(settings):
+            publish_manifest(store.fs, store.roots.store, manifest)
     ingested: list[Report] = []
     drained: list[Report] = []
     decided, error = True, ""
@@ -148,6 +151,17 @@ class _Seconds:
         self.by_phase[name] = round(time.monotonic() - began, 3)
 
 
+@contextmanager
+def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
+    """A folder of this run that is gone was swept by a newer one, if there is one."""
+    try:
+        yield
+    except FileNotFoundError:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+        raise
+
+
 def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[list[Report], str]:
     """The ingest job, and durably that it has ended. Should it fail, what was read is committed all the same."""
     store, error = settings.store, ""
@@ -158,7 +172,8 @@ def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[
         logger.exception("the ingest job failed")
         error = f"ingest: {(str(caught).strip().splitlines() or [type(caught).__name__])[0]}"
     _checked(reports)
-    record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+    with _fenced_if_swept(settings):
+        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from distcommit.model.errors import OutcomeUnknownError, SourceError, SourceUnavailableError, TransientError
+from distcommit.model.errors import (
+    FencedError,
+    OutcomeUnknownError,
+    SourceError,
+    SourceUnavailableError,
+    TransientError,
+)
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
 from distcommit.model.source import DatasetProblem
@@ -27,6 +34,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import read_bucket_plan, read_manifest
+from distcommit.stores.retention import forget_runs
 from distcommit.stores.task_states import TaskStateReader, record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation
@@ -683,3 +691,26 @@ def test_a_commit_that_fails_never_fails_the_ingest_task() -> None:
     machine.restart()
     assert drain_partition(settings, 0).datasets_published == 2
     check_recovery(machine, data)
+
+
+@pytest.mark.parametrize(("table", "part"), [("plans", "/manifest.json"), ("task_states", "/INGEST_ENDED")])
+def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table: str, part: str) -> None:
+    machine = Machine()
+    swept: list[str] = []
+
+    def newer_run(operation: Operation) -> None:
+        if operation.kind == "create" and part in operation.path.replace(".tmp-", "") and not swept:
+            folder = os.path.dirname(operation.path)
+            swept.append(folder)
+            assert go(WORLD, machine, source(a=3)).succeeded
+            store = WORLD.store(machine)
+            forget_runs(store.fs, store.roots.store, range(store.buckets), 1)
+
+    machine.faults.append(newer_run)
+    with pytest.raises(FencedError, match="a newer run"):
+        go(WORLD, machine, source(a=2))
+    assert swept
+    assert table in swept[0]
+    machine.restart()
+    assert go(WORLD, machine, source(a=3)).succeeded
+    assert audit(WORLD, machine).exact
