@@ -504,6 +504,26 @@ def test_a_store_whose_removal_was_killed_anywhere_is_whole_or_made_anew() -> No
     assert number > 5
 
 
+def test_whenever_power_is_lost_in_a_removal_the_store_is_whole_or_the_next_one_knows_nothing_of_it() -> None:
+    machine = Machine()
+    store = own_store(machine)
+    one_round(store, None, 1)
+    machine.syncfs("/")
+    wrong: list[str] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        found = own_store_at(after)
+        whole = found.exists("s")
+        found.create("s", "d")
+        if found.watermark("s", "d") != (Watermark({"": 1}) if whole else None):
+            wrong.append(where)
+
+    on_every_power_loss(machine, look)
+    assert store.remove("s")
+    machine.mkdir("/end")  # a last look
+    assert wrong == []
+
+
 def dies_at(number: int) -> Callable[[Operation], None]:
     """The process dies before its call of that number that changes something, counted from 0."""
     left = [number]
