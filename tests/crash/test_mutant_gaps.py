@@ -7,11 +7,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.staging import new_attempt, prepare_bucket
 from distcommit.model.errors import ConfigurationError, DistcommitError, FencedError
 from distcommit.model.log_records import (
     DatasetState,
@@ -243,6 +245,18 @@ def test_a_zombie_in_the_middle_of_an_attempt_finds_no_place_to_write_once_it_wa
 
     ingest_partition(reading(settings, OddSource(data.datasets, extracting=swept)), 0)
     assert machine.paths(STAGING) == {}
+
+
+def test_an_attempt_has_a_folder_that_no_other_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    fs = SimulatedFileSystem(machine)
+    prepare_bucket(fs, "/job/staging", 1, 0)
+    monkeypatch.setattr("uuid.uuid4", lambda: UUID(int=1))
+    status = fs.status(new_attempt(fs, "/job/staging", 1, 0, "u").path)
+    assert status is not None
+    assert status.is_folder
+    with pytest.raises(FileExistsError):
+        new_attempt(fs, "/job/staging", 1, 0, "u")
 
 
 # -- the rename step

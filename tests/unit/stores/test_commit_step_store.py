@@ -84,6 +84,14 @@ def test_put_seal_crash_commit(store: LogCommitStepStore, context: StepContext, 
     assert after.get_commit_sequence("job", "d") is None
 
 
+def test_room_is_made_once_and_what_was_put_stays_in_it(store: LogCommitStepStore) -> None:
+    assert store.create("job", "d")
+    store.put("job", "d", HighWatermarkCommitStep("d", None, Watermark({"": 1})))
+    assert not store.create("job", "d")
+    store.seal("job", "d")
+    assert store.exists("job", "d")
+
+
 def test_unsealed_steps_are_never_executed(store: LogCommitStepStore, context: StepContext, tmp_path: Path) -> None:
     store.put("job", "d", TouchCommitStep(str(tmp_path / "own")))
     assert store.get_commit_sequence("job", "d") is None

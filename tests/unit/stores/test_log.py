@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,35 @@ def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path:
     assert fresh.state_of("a").watermark == Watermark({"0": 29})
     assert fresh.datasets == log.refresh().datasets
     assert len(list((tmp_path / "log").iterdir())) < 16
+
+
+class _RacedReads(LocalFileSystem):
+    """Lets somebody else go first, once, before the next file is read."""
+
+    def __init__(self) -> None:
+        super().__init__(durable=False)
+        self.race: list[Callable[[], None]] = []
+
+    def read(self, path: str) -> bytes:
+        while self.race:
+            self.race.pop()()
+        return super().read(path)
+
+
+def test_who_misses_a_number_that_is_truncated_while_it_reads_begins_again(tmp_path: Path) -> None:
+    fs = _RacedReads()
+    log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
+    fence(log, 1)
+    reader.refresh()
+    seal(log, "a", 1, 5)
+
+    def truncated() -> None:
+        for _ in range(3):
+            log.checkpoint(at_least=1)
+
+    fs.race.append(truncated)
+    assert reader.refresh().state_of("a").sequence is not None
+    assert not fs.race
 
 
 def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: Path) -> None:
