@@ -130,16 +130,9 @@ class CommitLog:
     def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> None:
         """Writes the whole fold as one segment if `at_least` segments stand above the newest one, then deletes, by
         listing and in ascending order, what lies below the second newest."""
-        above: int | None = None
 
         def decide(fold: Fold) -> Record | None:
-            nonlocal above
-            if above is not None and self._base >= above:
-                return None
-            if self._last - self._base < max(1, at_least) and above is None:
-                return None
-            above = above if above is not None else self._last + 1
-            return fold.checkpoint(decided_from)
+            return fold.checkpoint(decided_from) if self._last - self._base >= max(1, at_least) else None
 
         self.settle(decide)
         self.truncate()
