@@ -224,6 +224,34 @@ def test_a_dataset_that_a_person_must_look_at_is_not_read_again_though_its_sourc
     assert states(WORLD, machine)["a"].status is status
 
 
+def test_no_power_loss_leaves_a_hole_in_a_log_above_what_a_dead_writer_put() -> None:
+    machine = Machine()
+    log = WORLD.store(machine).bucket_log(0, 1)
+    machine.syncfs("/")
+    put: list[str] = []
+
+    def die(operation: Operation) -> None:
+        if put and operation.kind == "fsync_folder":
+            raise Crashed
+        if operation.kind == "rename":
+            put.append(operation.path)
+
+    machine.faults.append(die)
+    with suppress(Crashed):
+        fence_bucket(log, 1, "dead")
+    machine.restart()
+    assert WORLD.store(machine).bucket_log(0).refresh().fence_epoch == 1
+    seen: list[int] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        seen.append(WORLD.store(after).bucket_log(0).refresh().fence_epoch)
+
+    on_every_power_loss(machine, look)
+    fence_bucket(WORLD.store(machine).bucket_log(0, 2), 2, "alive")
+    machine.mkdir("/end")
+    assert {0, 1, 2} == set(seen)
+
+
 # -- task output
 
 
