@@ -33,6 +33,13 @@ class _File:
     mtime_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A symbolic link to an absolute path."""
+
+    path: str
+
+
 @dataclass(slots=True)
 class _Folder:
     names: dict[str, int] = field(default_factory=dict)
@@ -77,7 +84,7 @@ class SimulatedPosix:
     """
 
     def __init__(self, gate: Gate | None = None) -> None:
-        self._inodes: dict[int, _File | _Folder] = {1: _Folder()}
+        self._inodes: dict[int, _File | _Folder | _Link] = {1: _Folder()}
         self._durable_names: dict[int, dict[str, int]] = {1: {}}
         self._changes: list[_NameChange] = []
         self._open: dict[int, int] = {}
@@ -115,13 +122,10 @@ class SimulatedPosix:
         self._open.pop(fd, None)
 
     def read_file(self, path: str) -> bytes:
-        found = self._inodes[self._lookup(path)]
-        if isinstance(found, _Folder):
-            raise _error(errno.EISDIR, path)
-        return found.data
+        return self._file(self._lookup(path)).data
 
     def lstat(self, path: str) -> FileStatus:
-        return self._status(self._lookup(path))
+        return self._status(self._lookup(path, follow=False))
 
     def scandir(self, path: str) -> list[FolderEntry]:
         names = self._folder(self._lookup(path)).names
@@ -140,19 +144,20 @@ class SimulatedPosix:
     def rmdir(self, path: str) -> None:
         self._begin("rmdir", path)
         folder, name = self._parent(path)
-        if self._folder(self._lookup(path)).names:
+        if self._folder(self._lookup(path, follow=False)).names:
             raise _error(errno.ENOTEMPTY, path)
         self._change(folder, name, 0)
 
     def unlink(self, path: str) -> None:
         self._begin("unlink", path)
-        self._file(self._lookup(path))
+        if isinstance(self._inodes[self._lookup(path, follow=False)], _Folder):
+            raise _error(errno.EISDIR, path)
         folder, name = self._parent(path)
         self._change(folder, name, 0)
 
     def link(self, source: str, target: str) -> None:
         self._begin("link", target)
-        inode = self._lookup(source)
+        inode = self._lookup(source, follow=False)
         folder, name = self._parent(target)
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, target)
@@ -160,7 +165,7 @@ class SimulatedPosix:
 
     def rename_noreplace(self, source: str, target: str) -> None:
         self._begin("rename", target)
-        inode = self._lookup(source)
+        inode = self._lookup(source, follow=False)
         folder, name = self._parent(target)
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, target)
@@ -181,7 +186,24 @@ class SimulatedPosix:
                 self._sync_file(inode)
 
     def realpath(self, path: str) -> str:
-        return path
+        real = ""
+        for part in _parts(path):
+            real = f"{real}/{part}"
+            try:
+                found = self._inodes[self._lookup(real, follow=False)]
+            except OSError:
+                continue
+            if isinstance(found, _Link):
+                real = self.realpath(found.path)
+        return real or "/"
+
+    def symlink(self, target: str, path: str) -> None:
+        """A symbolic link at `path`, as somebody else's program makes it."""
+        self._begin("symlink", path)
+        folder, name = self._parent(path)
+        inode = next(self._numbers)
+        self._inodes[inode] = _Link(target)
+        self._change(folder, name, inode)
 
     # -- crashes
 
@@ -203,10 +225,11 @@ class SimulatedPosix:
             yield self._survivor(names, dict(zip(torn, bytes_kept, strict=True)))
 
     def files(self) -> Iterator[tuple[int, str, bytes | None]]:
-        """All places in the order of their making: inode, path, and bytes (None for a folder)."""
+        """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
         for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
             found = self._inodes[inode]
-            yield inode, path, None if isinstance(found, _Folder) else found.data
+            if not isinstance(found, _Link):
+                yield inode, path, None if isinstance(found, _Folder) else found.data
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All paths below `path` with their inodes."""
@@ -236,7 +259,7 @@ class SimulatedPosix:
         for inode, found in self._inodes.items():
             if isinstance(found, _Folder):
                 after._inodes[inode] = _Folder(dict(durable.get(inode, {})))
-            elif inode not in kept:
+            elif isinstance(found, _Link) or inode not in kept:
                 after._inodes[inode] = found
             else:
                 data, before = found.data, found.durable or b""
@@ -296,16 +319,19 @@ class SimulatedPosix:
         file = self._file(inode)
         self._inodes[inode] = _File(file.data, file.data, file.mtime_ns)
 
-    def _lookup(self, path: str) -> int:
+    def _lookup(self, path: str, *, follow: bool = True) -> int:
         inode = 1
-        for part in _parts(path):
+        for place, part in enumerate(_parts(path)):
             found = self._inodes[inode]
+            if isinstance(found, _Link):
+                return self._lookup("/".join((found.path, *_parts(path)[place:])), follow=follow)
             if not isinstance(found, _Folder):
                 raise _error(errno.ENOTDIR, path)
             if part not in found.names:
                 raise _error(errno.ENOENT, path)
             inode = found.names[part]
-        return inode
+        last = self._inodes[inode]
+        return self._lookup(last.path) if follow and isinstance(last, _Link) else inode
 
     def _parent(self, path: str) -> tuple[int, str]:
         folder, name = posixpath.split(path)
@@ -327,6 +353,8 @@ class SimulatedPosix:
         found = self._inodes[inode]
         if isinstance(found, _Folder):
             return FileStatus(0, 0, inode, True)
+        if isinstance(found, _Link):
+            return FileStatus(len(found.path), 0, inode)
         return FileStatus(len(found.data), found.mtime_ns, inode)
 
 

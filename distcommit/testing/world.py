@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+import pyarrow as pa
+
 from distcommit.app.audit import audit_store
 from distcommit.fs.local import TEMPORARY, LocalFileSystem
 from distcommit.fs.posix import PosixCalls
@@ -15,7 +18,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
-from distcommit.spark.launch import Result
+from distcommit.spark.launch import PartitionCall, Result
 from distcommit.spark.run import RunResult, new_run_id, run
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import fence_job
@@ -134,8 +137,10 @@ class World:
 def launch_here(
     function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
 ) -> list[Result]:
-    """Runs executor functions one after the other in this process."""
-    return [function(settings, task) for task in range(tasks)]
+    """Runs executor functions one after the other in this process, called as Spark calls them."""
+    call = PartitionCall(function, settings)
+    rows = call(pa.RecordBatch.from_pydict({"id": [task]}) for task in range(tasks))
+    return [msgspec.msgpack.decode(row.column(0)[0].as_py(), type=kind) for row in rows]
 
 
 def _states(store: JobStore) -> list[DatasetState]:
