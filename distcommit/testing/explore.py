@@ -168,7 +168,7 @@ def fault_violation(scenario: Scenario, fault: Fault) -> str:
     """Runs the scenario's job with a fault, then undisturbed; what is wrong then, if anything."""
     machine = scenario.machine()
     try:
-        scenario.world.run(cast(PosixCalls, FaultyCalls(machine, fault)), scenario.disturbed)
+        scenario.run(cast(PosixCalls, FaultyCalls(machine, fault)), scenario.disturbed)
     except (DistcommitError, OSError):
         pass  # a run may fail; it may not do harm
     except Exception as error:  # noqa: BLE001 - anything else is a finding
@@ -182,7 +182,7 @@ def fault_violation(scenario: Scenario, fault: Fault) -> str:
 
 def _calls_of(scenario: Scenario) -> int:
     never = Fault(0, 1_000_000_000)
-    scenario.world.run(cast(PosixCalls, FaultyCalls(scenario.machine(), never)), scenario.disturbed)
+    scenario.run(cast(PosixCalls, FaultyCalls(scenario.machine(), never)), scenario.disturbed)
     return never.seen
 
 
@@ -234,7 +234,7 @@ def crashed_runs(
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
     """Runs the job once and gives, for each of its mutating operations (that `pick` picks), the machines as a crash
     before it may leave them."""
-    yield from crashes_of(machine, lambda calls: scenario.world.run(calls, source), rng, pick)  # type: ignore[arg-type]
+    yield from crashes_of(machine, lambda calls: scenario.run(calls, source), rng, pick)  # type: ignore[arg-type]
 
 
 def crashes_of(

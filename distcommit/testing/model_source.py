@@ -11,7 +11,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
 
@@ -20,42 +20,70 @@ SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value"
 class ModelDataset:
     """What one dataset holds: per partition how many records, and how many work units read each partition.
 
-    `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread.
+    `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread;
+    `expired`: the first offset of a partition that the source still has; `problem`: why the dataset can't be planned.
     """
 
     partitions: Mapping[str, int]
     units: int = 1
     fails: frozenset[str] = frozenset()
     short: int = 0
+    expired: Mapping[str, int] = field(default_factory=dict)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource(Source):
-    """Datasets by URN. Offsets count from 0; record values follow from their place."""
+    """Datasets by URN. Offsets count from 0; record values follow from their place.
+
+    `refuses`: what the source as a whole can't do: "plan", "open" or "close". `careless`: it plans as if nothing were
+    stored, and datasets without work units too; both are against a source's rules and must do no harm.
+    """
 
     datasets: Mapping[str, ModelDataset] = field(default_factory=dict)
+    refuses: str = ""
+    careless: bool = False
     provenance = Provenance("partition", "offset")
 
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
     ) -> Iterator[DatasetPlan | DatasetProblem]:
+        if self.refuses == "plan":
+            raise SourceError("the source can't be reached")
         for urn, dataset in self.datasets.items():
-            state = states.get(urn) or DatasetState(urn)
+            state = DatasetState(urn) if self.careless else states.get(urn) or DatasetState(urn)
             if not owned(urn) or state.status is not DatasetStatus.IDLE:
                 continue
-            stored = state.watermark.positions if state.watermark else {}
-            start = {partition: 0 for partition in dataset.partitions if partition not in stored}
-            units = [
-                WorkUnit("", urn, Watermark({partition: low}), Watermark({partition: high}), high - low)
-                for partition, end in dataset.partitions.items()
-                for low, high in _ranges(int(stored.get(partition, 0)), end, dataset.units)
-                if low < high or partition in start
-            ]
-            if units:
-                yield DatasetPlan(urn, state.watermark, Watermark(dict(start)), tuple(units))
+            if dataset.problem:
+                yield DatasetProblem(urn, dataset.problem)
+                continue
+            plan = _plan(urn, dataset, state.watermark)
+            if plan.work_units or self.careless:
+                yield plan
 
     def open(self) -> Extractor:
+        if self.refuses == "open":
+            raise ConnectionError("the source can't be opened")
         return _ModelExtractor(self)
+
+
+def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetPlan:
+    """All that lies between the stored watermark and the end. What has expired meanwhile is skipped."""
+    reached = {partition: int(position) for partition, position in stored.positions.items()} if stored else {}
+    oldest = {partition: dataset.expired.get(partition, 0) for partition in dataset.partitions}
+    start = {partition: first for partition, first in oldest.items() if partition not in reached}
+    skipped = tuple(
+        SkippedRange(partition, low, oldest[partition], "expired")
+        for partition, low in reached.items()
+        if low < oldest.get(partition, 0)
+    )
+    units = tuple(
+        WorkUnit("", urn, Watermark({partition: low}), Watermark({partition: high}), high - low)
+        for partition, end in dataset.partitions.items()
+        for low, high in _ranges(max(oldest[partition], reached.get(partition, 0)), end, dataset.units)
+        if low < high or partition in start
+    )
+    return DatasetPlan(urn, stored, Watermark(dict(start)), units, skipped)
 
 
 def _ranges(low: int, high: int, units: int) -> Iterator[tuple[int, int]]:
@@ -75,7 +103,8 @@ class _ModelExtractor(Extractor):
         return _ModelExtraction(self.source.datasets[unit.dataset_urn], unit)
 
     def close(self) -> None:
-        pass
+        if self.source.refuses == "close":
+            raise ConnectionError("the source can't be closed")
 
 
 @dataclass(slots=True)

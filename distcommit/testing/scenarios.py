@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import SourceUnavailableError
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.spark.run import RunResult
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import World
@@ -20,6 +23,13 @@ class Scenario:
     before: tuple[ModelSource, ...]
     disturbed: ModelSource
     after: ModelSource
+
+    def run(self, calls: PosixCalls, source: ModelSource) -> RunResult | None:
+        """One run of the job; None if it says that its source was not there."""
+        try:
+            return self.world.run(calls, source)
+        except SourceUnavailableError:
+            return None
 
     def machine(self) -> SimulatedPosix:
         """A machine on which the undisturbed runs have happened, all of it durable."""
@@ -47,6 +57,19 @@ _FAILING = ModelSource(
     }
 )
 _SHORT = ModelSource({"a": ModelDataset({"0": 6}, units=2, short=1), "b": ModelDataset({"0": 2})})
+_DOWN = ModelSource(_TWO_MORE.datasets, refuses="plan")
+_CLOSED = ModelSource(_TWO_MORE.datasets, refuses="open")
+_LEAKY = ModelSource(_ONE.datasets, refuses="close")
+_CARELESS = ModelSource({**_ONE_MORE.datasets, "b": ModelDataset({"0": 1}), "none": ModelDataset({})}, careless=True)
+_PROBLEMS = ModelSource(
+    {
+        "a": ModelDataset({"0": 1}),
+        "b": ModelDataset({"0": 1}, problem="no such topic"),
+        "": ModelDataset({"0": 1}),
+    }
+)
+_EXPIRED = ModelSource({"a": ModelDataset({"0": 7}, expired={"0": 5}), "c": ModelDataset({"0": 2}, short=1)})
+_EXPIRED_READ = ModelSource({"a": ModelDataset({"0": 7}, expired={"0": 5}), "c": ModelDataset({"0": 2})})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
 SCENARIOS = {
@@ -63,6 +86,12 @@ SCENARIOS = {
         Scenario("short-reads", World(), (), _SHORT, _source(a={"0": 6}, b={"0": 2})),
         Scenario("job-level", World(buckets=2, job_level=True), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("job-level-failure", World(buckets=2, job_level=True), (), _FAILING, _MENDED),
+        Scenario("source-down", World(), (_TWO,), _DOWN, _TWO_MORE),
+        Scenario("source-closed", World(), (_TWO,), _CLOSED, _TWO_MORE),
+        Scenario("ingest-lost", World(watched=True, max_seconds=60, loses_ingest=True), (), _LEAKY, _ONE),
+        Scenario("careless-source", World(), (_ONE,), _CARELESS, _source(a={"0": 5}, b={"0": 1})),
+        Scenario("problems", World(), (), _PROBLEMS, _source(a={"0": 1}, b={"0": 1})),
+        Scenario("expired", World(job_level=True), (_source(a={"0": 3}, c={"0": 1}),), _EXPIRED, _EXPIRED_READ),
         Scenario(
             "checkpoint",
             World(),
