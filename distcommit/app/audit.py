@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from distcommit.fs.local import TEMPORARY
 from distcommit.ingest.staging import list_attempts, staged_epochs
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -105,7 +106,8 @@ class _Audit:
         found: list[str] = []
         for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
             for entry in self._fs.list_folder(parent):
-                if not entry.is_folder and not entry.name.startswith(OUTPUT_PROBE):
+                is_probe = entry.name.removeprefix(TEMPORARY).startswith(OUTPUT_PROBE)
+                if not entry.is_folder and not is_probe:
                     self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
                 elif entry.is_folder and entry.name != REJECTED_FOLDER:
                     found.append(entry.name)
