@@ -28,7 +28,8 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
-from distcommit.testing.programs import PROGRAMS, Program
+from distcommit.testing.program_parts import Program
+from distcommit.testing.programs import PROGRAMS
 from distcommit.testing.scenarios import SCENARIOS, Scenario
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock
-from distcommit.stores.job_lock import JobLock
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import SimulatedClock, SimulatedFileSystem
 from tests.stateful.profiles import effort
 
 LEASE_S = 90.0
 RUNS = 3
 runs = st.integers(0, RUNS - 1)
-
-
-class SteppedLock(JobLock):
-    """Renews its lease when it is told to, not from a thread."""
-
-    def _renew(self) -> None:
-        """The thread ends at once."""
-
-    def renew(self) -> None:
-        self._stop = _Once()
-        super()._renew()
-
-
-class _Once(threading.Event):
-    """Lets the renewing loop go round once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rounds = 0
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self._rounds += 1
-        return self._rounds > 1
 
 
 class LockMachine(RuleBasedStateMachine):

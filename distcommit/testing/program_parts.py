@@ -1,0 +1,145 @@
+"""What programs for the crash explorer are made of: see `testing.programs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from msgspec import structs
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.spark.planner import plan_partition, share_out
+from distcommit.spark.recover import recover_partition
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.plans import publish_manifest
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import ROOTS, World
+
+SOURCE = ModelSource({"a": ModelDataset({"0": 2, "1": 1}), "b": ModelDataset({"0": 2})})
+ASIDE = "/job/aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`find` makes the machine, `act` is crashed, `recover` is done after it and returns what is wrong then."""
+
+    name: str
+    find: Callable[[], SimulatedPosix]
+    act: Callable[[SimulatedPosix], None]
+    recover: Callable[[SimulatedPosix], str]
+
+
+class Meddling:
+    """System calls that pass on to a machine, where somebody else does something just before calls that fit.
+
+    Args:
+        machine: where the calls go.
+        fits: whether a call, by name and arguments, is one of them.
+        meddles: what the other does, the first thing at the first such call, and so on.
+    """
+
+    def __init__(
+        self, machine: SimulatedPosix, fits: Callable[[str, tuple[Any, ...]], bool], *meddles: Callable[[], object]
+    ) -> None:
+        self._machine, self._fits, self._left = machine, fits, list(meddles)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._machine, name)
+
+        def passed_on(*arguments: Any) -> Any:
+            if self._left and self._fits(name, arguments):
+                self._left.pop(0)()
+            return call(*arguments)
+
+        return passed_on
+
+    def as_calls(self) -> PosixCalls:
+        """Itself, as what it stands for."""
+        return cast(PosixCalls, self)
+
+
+def new_machine() -> SimulatedPosix:
+    """A machine with the job's parent folder and nothing else."""
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    return machine
+
+
+def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSettings:
+    """A run that has fenced, recovered and planned, and will seal each bucket's datasets at once."""
+    settings = replace(world.begin(machine, source), min_interval_s=1_000_000)
+    for partition in range(world.partitions):
+        recover_partition(settings, partition)
+    plans = [plan_partition(settings, partition) for partition in range(world.partitions)]
+    publish_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=()))
+    return settings
+
+
+def half_done(machine: SimulatedPosix, world: World, *, moved: int = 1) -> None:
+    """A run that dies in its commit, with one file published and the others staged."""
+    world.store(machine)  # which probes the output with renames of its own
+    with publishing_at_most(machine, moved), suppress(Crashed):
+        world.run(machine, SOURCE)
+
+
+@contextmanager
+def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
+    """Lets the process die as it publishes one file more."""
+    left = [files]
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(ROOTS.output):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crashed
+
+    machine.gate = gate
+    try:
+        yield
+    finally:
+        machine.gate = None
+
+
+def staged(machine: SimulatedPosix) -> list[str]:
+    """Paths of the staged files."""
+    return sorted(path for _, path, data in machine.files() if path.startswith(ROOTS.staging) and data is not None)
+
+
+def unsettled(machine: SimulatedPosix) -> DatasetState:
+    """The first dataset whose sequence is not done; one without a name if there is none."""
+    found = World().store(machine).bucket_log(0).refresh().datasets.values()
+    return next((state for state in found if state.status is not DatasetStatus.IDLE), DatasetState(""))
+
+
+def run_and_look(machine: SimulatedPosix, world: World, source: ModelSource) -> str:
+    """One more run; what is wrong after it, if anything."""
+    before = world.watermarks(machine)
+    world.run(machine, source)
+    return world.violation(machine, source, before)
+
+
+def put_file(machine: SimulatedPosix, path: str, data: bytes) -> None:
+    """A file that somebody else's program makes."""
+    fd = machine.open_new(path)
+    machine.write(fd, data)
+    machine.fsync(fd)
+    machine.close(fd)
+
+
+def require_refused(refused: Iterable[Callable[[], object]], kind: type[DistcommitError] = DistcommitError) -> None:
+    """Calls each.
+
+    Raises:
+        AssertionError: if one does not raise an error of that kind.
+    """
+    for call in refused:
+        try:
+            call()
+        except kind:
+            continue
+        raise AssertionError(f"not refused: {call}")

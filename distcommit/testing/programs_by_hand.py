@@ -1,0 +1,114 @@
+"""Programs for the crash explorer: what people do to a quarantined dataset."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from distcommit.model.log_records import DatasetStatus, StepBatch
+from distcommit.model.ports import FileSystem
+from distcommit.model.steps import StepContext
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores import by_hand
+from distcommit.stores.job_store import open_store
+from distcommit.testing.program_parts import (
+    ASIDE,
+    SOURCE,
+    Program,
+    half_done,
+    new_machine,
+    require_refused,
+    run_and_look,
+    staged,
+    unsettled,
+)
+from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+
+
+def _quarantined() -> SimulatedPosix:
+    """A staged file of a sealed sequence is gone: the next run quarantines its dataset. The file lies aside."""
+    machine, world = new_machine(), World()
+    half_done(machine, world)
+    machine.rename_noreplace(staged(machine)[0], ASIDE)
+    world.run(machine, SOURCE)
+    machine.syncfs("/")
+    return machine
+
+
+def _abandon(machine: SimulatedPosix) -> None:
+    if urn := unsettled(machine).dataset_urn:
+        by_hand.abandon(World().store(machine), urn, "person")
+
+
+def _abandon_and_run(machine: SimulatedPosix) -> str:
+    _abandon(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
+def _mend_and_retry(machine: SimulatedPosix) -> None:
+    state = unsettled(machine)
+    if state.status is DatasetStatus.QUARANTINED:
+        fs, store = SimulatedFileSystem(machine), World().store(machine)
+        lost = next(
+            (
+                file.source
+                for batch in (state.sequence.steps if state.sequence else ())
+                for file in _renames(batch, store.fs)
+                if fs.status(file.source) is None and fs.status(file.target) is None
+            ),
+            None,
+        )
+        if lost is not None:
+            fs.rename(ASIDE, lost)
+            fs.sync([lost.rpartition("/")[0]], ROOTS.staging)
+        by_hand.retry(store, state.dataset_urn, "person")
+
+
+def _renames(batch: StepBatch, fs: FileSystem) -> list[FsRenameCommitStep]:
+    steps = load_steps([batch], StepContext(fs, ROOTS.staging, ROOTS.output))
+    return [step for step in steps if isinstance(step, FsRenameCommitStep)]
+
+
+def _retry_and_run(machine: SimulatedPosix) -> str:
+    _mend_and_retry(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
+def _accept(machine: SimulatedPosix) -> None:
+    if urn := unsettled(machine).dataset_urn:
+        by_hand.accept(World().store(machine), urn, "person")
+
+
+def _accept_and_run(machine: SimulatedPosix) -> str:
+    _accept(machine)
+    wrong = run_and_look(machine, World(), SOURCE)
+    accepted = [s for s in World().store(machine).bucket_log(0).refresh().datasets.values() if s.accepted_epochs]
+    if len(accepted) != 1 or accepted[0].status is not DatasetStatus.IDLE:
+        return f"accepted: {accepted}"
+    only_a_gap = "duplicates=0" in wrong and "past_watermark=0" in wrong and "unreadable=[]" in wrong
+    return "" if only_a_gap else wrong or "what was lost is not missing"
+
+
+def _refusals(machine: SimulatedPosix) -> None:
+    """What people may not do is refused, and changes nothing."""
+    store = World().store(machine)
+    urn = unsettled(machine).dataset_urn
+    require_refused(
+        (
+            partial(by_hand.retry, store, "b", "person"),
+            partial(by_hand.accept, store, "b", "person"),
+            partial(by_hand.abandon, store, "b", "person"),
+            partial(by_hand.set_watermark, store, urn, None, "person"),
+            partial(open_store, SimulatedFileSystem(machine), ROOTS, "another job", create=False),
+            partial(open_store, SimulatedFileSystem(machine), ROOTS, "job", 7, create=True),
+        )
+    )
+
+
+BY_HAND = (
+    Program("abandon", _quarantined, _abandon, _abandon_and_run),
+    Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
+    Program("accept", _quarantined, _accept, _accept_and_run),
+    Program("refusals", _quarantined, _refusals, _abandon_and_run),
+)

@@ -1,0 +1,228 @@
+"""Programs for the crash explorer: somebody else was at the files that a sealed sequence is about."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.ports import FileSystem
+from distcommit.model.steps import StepContext
+from distcommit.spark.ingest import ingest_partition
+from distcommit.spark.recover import recover_partition
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores import by_hand
+from distcommit.stores.job_store import open_store
+from distcommit.testing.program_parts import (
+    ASIDE,
+    SOURCE,
+    Meddling,
+    Program,
+    new_machine,
+    planned,
+    publishing_at_most,
+    put_file,
+    run_and_look,
+)
+from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+
+_WORLD = World(max_attempts=1)
+_OUTSIDE = "/job/outside"
+
+
+def _sealed() -> tuple[SimulatedPosix, list[FsRenameCommitStep]]:
+    """A run has sealed both datasets and died before it published a file; with the steps of what it sealed."""
+    machine = new_machine()
+    settings = planned(machine, _WORLD, SOURCE)
+    with publishing_at_most(machine, 0), suppress(Crashed):
+        ingest_partition(settings, 0)
+    steps = _steps(_WORLD.store(machine).fs)
+    for folder in sorted({_folder(step.target) for step in steps}):
+        machine.rmdir(folder)
+    return machine, steps
+
+
+def _steps(fs: FileSystem) -> list[FsRenameCommitStep]:
+    states = open_store(fs, ROOTS, "job", create=False).bucket_log(0).refresh().datasets.values()
+    context = StepContext(fs, ROOTS.staging, ROOTS.output)
+    batches = [batch for state in states if state.sequence for batch in state.sequence.steps]
+    return [step for step in load_steps(batches, context) if isinstance(step, FsRenameCommitStep)]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _replay(calls: PosixCalls) -> None:
+    recover_partition(_WORLD.begin(calls, SOURCE), 0)
+
+
+def _retry_and_run(machine: SimulatedPosix) -> str:
+    """What was quarantined is mended by now: it is tried again."""
+    store = _WORLD.store(machine)
+    for state in store.bucket_log(0).refresh().datasets.values():
+        if state.status is DatasetStatus.QUARANTINED:
+            by_hand.retry(store, state.dataset_urn, "person")
+    return run_and_look(machine, _WORLD, SOURCE)
+
+
+def _occupied() -> SimulatedPosix:
+    """Where one file has to be lies another program's file, where another has to be lies a folder."""
+    machine, steps = _sealed()
+    fs = SimulatedFileSystem(machine)
+    first, second = steps[0], steps[-1]
+    for step in (first, second):
+        fs.make_folders(_folder(step.target))
+    put_file(machine, first.target, b"x" * first.file.size_bytes)
+    machine.mkdir(second.target)
+    machine.syncfs("/")
+    return machine
+
+
+def _make_room_and_run(machine: SimulatedPosix) -> str:
+    fs = SimulatedFileSystem(machine)
+    for step in _steps(fs):
+        found = fs.status(step.target)
+        if found is not None and found.is_folder:
+            fs.delete_folder(step.target)
+        elif found is not None and fs.read(step.target).startswith(b"x"):
+            fs.delete(step.target)
+    return _retry_and_run(machine)
+
+
+def _copied() -> SimulatedPosix:
+    """Two staged files were replaced: one by a copy of itself, one by other bytes. The original lies aside."""
+    machine, steps = _sealed()
+    copied, altered = steps[0].source, steps[-1].source
+    data = machine.read_file(copied)
+    machine.unlink(copied)
+    put_file(machine, copied, data)
+    machine.rename_noreplace(altered, ASIDE)
+    put_file(machine, altered, b"x" * len(machine.read_file(ASIDE)))
+    machine.syncfs("/")
+    return machine
+
+
+def _replay_beside_a_twin(machine: SimulatedPosix) -> None:
+    """A twin publishes the copied file while it is looked at."""
+    step = _steps(SimulatedFileSystem(machine))[0]
+
+    def publish() -> None:
+        fs = SimulatedFileSystem(machine)
+        fs.make_folders(_folder(step.target))
+        fs.sync([_folder(step.target)], ROOTS.output)
+        fs.rename(step.source, step.target)
+
+    reads = Meddling(machine, lambda name, arguments: (name, *arguments) == ("read_file", step.source), publish)
+    _replay(reads.as_calls())
+
+
+def _put_back_and_run(machine: SimulatedPosix) -> str:
+    fs = SimulatedFileSystem(machine)
+    for step in _steps(fs):
+        found = fs.status(step.source)
+        if found is not None and fs.read(step.source).startswith(b"x"):
+            fs.delete(step.source)
+            fs.rename(ASIDE, step.source)
+    return _retry_and_run(machine)
+
+
+def _file_for_folder() -> SimulatedPosix:
+    """A file lies where a dataset's folder has to be."""
+    machine, steps = _sealed()
+    put_file(machine, _folder(steps[0].target), b"x")
+    machine.syncfs("/")
+    return machine
+
+
+def _abandon_and_run(machine: SimulatedPosix) -> str:
+    """The file goes, and what was quarantined on its account is read again."""
+    store = _WORLD.store(machine)
+    for step in _steps(store.fs):
+        found = store.fs.status(_folder(step.target))
+        if found is not None and not found.is_folder:
+            store.fs.delete(_folder(step.target))
+    for state in store.bucket_log(0).refresh().datasets.values():
+        if state.status is DatasetStatus.QUARANTINED:
+            by_hand.abandon(store, state.dataset_urn, "person")
+    return run_and_look(machine, _WORLD, SOURCE)
+
+
+def _linked() -> SimulatedPosix:
+    """Symbolic links: one dataset's folder leads out of the output, the other's to another folder in it; the folder of
+    an attempt leads out of the staging root."""
+    machine, steps = _sealed()
+    machine.mkdir(_OUTSIDE)
+    first, last = _folder(steps[0].target), _folder(steps[-1].target)
+    machine.symlink(_OUTSIDE, first)
+    machine.mkdir(f"{last}.real")
+    machine.symlink(f"{last}.real", last)
+    machine.syncfs("/")
+    return machine
+
+
+def _unlink_and_run(machine: SimulatedPosix) -> str:
+    fs = SimulatedFileSystem(machine)
+    if fs.list_folder(_OUTSIDE):
+        return f"published outside of the output: {fs.list_folder(_OUTSIDE)}"
+    for entry in fs.list_folder(ROOTS.output):
+        path = f"{ROOTS.output}/{entry.name}"
+        if machine.realpath(path) != path:
+            fs.delete(path)
+            if fs.status(f"{path}.real") is not None:
+                fs.rename(f"{path}.real", path)
+    return _retry_and_run(machine)
+
+
+def _staged_outside() -> SimulatedPosix:
+    """The folder of an attempt was moved elsewhere, and a symbolic link leads there."""
+    machine, steps = _sealed()
+    folder = _folder(steps[0].source)
+    machine.rename_noreplace(folder, _OUTSIDE)
+    machine.symlink(_OUTSIDE, folder)
+    machine.syncfs("/")
+    return machine
+
+
+def _move_back_and_run(machine: SimulatedPosix) -> str:
+    fs = SimulatedFileSystem(machine)
+    for folder in {_folder(step.source) for step in _steps(fs)}:
+        if machine.realpath(folder) != folder:
+            fs.delete(folder)
+            fs.rename(_OUTSIDE, folder)
+    return _retry_and_run(machine)
+
+
+def _unpublished() -> SimulatedPosix:
+    machine, _ = _sealed()
+    machine.syncfs("/")
+    return machine
+
+
+def _replay_while_folders_go(machine: SimulatedPosix) -> None:
+    """A dataset's folder is removed as its file is about to move in; as it is tried again, a twin has moved it."""
+    step = _steps(SimulatedFileSystem(machine))[0]
+
+    def moves(name: str, arguments: tuple[Any, ...]) -> bool:
+        return name == "rename_noreplace" and arguments[1] == step.target
+
+    def remove() -> None:
+        machine.rmdir(_folder(step.target))
+
+    def move() -> None:
+        machine.rename_noreplace(step.source, step.target)
+
+    _replay(Meddling(machine, moves, remove, move).as_calls())
+
+
+FILES = (
+    Program("target-occupied", _occupied, _replay, _make_room_and_run),
+    Program("staged-replaced", _copied, _replay_beside_a_twin, _put_back_and_run),
+    Program("file-for-folder", _file_for_folder, _replay, _abandon_and_run),
+    Program("links-out", _linked, _replay, _unlink_and_run),
+    Program("staged-outside", _staged_outside, _replay, _move_back_and_run),
+    Program("folder-vanishes", _unpublished, _replay_while_folders_go, _retry_and_run),
+)
