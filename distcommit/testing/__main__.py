@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from distcommit.testing.explore import explore, faults, replay
+from distcommit.testing import fault_histories
+from distcommit.testing.explore import explore, replay
 from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
 from distcommit.testing.mutants import mutants, table
@@ -50,11 +51,16 @@ def faults_command(
     seconds: Annotated[float, typer.Option(help="How long to try.")] = 60,
     seed: Annotated[int, typer.Option(help="The order in which faults are tried.")] = 1,
     scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios.")] = None,
+    history: Annotated[str, typer.Option("--replay", help="Play one history that was printed, and nothing else.")] = "",
     at_least: Annotated[int, typer.Option(help="Fail if fewer faults were tried.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Lets every operation fail: no space, I/O errors, permission lost, answers lost, for once and for good."""
-    _tell(faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
+    """Lets every operation go wrong: errors for once and for good, answers lost, slow, damaged bytes, the clock set."""
+    if history:
+        wrong = fault_histories.replay(history)
+        typer.echo(wrong or "no violation")
+        raise typer.Exit(1 if wrong else 0)
+    _tell(fault_histories.faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
 
 
 @app.command("interleave")

@@ -13,7 +13,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distcommit.protocol.paths import SEGMENT_SUFFIX
 from distcommit.sinks.offsets import _checksum
+from distcommit.stores.documents import encode_document
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing import samples
 from distcommit.testing.stored_bytes import checked_segment, sealed_segment
@@ -172,3 +174,32 @@ INNER: dict[str, Callable[[random.Random], bytes]] = {
     "task states": lambda rng: _inner_table(encode_task_states(samples.TASK_STATES), rng),
 }
 """By reader: bytes whose outer checks pass and whose inside is damaged."""
+
+
+def _whole_flipped(path: str, data: bytes) -> bytes:
+    place = len(data) * 2 // 3
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] if data else b"\1"
+
+
+def _whole_newer(path: str, data: bytes) -> bytes:
+    """As a newer version of the format might begin."""
+    return data.replace(b"distcommit-segment 1", b"distcommit-segment 2").replace(b'"version": 1', b'"version": 2')
+
+
+def _whole_altered(path: str, data: bytes) -> bytes:
+    """Other values, under checksums that are right."""
+    if path.endswith(SEGMENT_SUFFIX):
+        return sealed_segment(b"\xc1" if len(data) % 2 else msgspec.msgpack.encode("x"), declared_bytes=1)
+    if path.endswith("store.json"):
+        return encode_document(msgspec.structs.replace(samples.MARKER, format="another"))
+    return data[:-1] + b" "
+
+
+WHOLE: dict[str, Callable[[str, bytes], bytes]] = {
+    "flipped": _whole_flipped,
+    "cut": lambda path, data: data[: len(data) // 2],
+    "newer": _whole_newer,
+    "foreign": lambda path, data: b'{"name": "another program"}\n',
+    "altered": _whole_altered,
+}
+"""Damage to a whole stored file, by name: from its path and its bytes."""

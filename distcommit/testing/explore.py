@@ -6,7 +6,6 @@ After ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI 2018)
 
 from __future__ import annotations
 
-import errno
 import functools
 import random
 import re
@@ -18,16 +17,14 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
 from distcommit.testing.program_parts import Program
 from distcommit.testing.programs import PROGRAMS
 from distcommit.testing.scenarios import SCENARIOS, Scenario
@@ -128,63 +125,6 @@ def replay(text: str) -> str:
             return f"this run has no operation {crash}"
         machine, source = found, scenario.after
     return recovery_violation(scenario, machine)
-
-
-def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str, object]:
-    """Lets every operation of every scenario's run fail, one at a time: before it takes effect, after it (the answer is
-    lost), and from there on for good. Whatever the run says, an undisturbed run afterwards must make all exact.
-
-    Returns:
-        plain values: `faults` (tried), `violations`, `seconds`, `seed`.
-    """
-    began, tried = time.monotonic(), 0
-    violations: list[dict[str, str]] = []
-    rng = random.Random(seed)
-    histories = [
-        (name, number, code, times, lost)
-        for name in scenarios or SCENARIOS
-        for number in range(_calls_of(SCENARIOS[name]))
-        for code in ERRORS
-        for times, lost in ((1, False), (1, True), (1_000_000, False))
-    ]
-    rng.shuffle(histories)
-    for name, number, code, times, lost in histories:
-        if time.monotonic() - began > seconds:
-            break
-        tried += 1
-        wrong = fault_violation(SCENARIOS[name], Fault(code, number, times, lost))
-        if wrong:
-            history = f"{name}:{errno.errorcode[code]}@{number}{'+' if times > 1 else ''}{' lost' if lost else ''}"
-            violations.append({"history": history, "violation": wrong})
-    return {
-        "faults": tried,
-        "of": len(histories),
-        "violations": violations,
-        "seconds": round(time.monotonic() - began, 1),
-        "seed": seed,
-    }
-
-
-def fault_violation(scenario: Scenario, fault: Fault) -> str:
-    """Runs the scenario's job with a fault, then undisturbed; what is wrong then, if anything."""
-    machine = scenario.machine()
-    try:
-        scenario.run(cast(PosixCalls, FaultyCalls(machine, fault)), scenario.disturbed)
-    except (DistcommitError, OSError):
-        pass  # a run may fail; it may not do harm
-    except Exception as error:  # noqa: BLE001 - anything else is a finding
-        return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
-    for _ in range(scenario.world.max_attempts):  # what failed to be replayed is tried again by the next run
-        wrong = recovery_violation(scenario, machine)
-        if not wrong:
-            return ""
-    return wrong
-
-
-def _calls_of(scenario: Scenario) -> int:
-    never = Fault(0, 1_000_000_000)
-    scenario.run(cast(PosixCalls, FaultyCalls(scenario.machine(), never)), scenario.disturbed)
-    return never.seen
 
 
 def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Findings:

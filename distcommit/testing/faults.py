@@ -1,4 +1,5 @@
-"""Faults of the real world, below the code that runs in production: errors at any operation, lost answers, slow calls.
+"""Faults of the real world, below the code that runs in production: errors at any operation, lost answers, slow calls,
+damaged bytes.
 
 Put one of these in place of the kernel: `LocalFileSystem(FaultyCalls(RealPosixCalls(), fault))`, or under a simulated
 machine.
@@ -32,6 +33,8 @@ class Fault:
         first: number of the first operation that fails, counted from 0.
         times: how many operations from there on fail; a large number is an outage that lasts.
         takes_effect: the operation is done all the same, and only its answer is an error.
+        meanwhile: nothing fails; this is what happens elsewhere while the operation takes its time.
+        damage: nothing fails; the read gives what this makes of the path and the bytes.
         concerns: which calls are counted and fail, by name and arguments; all but a few by default.
     """
 
@@ -39,6 +42,8 @@ class Fault:
     first: int
     times: int = 1
     takes_effect: bool = False
+    meanwhile: Callable[[], object] | None = None
+    damage: Callable[[str, bytes], bytes] | None = None
     concerns: Callable[[str, tuple[Any, ...]], bool] = lambda name, arguments: True
     seen: int = field(default=0, init=False)
 
@@ -61,6 +66,11 @@ class FaultyCalls:
 
         def passed_on(*arguments: Any) -> Any:
             if not self._fault.strikes(name, arguments):
+                return call(*arguments)
+            if self._fault.damage is not None:
+                return self._fault.damage(arguments[0], call(*arguments))
+            if self._fault.meanwhile is not None:
+                self._fault.meanwhile()
                 return call(*arguments)
             if self._fault.takes_effect:
                 call(*arguments)

@@ -6,7 +6,6 @@ It runs in a copy of the repository, in one process, and stops at the first thin
 
 from __future__ import annotations
 
-import errno
 import importlib
 import itertools
 import json
@@ -19,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -172,32 +171,23 @@ def _explored(seed: int) -> Iterator[str]:
 
 def _interleaved(seed: int) -> Iterator[str]:
     """Plays of all casts, one after the other."""
-    from distcommit.testing import interleave  # noqa: PLC0415
+    from distcommit.testing import casts, interleave  # noqa: PLC0415
 
     for number in itertools.count(1_000_000 * seed):
-        for name in interleave.CASTS:
+        for name in casts.CASTS:
             _, wrong = interleave.play(name, number)
             yield f"{name}:{number} {wrong}" if wrong else ""
 
 
 def _faulted(seed: int) -> Iterator[str]:
     """Operations of the scenarios' runs that fail, chosen by the seed."""
-    from distcommit.testing import explore, scenarios  # noqa: PLC0415
-    from distcommit.testing.faults import ERRORS, Fault, FaultyCalls  # noqa: PLC0415
+    from distcommit.testing import fault_histories  # noqa: PLC0415
 
     rng = random.Random(seed)
-    calls = {}
-    for name in SCENARIOS[:3]:
-        never = Fault(0, 1_000_000_000)
-        scenario = scenarios.SCENARIOS[name]
-        scenario.world.run(cast(Any, FaultyCalls(scenario.machine(), never)), scenario.disturbed)
-        calls[name] = never.seen
+    histories = [*fault_histories.histories(SCENARIOS[:3])]
     while True:
-        name, code = rng.choice(list(calls)), rng.choice(ERRORS)
-        times, lost = rng.choice(((1, False), (1, True), (1_000_000, False)))
-        number = rng.randrange(calls[name])
-        wrong = explore.fault_violation(scenarios.SCENARIOS[name], Fault(code, number, times, lost))
-        history = f"{name}:{errno.errorcode[code]}@{number}{'+' if times > 1 else ''}{' lost' if lost else ''}"
+        history = rng.choice(histories)
+        wrong = fault_histories.replay(history)
         yield f"{history} {wrong}" if wrong else ""
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import SourceUnavailableError
+from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.spark.run import RunResult
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -24,10 +25,10 @@ class Scenario:
     disturbed: ModelSource
     after: ModelSource
 
-    def run(self, calls: PosixCalls, source: ModelSource) -> RunResult | None:
+    def run(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunResult | None:
         """One run of the job; None if it says that its source was not there."""
         try:
-            return self.world.run(calls, source)
+            return self.world.run(calls, source, clock)
         except SourceUnavailableError:
             return None
 

@@ -16,6 +16,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState
+from distcommit.model.ports import Clock
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
@@ -42,16 +43,20 @@ class SimulatedClock:
     """Time that passes only when somebody waits."""
 
     def __init__(self) -> None:
-        self._now_s = 1_700_000_000.0
+        self._now_s, self._off_s = 1_700_000_000.0, 0.0
 
     def now_ms(self) -> int:
-        return int(self._now_s * 1000)
+        return int((self._now_s + self._off_s) * 1000)
 
     def monotonic_s(self) -> float:
         return self._now_s
 
     def sleep(self, seconds: float) -> None:
         self._now_s += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the clock, in either direction; no time passes."""
+        self._off_s += seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +80,12 @@ class World:
         """The job's store on that machine, made if it is not there yet."""
         return open_store(SimulatedFileSystem(calls), ROOTS, "job", self.buckets, create=True)
 
-    def run(self, calls: PosixCalls, source: ModelSource) -> RunResult:
+    def run(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunResult:
         """One whole run of the job, as a process would do it: from opening the store to the result."""
         launch = _launch_and_lose if self.loses_ingest else launch_here
-        return run(launch, self.begin(calls, source), max_seconds=self.max_seconds)
+        return run(launch, self.begin(calls, source, clock), max_seconds=self.max_seconds)
 
-    def begin(self, calls: PosixCalls, source: ModelSource) -> RunSettings:
+    def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:
         """Opens the store and takes an epoch."""
         store = self.store(calls)
         run_id = new_run_id()
@@ -97,7 +102,7 @@ class World:
             min_interval_s=0,
             max_attempts=self.max_attempts,
             task_attempts=1,
-            clock=SimulatedClock(),
+            clock=clock or SimulatedClock(),
         )
 
     def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:

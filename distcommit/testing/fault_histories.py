@@ -1,0 +1,166 @@
+"""Histories with a fault: every operation of every scenario's run goes wrong, one at a time. Whatever the run says, an
+undisturbed run afterwards must make all exact.
+
+A history in its printed form is `scenario:KIND@N`, where N counts operations. KIND is
+
+- an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
+  and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
+- `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
+  run comes that wants the lock, too;
+- a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import DistcommitError
+from distcommit.testing.damage import WHOLE
+from distcommit.testing.explore import crashes_of, recovery_violation
+from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
+from distcommit.testing.scenarios import SCENARIOS, Scenario
+from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.stepped_lock import SteppedLock
+from distcommit.testing.world import ROOTS, SimulatedClock
+
+_LEASE_S = 30
+_DAY_S = 86_400.0
+_TIMES: dict[str, Callable[[SimulatedClock], None]] = {
+    "slow": lambda clock: clock.sleep(_LEASE_S),
+    "ahead": lambda clock: clock.jump(_DAY_S),
+    "back": lambda clock: clock.jump(-_DAY_S),
+}
+_HISTORY = re.compile(
+    r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
+)
+_EVER, _NEVER = 1_000_000, 1_000_000_000
+_CRASHES = 4
+"""How many places a power loss after a fault is tried at, of one history."""
+
+
+def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str, object]:
+    """Plays histories in an order that the seed chooses, until time is up.
+
+    Returns:
+        plain values: `faults` (tried), `of` (how many there are), `violations`, `seconds`, `seed`.
+    """
+    began, tried = time.monotonic(), 0
+    violations: list[dict[str, str]] = []
+    order = [*histories(list(scenarios) or [*SCENARIOS])]
+    random.Random(seed).shuffle(order)
+    for history in order:
+        if time.monotonic() - began > seconds:
+            break
+        tried += 1
+        wrong = replay(history)
+        if wrong:
+            violations.append({"history": history, "violation": wrong})
+    return {
+        "faults": tried,
+        "of": len(order),
+        "violations": violations,
+        "seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
+    }
+
+
+def histories(scenarios: Sequence[str]) -> Iterator[str]:
+    """All histories of these scenarios."""
+    for name in scenarios:
+        scenario = SCENARIOS[name]
+        codes = [errno.errorcode[code] for code in ERRORS]
+        for number, code in itertools.product(range(_count(scenario, "EIO")), codes):
+            yield from (f"{name}:{code}@{number}{how}" for how in ("", "+", " lost"))
+            yield f"{name}:{code}@{number}/{number % _CRASHES}"
+        for number, kind in itertools.product(range(_count(scenario, "slow")), _TIMES):
+            yield f"{name}:{kind}@{number}"
+        for number, kind in itertools.product(range(_count(scenario, "cut")), WHOLE):
+            yield from (f"{name}:{kind}@{number}{how}" for how in ("", "+"))
+
+
+def replay(history: str) -> str:
+    """Plays one history and returns what was violated, if anything."""
+    found = _HISTORY.fullmatch(history)
+    if found is None or found["name"] not in SCENARIOS:
+        return f"no history: {history}"
+    scenario, number, times = SCENARIOS[found["name"]], int(found["number"]), _EVER if found["ever"] else 1
+    machine = scenario.machine()
+    run = _disturbed(scenario, machine, found["kind"], number, times, lost=bool(found["lost"]))
+    try:
+        if found["crash"] is None:
+            run()
+        else:
+            machine = _crashed(machine, run, history, int(found["crash"]))
+    except Exception as error:  # noqa: BLE001 - what is not typed is a finding
+        return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
+    for _ in range(scenario.world.max_attempts):  # what failed to be replayed is tried again by the next run
+        wrong = recovery_violation(scenario, machine)
+        if not wrong:
+            return ""
+    return wrong
+
+
+def _disturbed(
+    scenario: Scenario, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
+) -> Callable[[], Fault]:
+    """The scenario's run with the fault; it may fail, with a typed error. The fault that it gives has counted."""
+    clock = SimulatedClock()
+    calls_of: Callable[[Fault], PosixCalls] = lambda fault: cast(PosixCalls, FaultyCalls(machine, fault))  # noqa: E731
+
+    def under_lock(calls: PosixCalls, run: str) -> None:
+        fs = scenario.world.store(calls).fs
+        with SteppedLock(fs, ROOTS.store, run, _LEASE_S, clock):
+            scenario.run(calls, scenario.disturbed, clock)
+
+    def meanwhile() -> None:
+        _TIMES[kind](clock)
+        with suppress(DistcommitError, OSError):  # it may fail as any run
+            under_lock(machine, "second")
+
+    if kind in _TIMES:
+        fault = Fault(0, number, meanwhile=meanwhile)
+        act = lambda: under_lock(calls_of(fault), "first")  # noqa: E731
+    elif kind in WHOLE:
+        fault = Fault(0, number, times, damage=WHOLE[kind], concerns=_reads_store)
+        act = lambda: cast(None, scenario.run(calls_of(fault), scenario.disturbed))  # noqa: E731
+    else:
+        fault = Fault(getattr(errno, kind), number, times, lost)
+        act = lambda: cast(None, scenario.run(calls_of(fault), scenario.disturbed))  # noqa: E731
+
+    def run() -> Fault:
+        with suppress(DistcommitError, OSError):  # a run may fail; it may not do harm
+            act()
+        return fault
+
+    return run
+
+
+def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
+    return name == "read_file" and str(arguments[0]).startswith(f"{ROOTS.store}/")
+
+
+def _count(scenario: Scenario, kind: str) -> int:
+    """How many operations of the undisturbed run are such that the fault may strike."""
+    return _disturbed(scenario, scenario.machine(), kind, _NEVER, 1)().seen
+
+
+def _crashed(machine: SimulatedPosix, run: Callable[[], Fault], history: str, number: int) -> SimulatedPosix:
+    """What a power loss leaves at one of a few places in that run."""
+    rng = random.Random(history)
+    crashes = [
+        survivor for crash, survivor, _ in crashes_of(machine, lambda calls: run(), rng, _few(rng)) if crash.state
+    ]
+    return crashes[len(crashes) * number // _CRASHES] if crashes else machine.after_kill()
+
+
+def _few(rng: random.Random) -> Callable[[], bool]:
+    return lambda: rng.randrange(20) == 0
