@@ -191,8 +191,6 @@ class BucketCommitter:
                 case Wait():
                     continue
                 case Nothing(reason, failed):
-                    if failed and not ended:
-                        continue  # another attempt may still succeed
                     del self._open[urn]
                     self._states.pop(urn, None)
                     self._nothing[urn] = (reason, failed)
