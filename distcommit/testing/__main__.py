@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from distcommit.testing import fault_histories
+from distcommit.testing.coverage_of_checkers import coverage_of_checkers
 from distcommit.testing.explore import explore, replay
 from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
@@ -113,6 +114,25 @@ def fuzz_command(
         for failure in found["failures"]:
             typer.echo(f"  {failure}")
     raise typer.Exit(1 if found["failures"] else 0)
+
+
+@app.command("coverage")
+def coverage_command(
+    seconds: Annotated[float, typer.Option(help="How long in all.")] = 360,
+    seed: Annotated[int, typer.Option(help="As for the checkers.")] = 1,
+    at_least: Annotated[float, typer.Option(help="Fail if less is reached, in percent.")] = 95,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measures how much of the protocol's code explorer, interleaver and fault injector reach, lines and branches."""
+    found = coverage_of_checkers(seconds, seed)
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        for name, left in found.left.items():
+            typer.echo(f"{name}: {', '.join(left)}")
+        for name, percent in [*found.percent.items(), ("all", found.whole)]:
+            typer.echo(f"{name:<10} {percent:6.2f} %")
+    raise typer.Exit(0 if found.whole >= at_least else 1)
 
 
 @app.command("mutants")

@@ -114,7 +114,6 @@ def _disturbed(
 ) -> Callable[[], Fault]:
     """The scenario's run with the fault; it may fail, with a typed error. The fault that it gives has counted."""
     clock = SimulatedClock()
-    calls_of: Callable[[Fault], PosixCalls] = lambda fault: cast(PosixCalls, FaultyCalls(machine, fault))  # noqa: E731
 
     def under_lock(calls: PosixCalls, run: str) -> None:
         fs = scenario.world.store(calls).fs
@@ -128,17 +127,18 @@ def _disturbed(
 
     if kind in _TIMES:
         fault = Fault(0, number, meanwhile=meanwhile)
-        act = lambda: under_lock(calls_of(fault), "first")  # noqa: E731
     elif kind in WHOLE:
         fault = Fault(0, number, times, damage=WHOLE[kind], concerns=_reads_store)
-        act = lambda: cast(None, scenario.run(calls_of(fault), scenario.disturbed))  # noqa: E731
     else:
         fault = Fault(getattr(errno, kind), number, times, lost)
-        act = lambda: cast(None, scenario.run(calls_of(fault), scenario.disturbed))  # noqa: E731
+    calls = cast(PosixCalls, FaultyCalls(machine, fault))
 
     def run() -> Fault:
         with suppress(DistcommitError, OSError):  # a run may fail; it may not do harm
-            act()
+            if kind in _TIMES:
+                under_lock(calls, "first")
+            else:
+                scenario.run(calls, scenario.disturbed)
         return fault
 
     return run

@@ -1,0 +1,79 @@
+"""What the checkers themselves rest on: links as the kernel has them, histories that replay, a lock that is watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.fs.posix import PosixCalls, RealPosixCalls
+from distcommit.testing import fault_histories
+from distcommit.testing.casts import Scene
+from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
+from distcommit.testing.simulated_posix import SimulatedPosix
+
+
+def links_of(calls: PosixCalls, root: str) -> list[object]:
+    """What is seen of two symbolic links, one to a folder and one to nothing."""
+    folder, link = f"{root}/folder", f"{root}/link"
+    calls.mkdir(f"{link}/inner")
+    found: list[object] = [
+        sorted((entry.name, entry.is_folder) for entry in calls.scandir(place)) for place in (root, folder, link)
+    ]
+    found += [calls.lstat(path).is_folder for path in (folder, link, f"{link}/inner")]
+    found += [calls.realpath(f"{root}/{name}").removeprefix(root) for name in ("link/inner/new", "lost/x", "none")]
+    for refused in (calls.rmdir, calls.read_file, calls.mkdir):
+        try:
+            refused(link)
+        except OSError as error:
+            found.append(error.errno)
+    calls.rename_noreplace(link, f"{root}/moved")
+    calls.unlink(f"{root}/moved")
+    found.append(sorted(entry.name for entry in calls.scandir(root)))
+    return found
+
+
+def test_symbolic_links_are_as_the_kernel_has_them(tmp_path: Path) -> None:
+    real, root = RealPosixCalls(), str(tmp_path.resolve())
+    machine = SimulatedPosix()
+    for number in range(2, len(Path(root).parts) + 1):
+        machine.mkdir("/".join(["", *Path(root).parts[1:number]]))
+    for name, target in (("link", "folder"), ("lost", "nothing")):
+        (tmp_path / name).symlink_to(f"{root}/{target}")
+        machine.symlink(f"{root}/{target}", f"{root}/{name}")
+    for calls in (real, machine):
+        calls.mkdir(f"{root}/folder")
+    assert links_of(machine, root) == links_of(real, root)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["EIO@9", "ENOSPC@30+", "EACCES@12 lost", "EIO@31/2", "slow@20", "ahead@4", "back@33", "cut@3", "altered@1+"],
+)
+def test_a_fault_replays_from_its_printed_form(fault: str) -> None:
+    history = f"second-run:{fault}"
+    assert history in set(fault_histories.histories(["second-run"])) or "/" in fault
+    assert fault_histories.replay(history) == ""
+
+
+def test_what_is_no_history_is_said_so() -> None:
+    assert "no history" in fault_histories.replay("no-such:EIO@1")
+    assert "no history" in fault_histories.replay("second-run:EIO")
+
+
+def test_two_runs_with_a_live_lease_are_a_violation() -> None:
+    scene = Scene()
+    scene.holds("one", scene.clock.monotonic_s())
+    scene.clock.jump(1000)
+    with pytest.raises(AssertionError, match="two has the lock, and so have"):
+        scene.holds("two", scene.clock.monotonic_s())
+    scene.clock.sleep(1000)
+    scene.holds("two", scene.clock.monotonic_s())
+
+
+@pytest.mark.slow
+def test_coverage_of_the_checkers_is_measured() -> None:
+    found = coverage_of_checkers(6, 1)
+    assert set(found.percent) == set(PACKAGES)
+    assert 60 < found.whole < 100
+    assert all(file.partition("/")[0] in PACKAGES for file in found.left)
