@@ -142,16 +142,14 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
                 _note(program_violation(program, machine), f"{name}:{crash}", found)
             if time.monotonic() > until:
                 return found
-    for name in [name for name in names if name in SCENARIOS]:
-        scenario = SCENARIOS[name]
-        for crash, machine, site in crashed_runs(scenario, scenario.machine(), scenario.disturbed, _rng(name, [])):
-            if next(turn) % shares != share or not _is_new(machine, found):
-                continue
-            found.sites[site] += 1
-            first.append((scenario, crash, machine))
-            _check(scenario, machine.after_kill(), [crash], found)
-            if time.monotonic() > until:
-                return found
+    for scenario, crash, machine, site in _first_crashes([name for name in names if name in SCENARIOS]):
+        if next(turn) % shares != share or not _is_new(machine, found):
+            continue
+        found.sites[site] += 1
+        first.append((scenario, crash, machine))
+        _check(scenario, machine.after_kill(), [crash], found)
+        if time.monotonic() > until:
+            return found
     while first and time.monotonic() < until:
         scenario, crash, machine = rng.choice(first)
         pick = _one_in(rng, 12)
@@ -164,6 +162,21 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
             if time.monotonic() > until:
                 break
     return found
+
+
+def _first_crashes(names: Sequence[str]) -> Iterator[tuple[Scenario, Crash, SimulatedPosix, str]]:
+    """The crashes of all scenarios' runs, of each scenario one in turn: a short time reaches all of them."""
+    runs = {
+        name: crashed_runs(SCENARIOS[name], SCENARIOS[name].machine(), SCENARIOS[name].disturbed, _rng(name, []))
+        for name in names
+    }
+    while runs:
+        for name, run in [*runs.items()]:
+            found = next(run, None)
+            if found is None:
+                del runs[name]
+            else:
+                yield SCENARIOS[name], *found
 
 
 def crashed_runs(

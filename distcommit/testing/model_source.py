@@ -21,13 +21,15 @@ class ModelDataset:
     """What one dataset holds: per partition how many records, and how many work units read each partition.
 
     `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread;
-    `expired`: the first offset of a partition that the source still has; `problem`: why the dataset can't be planned.
+    `bad`: an offset of a partition that can't be read; `expired`: the first offset of a partition that the source still
+    has; `problem`: why the dataset can't be planned.
     """
 
     partitions: Mapping[str, int]
     units: int = 1
     fails: frozenset[str] = frozenset()
     short: int = 0
+    bad: Mapping[str, int] = field(default_factory=dict)
     expired: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
 
@@ -115,9 +117,9 @@ class _ModelExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         high = self.actual_high().positions
         for partition, low in self.unit.low.positions.items():
-            if partition in self.dataset.fails:
-                raise SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
             offsets = list(range(int(low), int(high[partition])))
+            if partition in self.dataset.fails or self.dataset.bad.get(partition) in offsets:
+                raise SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
             if offsets:
                 values = [f"{self.unit.dataset_urn}/{partition}/{offset}" for offset in offsets]
                 yield pa.record_batch([[partition] * len(offsets), offsets, values], schema=SCHEMA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from distcommit.model.log_records import DatasetStatus, StepBatch
@@ -102,6 +103,8 @@ def _refusals(machine: SimulatedPosix) -> None:
             partial(by_hand.set_watermark, store, urn, None, "person"),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "another job", create=False),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "job", 7, create=True),
+            partial(open_store, SimulatedFileSystem(machine), replace(ROOTS, store="/job/none"), "job", create=False),
+            partial(open_store, SimulatedFileSystem(machine), replace(ROOTS, store="/job/none"), "job", create=True),
         )
     )
 

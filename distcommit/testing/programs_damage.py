@@ -235,6 +235,14 @@ _UNFIT: dict[Rename, str] = {
 }
 
 
+def _folders_alone() -> SimulatedPosix:
+    machine = new_machine()
+    for root in (ROOTS.store, ROOTS.staging, ROOTS.output):
+        machine.mkdir(root)
+    machine.syncfs("/")
+    return machine
+
+
 def _probe_unfit(machine: SimulatedPosix) -> None:
     """File systems that can't do what the protocol needs are refused with the reason; without renameat2 one will do."""
     for rename, reason in _UNFIT.items():
@@ -261,5 +269,5 @@ DAMAGE = (
     Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
     Program("foreign-records", _foreign_records, _recover_with_a_stale_view, _run_again),
     Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
-    Program("unfit-file-systems", new_machine, _probe_unfit, _run_without_rename),
+    Program("unfit-file-systems", _folders_alone, _probe_unfit, _run_without_rename),
 )

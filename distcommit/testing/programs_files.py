@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.spark.ingest import ingest_partition
+from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.spark.recover import recover_partition
+from distcommit.spark.settings import RunSettings
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import open_store
+from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.program_parts import (
     ASIDE,
     SOURCE,
@@ -218,11 +222,42 @@ def _replay_while_folders_go(machine: SimulatedPosix) -> None:
     _replay(Meddling(machine, moves, remove, move).as_calls())
 
 
+@cache
+def _planned_run() -> tuple[SimulatedPosix, RunSettings]:
+    machine = new_machine()
+    settings = planned(machine, _WORLD, SOURCE)
+    machine.syncfs("/")
+    return machine, settings
+
+
+def _about_to_ingest() -> SimulatedPosix:
+    return _planned_run()[0].after_kill()
+
+
+def _ingest_while_files_go(machine: SimulatedPosix) -> None:
+    """Staged files are gone as the run looks whether they are all there."""
+    attempts = f"{ROOTS.staging}/0000000001/bucket=00000/"
+
+    def lists(name: str, arguments: tuple[Any, ...]) -> bool:
+        return name == "scandir" and str(arguments[0]).startswith(attempts)
+
+    def remove() -> None:
+        for path in (path for path, _ in machine.walk(attempts) if path.endswith(".parquet")):
+            machine.unlink(path)
+
+    calls = Meddling(machine, lists, remove).as_calls()
+    settings = replace(_planned_run()[1], store=_WORLD.store(calls))
+    ingest_partition(settings, 0)
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    drain_partition(settings, 0)
+
+
 FILES = (
     Program("target-occupied", _occupied, _replay, _make_room_and_run),
     Program("staged-replaced", _copied, _replay_beside_a_twin, _put_back_and_run),
     Program("file-for-folder", _file_for_folder, _replay, _abandon_and_run),
     Program("links-out", _linked, _replay, _unlink_and_run),
     Program("staged-outside", _staged_outside, _replay, _move_back_and_run),
+    Program("staged-vanishes", _about_to_ingest, _ingest_while_files_go, _retry_and_run),
     Program("folder-vanishes", _unpublished, _replay_while_folders_go, _retry_and_run),
 )

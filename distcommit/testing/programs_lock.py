@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from typing import cast
+
 import msgspec
 
 from distcommit.model.errors import LockHeldError
 from distcommit.stores.job_lock import JobLock, LockRecord
-from distcommit.testing.program_parts import Program, new_machine, put_file, require_refused
+from distcommit.testing.program_parts import Meddling, Program, new_machine, put_file, require_refused
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, SimulatedFileSystem
@@ -53,6 +57,14 @@ def _contend(machine: SimulatedPosix) -> None:
     _leave(machine, msgspec.json.encode(dead))
     with lock("fourth"):
         pass
+    puts = Meddling(machine, lambda name, arguments: name == "rename_noreplace", lambda: None, _fail, _fail)
+    with SteppedLock(SimulatedFileSystem(puts.as_calls()), ROOTS.store, "fifth", _LEASE_S, clock) as fifth:
+        cast(SteppedLock, fifth).renew()  # which fails, and so does its release: the lease runs out
+    require_refused([lock("sixth").__enter__], LockHeldError)
+
+
+def _fail() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def _leave(machine: SimulatedPosix, data: bytes) -> None:

@@ -71,6 +71,7 @@ _PROBLEMS = ModelSource(
 )
 _EXPIRED = ModelSource({"a": ModelDataset({"0": 7}, expired={"0": 5}), "c": ModelDataset({"0": 2}, short=1)})
 _EXPIRED_READ = ModelSource({"a": ModelDataset({"0": 7}, expired={"0": 5}), "c": ModelDataset({"0": 2})})
+_BEYOND_A_GAP = ModelSource({"a": ModelDataset({"0": 2}, units=2, bad={"0": 0})})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
 SCENARIOS = {
@@ -83,6 +84,7 @@ SCENARIOS = {
         Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),
         Scenario("partial-success", World(policy=CommitPolicy.SUCCESSFUL), (), _FAILING, _MENDED),
+        Scenario("gap", World(policy=CommitPolicy.SUCCESSFUL), (), _BEYOND_A_GAP, _source(a={"0": 2})),
         Scenario("failed-dataset", World(), (), _FAILING, _MENDED),
         Scenario("short-reads", World(), (), _SHORT, _source(a={"0": 6}, b={"0": 2})),
         Scenario("job-level", World(buckets=2, job_level=True), (_TWO,), _TWO_MORE, _TWO_MORE),
