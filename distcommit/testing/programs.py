@@ -9,6 +9,7 @@ from __future__ import annotations
 from distcommit.stores.retention import KEPT_RUNS
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import Program, new_machine, run_and_look
+from distcommit.testing.programs_broken_steps import BROKEN_STEPS
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.programs_damage import DAMAGE
 from distcommit.testing.programs_files import FILES
@@ -37,4 +38,6 @@ def _forgotten(machine: SimulatedPosix) -> str:
 
 
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
-PROGRAMS = {program.name: program for program in (*BY_HAND, *OWN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE)}
+PROGRAMS = {
+    program.name: program for program in (*BY_HAND, *OWN_STEPS, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE)
+}

@@ -156,8 +156,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 
 
 def _linked() -> SimulatedPosix:
-    """Symbolic links: one dataset's folder leads out of the output, the other's to another folder in it; the folder of
-    an attempt leads out of the staging root."""
+    """Symbolic links: one dataset's folder leads out of the output, the other's to another folder in it."""
     machine, steps = _sealed()
     machine.mkdir(_OUTSIDE)
     first, last = _folder(steps[0].target), _folder(steps[-1].target)
