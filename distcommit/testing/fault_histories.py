@@ -18,8 +18,10 @@ import random
 import re
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
@@ -48,7 +50,7 @@ _CRASHES = 4
 
 
 def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str, object]:
-    """Plays histories in an order that the seed chooses, until time is up.
+    """Plays histories in an order that the seed chooses, each kind of fault in turn, until time is up.
 
     Returns:
         plain values: `faults` (tried), `of` (how many there are), `violations`, `seconds`, `seed`.
@@ -57,7 +59,7 @@ def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str
     violations: list[dict[str, str]] = []
     order = [*histories(list(scenarios) or [*SCENARIOS])]
     random.Random(seed).shuffle(order)
-    for history in order:
+    for history in _kinds_in_turn(order):
         if time.monotonic() - began > seconds:
             break
         tried += 1
@@ -71,6 +73,17 @@ def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str
         "seconds": round(time.monotonic() - began, 1),
         "seed": seed,
     }
+
+
+def _kinds_in_turn(order: Sequence[str]) -> list[str]:
+    """First one of each kind, then a second one of each, and so on."""
+    seen: Counter[str] = Counter()
+    ranked: list[tuple[int, str]] = []
+    for history in order:
+        kind = re.sub(r"\d+", "", history.partition(":")[2])
+        ranked.append((seen[kind], history))
+        seen[kind] += 1
+    return [history for _, history in sorted(ranked, key=itemgetter(0))]
 
 
 def histories(scenarios: Sequence[str]) -> Iterator[str]:
