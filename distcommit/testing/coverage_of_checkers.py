@@ -15,7 +15,7 @@ import distcommit
 from distcommit.model.errors import ConfigurationError
 
 PACKAGES = ("protocol", "stores", "steps", "spark")
-_SHARES = {"explore": 0.65, "interleave": 0.2, "faults": 0.15}
+_SHARES = {"explore": 0.5, "interleave": 0.2, "faults": 0.3}
 """What part of the time each checker has."""
 
 
