@@ -27,8 +27,11 @@ def prepare_run(fs: FileSystem, store_root: str, run_id: str, bucket: int) -> No
 
 
 def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
-    """Records durably that no more task states are awaited: what is missing counts as failed from here on."""
-    fs.make_folders(run_folder(store_root, run_id))
+    """Records durably that no more task states are awaited: what is missing counts as failed from here on.
+
+    Raises:
+        FileNotFoundError: if the run's folder is gone: a newer run has swept it.
+    """
     fs.put_if_absent(f"{run_folder(store_root, run_id)}/{_ENDED}", b"")
 
 
