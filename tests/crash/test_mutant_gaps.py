@@ -520,6 +520,7 @@ def test_of_a_store_that_is_removed_nothing_is_left() -> None:
     machine = Machine()
     store = own_store(machine)
     one_round(store, None, 3)
+    machine.put("/job/stores/s/.tmp-store.json-1", b"left by a process that died")
     assert store.remove("s")
     assert machine.scandir("/job/stores") == []
     one_round(own_store(machine), None, 1)

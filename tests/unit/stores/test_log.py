@@ -86,21 +86,35 @@ def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path:
     assert len(list((tmp_path / "log").iterdir())) < 16
 
 
-class _RacedReads(LocalFileSystem):
-    """Lets somebody else go first, once, before the next file is read."""
+class _WatchedReads(LocalFileSystem):
+    """Notes which files are read, and lets somebody else go first, once, before the next one is."""
 
     def __init__(self) -> None:
         super().__init__(durable=False)
         self.race: list[Callable[[], None]] = []
+        self.done: list[str] = []
 
     def read(self, path: str) -> bytes:
         while self.race:
             self.race.pop()()
+        self.done.append(path)
         return super().read(path)
 
 
+def test_who_has_read_a_log_reads_only_what_is_new(tmp_path: Path) -> None:
+    fs = _WatchedReads()
+    log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
+    fence(log, 1)
+    reader.refresh()
+    fs.done.clear()
+    seal(log, "a", 1, 5)
+    assert reader.refresh().state_of("a").sequence is not None
+    reader.refresh()
+    assert len(fs.done) == 1
+
+
 def test_who_misses_a_number_that_is_truncated_while_it_reads_begins_again(tmp_path: Path) -> None:
-    fs = _RacedReads()
+    fs = _WatchedReads()
     log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
     fence(log, 1)
     reader.refresh()
