@@ -56,6 +56,8 @@ def mutants(
     sample: int = 0,
     only: str = "",
     budgets: Budgets = FULL,
+    *,
+    skip_argued: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Tries mutants, the named ones first, until all are tried or time is up.
@@ -67,16 +69,21 @@ def mutants(
         sample: so many generated ones; 0 for all. The named ones are always there.
         only: those whose id contains one of these texts, separated by commas.
         budgets: how much the kill suite does.
+        skip_argued: leave out those that are argued equivalent: they take the longest.
         say: told what became of each mutant, a line each.
 
     Returns:
-        plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `not_tried`.
+        plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
+        equivalent before, not tried), `not_tried`.
 
     Raises:
         ConfigurationError: if this is not a checkout, or the sound product does not pass.
     """
     began = time.monotonic()
-    chosen = choose(ROOT, seed, sample, only)
+    argued = arguments()
+    wanted = choose(ROOT, seed, sample, only)
+    skipped = [mutant for mutant in wanted if skip_argued and mutant.key in argued]
+    chosen = [mutant for mutant in wanted if mutant not in skipped]
     outcomes: list[Outcome] = []
     with _copies(processes, seed, budgets) as copies:
 
@@ -95,28 +102,29 @@ def mutants(
         with ThreadPoolExecutor(processes) as pool:
             list(pool.map(attempt, chosen))
     by_id = {mutant.id: mutant for mutant in chosen}
-    argued = arguments()
     survivors = [by_id[outcome.id] for outcome in outcomes if not outcome.stage]
     return {
         "mutants": len(outcomes),
         "killed": len(outcomes) - len(survivors),
         "by": dict(Counter(outcome.stage for outcome in outcomes if outcome.stage)),
-        "survivors": [
-            {
-                "id": mutant.id,
-                "key": list(mutant.key),
-                "description": mutant.description,
-                "diff": mutant.diff,
-                "argued": argued.get(mutant.key, ""),
-            }
-            for mutant in survivors
-        ],
+        "survivors": [_shown(mutant, argued) for mutant in survivors],
+        "skipped": [_shown(mutant, argued) for mutant in skipped],
         "unexplained": sum(mutant.key not in argued for mutant in survivors),
         "named": [msgspec.to_builtins(outcome) for outcome in outcomes if by_id[outcome.id].is_named],
         "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
         "not_tried": len(chosen) - len(outcomes),
         "seconds": round(time.monotonic() - began, 1),
         "seed": seed,
+    }
+
+
+def _shown(mutant: Mutant, argued: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
+    return {
+        "id": mutant.id,
+        "key": list(mutant.key),
+        "description": mutant.description,
+        "diff": mutant.diff,
+        "argued": argued.get(mutant.key, ""),
     }
 
 
@@ -144,6 +152,7 @@ def stale_arguments(root: Path = ROOT) -> list[tuple[str, ...]]:
 
 def table(result: Mapping[str, Any]) -> str:
     """The result as a page for people, `tests/crash/mutants.md`."""
+    lived = [*result["survivors"], *result["skipped"]]
     by = ", ".join(f"{count} by {stage}" for stage, count in sorted(result["by"].items(), key=lambda item: -item[1]))
     lines = [
         "# Mutants of the commit protocol",
@@ -153,11 +162,15 @@ def table(result: Mapping[str, Any]) -> str:
         " (`timeout`).",
         "",
         f"{result['mutants']} mutants, {result['killed']} killed ({by}), {len(result['survivors'])} survived,"
-        f" {result['unexplained']} of them unexplained. {result['seconds']:.0f} s, seed {result['seed']}.",
+        f" {result['unexplained']} of them unexplained; {len(result['skipped'])} argued equivalent were not tried,"
+        f" {result['not_tried']} were not reached. {result['seconds']:.0f} s, seed {result['seed']}.",
         "",
         *_rows(("named mutant", "what it does", "killed by"), map(_named_row, result["named"])),
         "",
-        *_rows(("survivor", "what it does", "why it is equivalent"), map(_survivor_row, result["survivors"])),
+        *_rows(
+            ("survivor", "what it does", "why it is equivalent"),
+            map(_survivor_row, lived),
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -59,6 +59,7 @@ def test_every_argument_is_about_a_mutant_that_there_is() -> None:
 def test_the_table_tells_survivors_that_nobody_explained() -> None:
     survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "key": [], "argued": ""}
     result: dict[str, Any] = {"mutants": 3, "killed": 1, "by": {"unit": 1}, "unexplained": 1, "seconds": 2.0, "seed": 1}
-    page = mutants.table({**result, "named": [], "survivors": [survivor, {**survivor, "argued": "it is the same"}]})
+    argued = {**survivor, "argued": "it is the same"}
+    page = mutants.table({**result, "named": [], "survivors": [survivor, argued], "skipped": [], "not_tried": 0})
     assert "| `a:1:drop:x` | leaves out `x \\| y` | **unexplained** |" in page
     assert page.count("it is the same") == 1
