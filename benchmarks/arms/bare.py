@@ -1,0 +1,79 @@
+"""The limit: a loop of renames that makes and removes its folders, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from benchmarks.runner import Arm, Parts, WrongResultError
+from benchmarks.workloads.tree import Shape, files_left, tree_datasets, write_staged
+from distcommit.fs.posix import RealPosixCalls
+
+
+class BareRename(Arm):
+    """Renames in that many processes, each with the buckets that are its own.
+
+    The processes are there, and know what to rename, before the clock starts. With `sync` one `syncfs` ends it.
+    """
+
+    def __init__(self, processes: int, *, sync: bool = False) -> None:
+        self._processes, self._sync = processes, sync
+        self.name = f"bare_{processes}p{'_sync' if sync else ''}"
+
+    def publish(self, shape: Shape, root: Path) -> Parts:
+        write_staged(shape, root)
+        context = multiprocessing.get_context("spawn")  # the JVM's threads and sockets must not be forked
+        pipes = [context.Pipe() for _ in range(self._processes)]
+        workers = [
+            context.Process(target=_worker, args=(far, shape, str(root), share, self._processes))
+            for share, (_, far) in enumerate(pipes)
+        ]
+        for worker in workers:
+            worker.start()
+        for near, _ in pipes:
+            near.recv()
+        began = time.perf_counter()
+        for near, _ in pipes:
+            near.send(True)
+        for near, _ in pipes:
+            near.recv()
+        with suppress(FileNotFoundError):
+            for epoch in os.listdir(root / "staging"):
+                os.rmdir(root / "staging" / epoch)
+        synced = time.perf_counter()
+        if self._sync:
+            RealPosixCalls().syncfs(str(root))
+        ended = time.perf_counter()
+        for worker in workers:
+            worker.join()
+        if left := files_left(root / "staging"):
+            raise WrongResultError(f"{self.name} left {left} files and folders in staging")
+        return {"seconds": ended - began, "sync_s": ended - synced}
+
+
+def _worker(pipe: Connection, shape: Shape, root: str, share: int, shares: int) -> None:
+    work: list[tuple[str, str, list[tuple[str, str]]]] = []
+    buckets: set[str] = set()
+    for dataset in tree_datasets(shape):
+        if dataset.bucket % shares == share:
+            source, target = f"{root}/staging/{dataset.staged}", f"{root}/output/{dataset.folder}"
+            names = zip(dataset.staged_names(shape.files), dataset.final_names(shape.files), strict=True)
+            work.append((source, target, [(f"{source}/{old}", f"{target}/{new}") for old, new in names]))
+            buckets.add(os.path.dirname(source))
+    gc.collect()
+    gc.freeze()
+    pipe.send(True)
+    pipe.recv()
+    for source, target, renames in work:
+        os.mkdir(target)
+        for old, new in renames:
+            os.rename(old, new)
+        os.rmdir(source)
+    for bucket in buckets:
+        os.rmdir(bucket)
+    pipe.send(True)

@@ -1,0 +1,156 @@
+"""Hadoop's committers, driven through Spark's JVM on one prepared tree.
+
+`RawLocalFileSystem` instead of the checksumming one, which would fork a process for each file. Tasks commit in two
+threads, as on two slots; the job commits afterwards, as in Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.runner import Arm, Parts, WrongResultError
+from benchmarks.workloads.tree import Shape, TreeDataset, tree_datasets, write_dataset
+
+_SLOTS = 2
+
+
+class HadoopArm(Arm):
+    """A job of `tasks` tasks, each with the buckets that are its own, written to the committer's work paths."""
+
+    _file_by_file = True
+
+    def __init__(self, spark: SparkSession, tasks: int) -> None:
+        self._spark, self._tasks = spark, tasks
+        self._jvm: Any = spark.sparkContext._jvm
+
+    def publish(self, shape: Shape, root: Path) -> Parts:
+        output = root / "output"
+        os.mkdir(output)
+        configuration = self._configuration()
+        committers = [self._task(output, configuration, task) for task in range(self._tasks)]
+        job_committer, job_context = self._task(output, configuration, 0)
+        job_committer.setupJob(job_context)
+        shares: list[list[TreeDataset]] = [[] for _ in range(self._tasks)]
+        for dataset in tree_datasets(shape):
+            shares[dataset.bucket % self._tasks].append(dataset)
+        for (committer, context), share in zip(committers, shares, strict=True):
+            committer.setupTask(context)
+            work_path = str(committer.getWorkPath().toUri().getPath())
+            for dataset in share:
+                write_dataset(dataset, shape, f"{work_path}/{dataset.folder}", final=True)
+        self._prepare_output(shape, output)
+        os.sync()
+        prepared_ns = time.time_ns()
+        self._jvm.java.lang.System.gc()
+        began = time.perf_counter()
+        with ThreadPoolExecutor(_SLOTS) as slots:
+            list(slots.map(_commit_task, committers))
+        tasks_done = time.perf_counter()
+        job_committer.commitJob(job_context)
+        ended = time.perf_counter()
+        if (output / "_temporary").exists():
+            raise WrongResultError(f"{self.name} left its temporary folder")
+        parts = {"seconds": ended - began, "task_stage_s": tasks_done - began, "job_stage_s": ended - tasks_done}
+        self._check_count(job_committer, shape)
+        renamed = _renamed_since(output, prepared_ns)
+        if renamed != (shape.files_in_all if self._file_by_file else 0):
+            raise WrongResultError(f"{self.name} renamed {renamed} files of {shape.files_in_all} one by one")
+        return parts | {"files_renamed": float(renamed)}
+
+    def _configuration(self) -> Any:
+        configuration = self._jvm.org.apache.hadoop.conf.Configuration(
+            self._spark.sparkContext._jsc.hadoopConfiguration()
+        )
+        for key, value in self._settings().items():
+            configuration.set(key, value)
+        return configuration
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+            "fs.file.impl.disable.cache": "true",
+            "mapreduce.job.application.attempt.id": "0",
+        }
+
+    def _task(self, output: Path, configuration: Any, task: int) -> tuple[Any, Any]:
+        """The committer of one task attempt, with its context."""
+        mapreduce = self._jvm.org.apache.hadoop.mapreduce
+        job = mapreduce.JobID("benchmark", 1)
+        attempt = mapreduce.TaskAttemptID(mapreduce.TaskID(job, mapreduce.TaskType.MAP, task), 0)
+        own = self._jvm.org.apache.hadoop.conf.Configuration(configuration)
+        own.set("mapreduce.task.attempt.id", attempt.toString())
+        own.set("mapreduce.job.id", job.toString())
+        context = mapreduce.task.TaskAttemptContextImpl(own, attempt)
+        path = self._jvm.org.apache.hadoop.fs.Path(output.as_uri())
+        return self._committer(path, context), context
+
+    def _committer(self, path: Any, context: Any) -> Any:
+        raise NotImplementedError
+
+    def _prepare_output(self, shape: Shape, output: Path) -> None:
+        """What is in the output before the job commits, beside nothing."""
+
+    def _check_count(self, job_committer: Any, shape: Shape) -> None:
+        """Looks at what the committer itself has counted."""
+
+
+class FileOutputCommitter(HadoopArm):
+    """FileOutputCommitter, algorithm 1 or 2.
+
+    Algorithm 1 renames a whole folder if the target is not there yet, and file by file if it is, as it is on each run
+    of a job but the first. `new_folders` measures the former; otherwise the datasets' folders are made beforehand,
+    which spares algorithm 1 its mkdirs. Algorithm 2 always goes file by file, and makes its folders itself.
+    """
+
+    def __init__(self, spark: SparkSession, tasks: int, algorithm: int, *, new_folders: bool = False) -> None:
+        super().__init__(spark, tasks)
+        self._algorithm, self._new_folders = algorithm, new_folders
+        self._file_by_file = algorithm == 2 or not new_folders
+        self.name = f"v{algorithm}{'_new_folders' if new_folders else ''}"
+
+    def _settings(self) -> dict[str, str]:
+        return super()._settings() | {"mapreduce.fileoutputcommitter.algorithm.version": str(self._algorithm)}
+
+    def _committer(self, path: Any, context: Any) -> Any:
+        return self._jvm.org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter(path, context)
+
+    def _prepare_output(self, shape: Shape, output: Path) -> None:
+        if self._algorithm == 1 and not self._new_folders:
+            for dataset in tree_datasets(shape):
+                os.mkdir(output / dataset.folder)
+
+
+class ManifestCommitter(HadoopArm):
+    """The manifest committer, with its own default of threads and its own count of renames."""
+
+    name = "manifest"
+
+    def _committer(self, path: Any, context: Any) -> Any:
+        return self._jvm.org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter(path, context)
+
+    def _check_count(self, job_committer: Any, shape: Shape) -> None:
+        renames = int(job_committer.getIOStatistics().counters().get("commit_file_rename"))
+        if renames != shape.files_in_all + 1:  # and the success marker
+            raise WrongResultError(f"the manifest committer counts {renames} renames for {shape.files_in_all} files")
+
+
+def _commit_task(task: tuple[Any, Any]) -> None:
+    committer, context = task
+    if not committer.needsTaskCommit(context):
+        raise WrongResultError("a task has nothing to commit")
+    committer.commitTask(context)
+
+
+def _renamed_since(output: Path, since_ns: int) -> int:
+    """How many files were renamed themselves since then: that changes a file's ctime, renaming its folder does not."""
+    changed = 0
+    for folder, _, names in os.walk(output):
+        if Path(folder) != output:
+            changed += sum(os.stat(f"{folder}/{name}").st_ctime_ns >= since_ns for name in names)
+    return changed

@@ -1,0 +1,70 @@
+"""The product: its drain job on Spark, from all task states durable to the last DONE durable and staging gone."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from benchmarks.runner import Arm, Parts, WrongResultError
+from benchmarks.workloads.ingested import ingested
+from benchmarks.workloads.tree import Shape, files_left
+from distcommit.fs.local import LocalFileSystem
+from distcommit.spark.ingest import drain_partition
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.reports import Report, add_up
+from distcommit.spark.settings import RunSettings
+
+_NO_OPS = 5
+
+
+class Ours(Arm):
+    """The product's own `drain_partition`, launched as the product launches it.
+
+    A job of the same shape that does nothing is timed right before, and its median is taken off: in a run the session
+    is there, and its cost does not depend on the commit. The workers are warm, as they are after ingest.
+    """
+
+    def __init__(self, spark: SparkSession, partitions: int, *, durable: bool = True) -> None:
+        self._spark, self._partitions, self._durable = spark, partitions, durable
+        self.name = "ours" if durable else "ours_not_durable"
+
+    def publish(self, shape: Shape, root: Path) -> Parts:
+        partitions = min(self._partitions, shape.buckets)
+        settings = ingested(shape, root, partitions, LocalFileSystem(durable=self._durable))
+        launch = SparkLaunch(self._spark)
+        launch(warm_partition, settings, partitions, Report)
+        no_ops = [_seconds_of_no_op(launch, settings, partitions) for _ in range(_NO_OPS)]
+        began = time.perf_counter()
+        reports = launch(drain_partition, settings, partitions, Report)
+        wall = time.perf_counter() - began
+        total, left = add_up(reports), files_left(root / "staging")
+        if total.datasets_published != shape.datasets or total.fenced or left:
+            raise WrongResultError(
+                f"{self.name}: {total.datasets_published} of {shape.datasets} published, {left} left in staging; "
+                f"{total.fenced or total.reasons}"
+            )
+        return {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)}
+
+
+def no_op_partition(settings: RunSettings, partition: int) -> Report:
+    """Reports, and does nothing else."""
+    report = Report()
+    report.stamp(partition)
+    return report
+
+
+def warm_partition(settings: RunSettings, partition: int) -> Report:
+    """Leaves the worker as an ingest task leaves it: imports done, and no business of the collector any more."""
+    gc.collect()
+    gc.freeze()
+    return no_op_partition(settings, partition)
+
+
+def _seconds_of_no_op(launch: SparkLaunch, settings: RunSettings, partitions: int) -> float:
+    began = time.perf_counter()
+    launch(no_op_partition, settings, partitions, Report)
+    return time.perf_counter() - began

@@ -1,0 +1,66 @@
+"""The command line: one command for each question. Data goes to stdout, what is going on to stderr."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from benchmarks.questions.commit import commit as run_commit
+from benchmarks.results import Results
+from benchmarks.workloads.tree import Shape
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+Datasets = Annotated[int, typer.Option(min=1, help="How many datasets.")]
+Files = Annotated[int, typer.Option(min=1, help="Files of each dataset.")]
+Buckets = Annotated[int, typer.Option(min=1, help="Buckets of the store; the product's default is 64.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Samples of each arm; the median counts.")]
+Seed = Annotated[int, typer.Option(help="What names are made from.")]
+Folder = Annotated[Path, typer.Option(help="A folder on the disk that is measured.")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
+_HERE = Path(tempfile.gettempdir())
+
+
+@app.callback()
+def main() -> None:
+    """Each command answers one question; `--json` prints its ratios with every sample."""
+
+
+@app.command()
+def commit(
+    datasets: Datasets = 5000,
+    files: Files = 20,
+    repeats: Repeats = 5,
+    marginal_datasets: Annotated[int, typer.Option(min=0, help="A larger size for ours and the limit.")] = 0,
+    buckets: Buckets = 64,
+    arms: Annotated[str, typer.Option(help="Names of arms with commas between; all if empty.")] = "",
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """What publishing costs, next to bare renames and to what people run today."""
+    only = [name for name in arms.split(",") if name]
+    shape = Shape(datasets, files, buckets, seed)
+    _show(
+        run_commit(shape, repeats=repeats, marginal_datasets=marginal_datasets, only=only, folder=folder, tell=_tell),
+        as_json,
+    )
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _show(results: Results, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(results)).decode())
+        return
+    for name, ratio in results.ratios.items():
+        print(f"{name:45} {ratio:10.3f}")
+    for arm, reason in results.skipped.items():
+        print(f"{arm:45} skipped: {reason}")

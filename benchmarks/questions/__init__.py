@@ -1,0 +1,1 @@
+"""One module for each question: which workload, which arms, and what the ratios are."""

@@ -1,0 +1,113 @@
+"""What does publishing D datasets of F files cost, next to bare renames and to what people run today?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from benchmarks.arms.bare import BareRename
+from benchmarks.arms.file_per_step import FilePerStep
+from benchmarks.arms.gobblin import GobblinPattern
+from benchmarks.arms.hadoop import FileOutputCommitter, ManifestCommitter
+from benchmarks.arms.ours import Ours
+from benchmarks.arms.table_formats import DeltaLake, PyIceberg
+from benchmarks.arms.while_writing import WhileWriting
+from benchmarks.results import Results, Sample, medians, quotients, results_of
+from benchmarks.runner import Arm, Tell, alternate
+from benchmarks.session import spark_session
+from benchmarks.workloads.tree import Shape
+
+_RATIOS = (
+    *(("ours", f"bare_{arm}") for arm in ("2p", "1p", "2p_sync", "1p_sync")),
+    ("ours_not_durable", "bare_2p"),
+    ("ours_while_writing", "bare_2p_sync_while_writing"),
+)
+_PEERS = (
+    *("gobblin", "gobblin_fsync", "gobblin_20t", "gobblin_fsync_20t", "file_per_step_fsync"),
+    *("v1", "v1_new_folders", "v2", "manifest", "manifest_job_stage"),
+    *("deltalake", "deltalake_one_table", "pyiceberg"),
+)
+_NOTES = [
+    "ours: the drain job of the product on Spark, less the median of no-op jobs of the same shape (parts.no_op_job_s)",
+    "gobblin, file_per_step: the call patterns in plain Python without Spark or Hadoop; 20t: 20 threads",
+    "v1: into folders that are there, file by file; v1_new_folders: whole folders, as no dataset was there before",
+    "v1, v2, manifest: on the raw local file system, nothing synced; task commits in 2 threads, then the job commit",
+    "deltalake, pyiceberg: files stay where they are, nothing synced, readers see all or nothing",
+]
+
+
+def all_arms(spark: SparkSession, partitions: int) -> list[Arm]:
+    """Every arm there is."""
+    return [
+        *(BareRename(processes, sync=sync) for processes in (1, 2) for sync in (False, True)),
+        Ours(spark, partitions),
+        Ours(spark, partitions, durable=False),
+        WhileWriting(Ours(spark, partitions)),
+        WhileWriting(BareRename(2, sync=True)),
+        *(GobblinPattern(fsync=fsync, threads=threads) for threads in (1, 20) for fsync in (False, True)),
+        FilePerStep(),
+        FileOutputCommitter(spark, partitions, 1),
+        FileOutputCommitter(spark, partitions, 1, new_folders=True),
+        FileOutputCommitter(spark, partitions, 2),
+        ManifestCommitter(spark, partitions),
+        DeltaLake(),
+        DeltaLake(one_table=True),
+        PyIceberg(),
+    ]
+
+
+def commit(
+    shape: Shape, *, repeats: int, marginal_datasets: int, only: Sequence[str], folder: Path, tell: Tell
+) -> Results:
+    """Times the arms on that shape.
+
+    Args:
+        shape: the tree.
+        repeats: samples of each arm.
+        marginal_datasets: a second, larger size for ours and the limit; 0 for none.
+        only: names of arms; empty for all.
+        folder: on the disk that is measured.
+        tell: told each sample.
+    """
+    with spark_session() as (spark, partitions):
+        wanted = [arm for arm in all_arms(spark, partitions) if not only or arm.name in only]
+        skipped = {arm.name: reason for arm in wanted if (reason := arm.missing())}
+        samples = alternate([arm for arm in wanted if arm.name not in skipped], shape, repeats, folder, tell)
+        if marginal_datasets:
+            larger = Shape(marginal_datasets, shape.files, shape.buckets, shape.seed)
+            pair: list[Arm] = [BareRename(2), Ours(spark, partitions)]
+            samples += alternate(pair, larger, repeats, folder, tell)
+    return results_of(
+        "commit",
+        ratios(samples, shape.datasets, marginal_datasets),
+        samples,
+        seed=shape.seed,
+        folder=folder,
+        parameters={
+            "datasets": shape.datasets,
+            "files": shape.files,
+            "buckets": shape.buckets,
+            "partitions": partitions,
+            "repeats": repeats,
+            "marginal_datasets": marginal_datasets,
+        },
+        skipped=skipped,
+        notes=_NOTES,
+    )
+
+
+def ratios(samples: Sequence[Sample], datasets: int, marginal_datasets: int) -> dict[str, float]:
+    """The quotients of the medians, as far as both sides were measured."""
+    seconds = medians(samples, datasets)
+    stages = [s.parts["job_stage_s"] for s in samples if s.arm == "manifest" and s.datasets == datasets]
+    if stages:
+        seconds["manifest_job_stage"] = median(stages)
+    found = quotients(seconds, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
+    larger = medians(samples, marginal_datasets) if marginal_datasets else {}
+    if {"ours", "bare_2p"} <= larger.keys() & seconds.keys():
+        added = {arm: larger[arm] - seconds[arm] for arm in ("ours", "bare_2p")}
+        found["marginal_ours_over_bare_2p"] = added["ours"] / added["bare_2p"]
+    return found

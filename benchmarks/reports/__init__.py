@@ -1,0 +1,1 @@
+"""From the JSON of the benchmarks to what people read."""

@@ -1,0 +1,125 @@
+"""What a benchmark leaves: ratios, every sample, and what is needed to judge them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+_PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "deltalake", "pyiceberg")
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One timed execution of one arm on a tree of that size. `parts`: what it was made of, as each arm tells."""
+
+    arm: str
+    datasets: int
+    files: int
+    repeat: int
+    seconds: float
+    parts: dict[str, float] = {}
+
+
+class Results(msgspec.Struct):
+    """The answer to one question.
+
+    `ratios` are formed from medians; `skipped` says which arms did not run, and why; `notes` what has to be known to
+    read the ratios.
+    """
+
+    question: str
+    ratios: dict[str, float]
+    samples: list[Sample]
+    host: dict[str, str]
+    versions: dict[str, str]
+    seed: int
+    parameters: dict[str, str | int | float | list[int] | list[str]]
+    skipped: dict[str, str] = {}
+    notes: list[str] = []
+
+
+def results_of(
+    question: str,
+    ratios: dict[str, float],
+    samples: list[Sample],
+    *,
+    seed: int,
+    folder: Path,
+    parameters: dict[str, str | int | float | list[int] | list[str]],
+    skipped: dict[str, str] | None = None,
+    notes: list[str] | None = None,
+) -> Results:
+    """The results with this machine's description; `folder` is where the files were."""
+    rounded = {key: round(value, 4) for key, value in ratios.items()}
+    return Results(question, rounded, samples, host(folder), versions(), seed, parameters, skipped or {}, notes or [])
+
+
+def medians(samples: Iterable[Sample], datasets: int | None = None) -> dict[str, float]:
+    """The median seconds by arm, of the samples with that many datasets."""
+    by_arm: dict[str, list[float]] = {}
+    for sample in samples:
+        if datasets is None or sample.datasets == datasets:
+            by_arm.setdefault(sample.arm, []).append(sample.seconds)
+    return {arm: median(seconds) for arm, seconds in by_arm.items()}
+
+
+def quotients(seconds: dict[str, float], wanted: Iterable[tuple[str, str]]) -> dict[str, float]:
+    """`<a>_over_<b>` for each pair of which both were measured."""
+    return {f"{a}_over_{b}": seconds[a] / seconds[b] for a, b in wanted if a in seconds and seconds.get(b)}
+
+
+def slope(points: Iterable[tuple[float, float]]) -> float:
+    """The slope of the line through points by least squares."""
+    listed = list(points)
+    mean_x, mean_y = (sum(column) / len(listed) for column in zip(*listed, strict=True))
+    rise = sum((x - mean_x) * (y - mean_y) for x, y in listed)
+    return float(rise / sum((x - mean_x) ** 2 for x, _ in listed))
+
+
+def host(folder: Path) -> dict[str, str]:
+    """The machine, as far as it matters."""
+    found = {
+        "cores": str(os.cpu_count()),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "file_system": _file_system(folder),
+        "measured_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "load_1m": f"{os.getloadavg()[0]:.2f}",
+    }
+    cpu_info, memory_info = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+    if cpu_info.exists():
+        models = [line.partition(":")[2].strip() for line in cpu_info.read_text().splitlines() if "model name" in line]
+        found["cpu"] = models[0] if models else ""
+    if memory_info.exists():
+        found["memory"] = memory_info.read_text().splitlines()[0].partition(":")[2].strip()
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that are measured; those that are missing are left out."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _file_system(folder: Path) -> str:
+    """Type and mount options of the file system that holds the folder."""
+    mounts = Path("/proc/mounts")
+    if not mounts.exists():
+        return ""
+    best: tuple[int, str] = (0, "")
+    for line in mounts.read_text().splitlines():
+        _, mount, kind, options, *_ = line.split()
+        if folder.resolve().is_relative_to(mount):
+            best = max(best, (len(mount), f"{kind} ({options})"))
+    return best[1]

@@ -1,0 +1,87 @@
+"""Runs arms in turn, each on a tree of its own, and keeps a time only if the result was the right one."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.results import Sample
+from benchmarks.workloads.tree import Shape, digest_of, expected_digest
+
+Parts = dict[str, float]
+"""What one execution took. `seconds` is the time that counts; the others explain it."""
+Tell = Callable[[str], None]
+
+
+class Arm(ABC):
+    """One way of publishing a tree."""
+
+    name: str
+
+    def missing(self) -> str:
+        """Why this arm can't run here; empty if it can."""
+        return ""
+
+    @abstractmethod
+    def publish(self, shape: Shape, root: Path) -> Parts:
+        """Prepares its tree below the empty folder `root`, publishes it to `root/output`, and returns what that took.
+
+        Preparing, checking and cleaning up are not part of the time; making and removing the folders of the data is.
+
+        Raises:
+            WrongResultError: if it finds that what was published is not the tree.
+        """
+
+    def digest(self, root: Path) -> str:
+        """The digest of what was published."""
+        return digest_of(root / "output")
+
+
+class WrongResultError(Exception):
+    """An arm did not do what all arms have to do; its time means nothing."""
+
+
+def alternate(arms: Iterable[Arm], shape: Shape, repeats: int, folder: Path, tell: Tell) -> list[Sample]:
+    """`repeats` samples of each arm; the arms take turns, and another one begins each time.
+
+    Raises:
+        WrongResultError: if an arm's result is not the expected one.
+    """
+    listed, samples = list(arms), []
+    for repeat in range(repeats):
+        first = repeat % max(1, len(listed))
+        for arm in listed[first:] + listed[:first]:
+            sample = measure(arm, shape, repeat, folder)
+            tell(f"{arm.name} {shape.datasets} x {shape.files} #{repeat + 1}: {sample.seconds:.3f} s")
+            samples.append(sample)
+    return samples
+
+
+def measure(arm: Arm, shape: Shape, repeat: int, folder: Path) -> Sample:
+    """One sample of an arm."""
+    with scratch(folder) as root:
+        gc.collect()
+        parts = arm.publish(shape, root)
+        found, expected = arm.digest(root), expected_digest(shape)
+        if found != expected:
+            raise WrongResultError(f"{arm.name} published {found}, expected {expected}")
+    seconds = parts.pop("seconds")
+    rounded = {name: round(value, 6) for name, value in parts.items()}
+    return Sample(arm.name, shape.datasets, shape.files, repeat, round(seconds, 6), rounded)
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder that is gone, durably, afterwards: nothing is left for the next arm to pay for."""
+    root = Path(tempfile.mkdtemp(prefix="benchmark-", dir=folder))
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+        os.sync()

@@ -1,0 +1,115 @@
+"""A run of the product whose ingest has just ended: planned, files staged, task states durable, nothing sealed.
+
+All of it through the product's own functions; only the files' bytes are not a sink's.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.workloads.source import NumberedSource
+from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
+from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.decode import Decoder
+from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.ports import FileSystem
+from distcommit.model.work import StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files import FileSinkSettings
+from distcommit.spark.planner import plan_partition, share_out
+from distcommit.spark.progress import progress_folder
+from distcommit.spark.run import new_run_id, recover
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import fence_job
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.plans import publish_manifest, read_bucket_plan
+from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
+from distcommit.testing.world import launch_here
+
+JOB = "benchmark"
+
+
+def roots_of(root: Path) -> Roots:
+    """The three folders of the job below a root."""
+    return Roots(f"{root}/store", f"{root}/staging", f"{root}/output")
+
+
+def run_settings(store: JobStore, source: NumberedSource, partitions: int) -> RunSettings:
+    """A new run of that job with the product's default settings; fences the job log."""
+    run_id = new_run_id()
+    epoch = fence_job(store, run_id)
+    store.fs.make_folders(progress_folder(store.roots.store, run_id))
+    return RunSettings(
+        store=store,
+        run_id=run_id,
+        epoch=epoch,
+        partitions=partitions,
+        flow=WorkUnitFlow(source, Decoder(), FileSinkSettings(), False),
+        policy=CommitPolicy.FULL,
+        job_level=False,
+        min_interval_s=0.2,
+        max_attempts=3,
+        task_attempts=2,
+    )
+
+
+def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSettings:
+    """Prepares the run below `root`; everything is durable when this returns.
+
+    Args:
+        shape: the tree that its tasks have staged.
+        root: an empty folder.
+        partitions: how many Spark partitions own the buckets.
+        fs: what the run that follows uses. The preparation itself syncs once, at its end.
+    """
+    preparing = LocalFileSystem(durable=False)
+    store = open_store(preparing, roots_of(root), JOB, shape.buckets, create=True)
+    settings = run_settings(store, NumberedSource(shape.datasets, shape.files), partitions)
+    if settings.epoch != EPOCH:
+        raise AssertionError(f"the first run of a new store has epoch {settings.epoch}, not {EPOCH}")
+    recover(launch_here, settings)
+    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(partitions)])
+    publish_manifest(preparing, store.roots.store, manifest)
+    units = {
+        unit.work_unit_id: unit
+        for bucket in range(shape.buckets)
+        for plan in read_bucket_plan(preparing, store.roots.store, manifest, bucket)
+        for unit in plan.work_units
+    }
+    states: dict[int, list[TaskState]] = {}
+    for dataset in tree_datasets(shape):
+        folder = f"{store.roots.staging}/{dataset.staged}"
+        preparing.make_folder(folder)
+        outputs = tuple(write_dataset(dataset, shape, folder))
+        unit = units.pop(dataset.work_unit_id)
+        if unit.dataset_urn != dataset.urn:
+            raise AssertionError(f"the plan gives {unit.work_unit_id} to {unit.dataset_urn}, the tree to {dataset.urn}")
+        states.setdefault(dataset.bucket, []).append(_succeeded(settings, unit, dataset.attempt, outputs))
+    writer = TaskStateWriter(preparing, store.roots.store, settings.run_id)
+    for bucket, rows in states.items():
+        writer.append(bucket, rows)
+    record_ingest_ended(preparing, store.roots.store, settings.run_id)
+    os.sync()
+    return replace(settings, store=replace(store, fs=fs))
+
+
+def _succeeded(settings: RunSettings, unit: WorkUnit, attempt: str, outputs: tuple[StagedFile, ...]) -> TaskState:
+    now_ms = settings.clock.now_ms()
+    return TaskState(
+        run_id=settings.run_id,
+        epoch=settings.epoch,
+        dataset_urn=unit.dataset_urn,
+        work_unit_id=unit.work_unit_id,
+        attempt=attempt,
+        outcome=TaskOutcome.SUCCEEDED,
+        low=unit.low,
+        expected_high=unit.expected_high,
+        actual_high=unit.expected_high,
+        outputs=outputs,
+        records_read=len(outputs),
+        records_written=len(outputs),
+        started_ms=now_ms,
+        finished_ms=now_ms,
+    )

@@ -1,0 +1,19 @@
+"""One Spark session for all benchmark tests."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with spark_session() as (session, _):
+            yield session
