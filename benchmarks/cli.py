@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from benchmarks.questions.commit import commit as run_commit
+from benchmarks.questions.operations import operations as run_operations
 from benchmarks.results import Results
 from benchmarks.workloads.tree import Shape
 
@@ -21,6 +22,7 @@ Files = Annotated[int, typer.Option(min=1, help="Files of each dataset.")]
 Buckets = Annotated[int, typer.Option(min=1, help="Buckets of the store; the product's default is 64.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Samples of each arm; the median counts.")]
 Seed = Annotated[int, typer.Option(help="What names are made from.")]
+Sizes = Annotated[str, typer.Option(help="Numbers of datasets with commas between, two at least.")]
 Folder = Annotated[Path, typer.Option(help="A folder on the disk that is measured.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 _HERE = Path(tempfile.gettempdir())
@@ -50,6 +52,23 @@ def commit(
         run_commit(shape, repeats=repeats, marginal_datasets=marginal_datasets, only=only, folder=folder, tell=_tell),
         as_json,
     )
+
+
+@app.command()
+def operations(
+    sizes: Sizes = "500,1000,2000",
+    files: Files = 20,
+    buckets: Buckets = 8,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Which calls a commit makes for each dataset and each file, counted below the file system and by strace."""
+    _show(run_operations(_sizes(sizes), files, buckets=buckets, seed=seed, folder=folder, tell=_tell), as_json)
+
+
+def _sizes(text: str) -> list[int]:
+    return [int(size) for size in text.split(",")]
 
 
 def _tell(text: str) -> None:

@@ -95,7 +95,7 @@ def commit(
             "marginal_datasets": marginal_datasets,
         },
         skipped=skipped,
-        notes=_NOTES,
+        notes=[*_NOTES, *_too_small(samples)],
     )
 
 
@@ -111,3 +111,11 @@ def ratios(samples: Sequence[Sample], datasets: int, marginal_datasets: int) -> 
         added = {arm: larger[arm] - seconds[arm] for arm in ("ours", "bare_2p")}
         found["marginal_ours_over_bare_2p"] = added["ours"] / added["bare_2p"]
     return found
+
+
+def _too_small(samples: Sequence[Sample]) -> list[str]:
+    """Says so where what is taken off is more than what is left."""
+    small = [s for s in samples if s.seconds < s.parts.get("no_op_job_s", 0)]
+    if not small:
+        return []
+    return [f"TOO SMALL: in {len(small)} samples of ours the no-op job took longer than the rest; ratios mean little"]

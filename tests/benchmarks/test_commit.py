@@ -37,7 +37,7 @@ def test_an_arm_publishes_the_tree(name: str, spark: SparkSession, tmp_path: Pat
     if reason := arms[name].missing():
         pytest.skip(reason)
     sample = measure(arms[name], TINY, 0, tmp_path)
-    assert sample.seconds > 0
+    assert sample.parts.get("wall_s", sample.seconds) > 0  # what no-op jobs took is more than so small a tree
     assert not list(tmp_path.iterdir())
 
 

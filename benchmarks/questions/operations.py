@@ -1,0 +1,131 @@
+"""Which operations does a commit make, for each dataset and for each file? As slopes over D: what is made once, or for
+each bucket, drops out."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.results import Results, Sample, results_of, slope
+from benchmarks.runner import Tell, WrongResultError, scratch
+from benchmarks.workloads.counting import CountingCalls
+from benchmarks.workloads.ingested import ingested
+from benchmarks.workloads.tree import Shape, digest_of, expected_digest
+from distcommit.fs.local import LocalFileSystem
+from distcommit.spark.ingest import drain_partition
+from distcommit.spark.reports import Report
+from distcommit.testing.world import launch_here
+
+_FOR_FOLDERS = ("mkdir", "rmdir")
+_LOG = "store/log"
+WINDOW = ("/begin-of-the-window", "/end-of-the-window")
+"""Names that a traced program asks for when the window begins and ends."""
+
+
+def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, folder: Path, tell: Tell) -> Results:
+    """Counts the calls of the drain job at each of the sizes, in one process.
+
+    Args:
+        sizes: numbers of datasets, two at least. All of them large enough that every bucket has many.
+        files: files of each dataset.
+        buckets: buckets of the store.
+        seed: what names are made from.
+        folder: on the disk that is used.
+        tell: told what was counted.
+    """
+    counted = [count_calls(Shape(datasets, files, buckets, seed), folder, tell) for datasets in sizes]
+    slopes = {name: _slope(counted, name) for name in sorted({name for sample in counted for name in sample.parts})}
+    calls = {name.removeprefix("calls_"): value for name, value in slopes.items() if name.startswith("calls_")}
+    renames = calls.get("rename", 0.0)
+    ratios = {
+        "renames_per_file": renames / files,
+        "stats_per_dataset": calls.get("lstat", 0.0),
+        "mkdirs_per_dataset": calls.get("mkdir", 0.0),
+        "rmdirs_per_dataset": calls.get("rmdir", 0.0),
+        "other_calls_per_added_dataset": sum(
+            value for name, value in calls.items() if name not in (*_FOR_FOLDERS, "rename", "lstat")
+        ),
+        "log_bytes_per_dataset": slopes.get("log_bytes", 0.0),
+    }
+    skipped: dict[str, str] = {}
+    if shutil.which("strace") is None:
+        skipped["strace"] = "strace is not installed"
+    else:
+        traced = [trace_calls(Shape(datasets, files, buckets, seed), folder, tell) for datasets in sizes]
+        counted += traced
+        for name in sorted({name for sample in traced for name in sample.parts}):
+            ratios[f"strace_{name.removeprefix('calls_')}_per_dataset"] = _slope(traced, name)
+    return results_of(
+        "operations",
+        ratios | {f"{n}_per_dataset": v for n, v in calls.items() if v},
+        counted,
+        seed=seed,
+        folder=folder,
+        parameters={"sizes": list(sizes), "files": files, "buckets": buckets},
+        skipped=skipped,
+        notes=["counted in one process; slopes over the number of datasets, so that calls for each bucket drop out"],
+    )
+
+
+def count_calls(shape: Shape, folder: Path, tell: Tell) -> Sample:
+    """The calls of one drain, counted below the product's file system."""
+    with scratch(folder) as root:
+        calls = CountingCalls(root=str(root))
+        seconds = drain_here(shape, root, calls)
+    parts = {f"calls_{name}": float(count) for name, count in sorted(calls.calls.items())}
+    parts["log_bytes"] = float(sum(size for place, size in calls.bytes_written.items() if place == _LOG))
+    tell(f"{shape.datasets} x {shape.files}: {dict(calls.calls)}")
+    return Sample("ours", shape.datasets, shape.files, 0, seconds, parts)
+
+
+def drain_here(shape: Shape, root: Path, calls: CountingCalls) -> float:
+    """Prepares a run below `root` and drains it in this process through these calls; returns the seconds of the drain.
+
+    Raises:
+        WrongResultError: if not all of it is published.
+    """
+    settings = ingested(shape, root, 1, LocalFileSystem(calls))
+    Path(WINDOW[0]).exists()
+    began = time.perf_counter()
+    reports = launch_here(drain_partition, settings, 1, Report)
+    seconds = time.perf_counter() - began
+    Path(WINDOW[1]).exists()
+    found = digest_of(root / "output")
+    if found != expected_digest(shape) or reports[0].datasets_published != shape.datasets:
+        raise WrongResultError(f"published {found}, expected {expected_digest(shape)}")
+    return seconds
+
+
+def trace_calls(shape: Shape, folder: Path, tell: Tell) -> Sample:
+    """The same, as the kernel sees it: system calls on files, by strace."""
+    with scratch(folder) as root:
+        trace, tree = root / "trace", root / "tree"
+        tree.mkdir()
+        arguments = [str(shape.datasets), str(shape.files), str(shape.buckets), str(shape.seed), str(tree)]
+        subprocess.run(
+            [
+                *("strace", "-f", "-qq", "-e", "trace=file,desc,fsync,syncfs", "-o", str(trace)),
+                *(sys.executable, "-m", "benchmarks.questions.traced", *arguments),
+            ],
+            check=True,
+        )
+        calls = calls_in_window(trace.read_text(errors="replace"))
+    parts = {f"calls_{name}": float(count) for name, count in sorted(calls.items())}
+    tell(f"{shape.datasets} x {shape.files}, strace: {dict(calls)}")
+    return Sample("ours_strace", shape.datasets, shape.files, 0, 0.0, parts)
+
+
+def calls_in_window(trace: str) -> Counter[str]:
+    """System calls by name between the two marks of a trace made with `strace -f`."""
+    window = trace.partition(f'"{WINDOW[0]}"')[2].partition(f'"{WINDOW[1]}"')[0].splitlines()[1:-1]
+    words = (line.split(maxsplit=1)[-1] for line in window)
+    return Counter(word.partition("(")[0] for word in words if "(" in word and not word.startswith(("<", "+", "-")))
+
+
+def _slope(samples: Sequence[Sample], name: str) -> float:
+    return slope((float(sample.datasets), sample.parts.get(name, 0.0)) for sample in samples)

@@ -1,0 +1,39 @@
+"""Operations are counted where they happen, and the two ways of counting agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.questions.operations import calls_in_window, operations
+
+
+def test_operations_as_slopes(tmp_path: Path) -> None:
+    results = operations([40, 80], 3, buckets=2, seed=1, folder=tmp_path, tell=lambda text: None)
+    ratios = results.ratios
+    assert ratios["renames_per_file"] == 1
+    assert ratios["mkdirs_per_dataset"] == ratios["rmdirs_per_dataset"] == 1
+    assert ratios["stats_per_dataset"] == 0
+    assert ratios["other_calls_per_added_dataset"] >= 0
+    assert 0 < ratios["log_bytes_per_dataset"] < 600
+    if results.skipped:
+        pytest.skip(results.skipped["strace"])
+    renames = [value for name, value in ratios.items() if name.startswith("strace_rename")]
+    assert sum(renames) == pytest.approx(3)
+    assert ratios["strace_mkdir_per_dataset"] == ratios["strace_rmdir_per_dataset"] == 1
+
+
+def test_calls_of_a_trace() -> None:
+    trace = """
+7 openat(AT_FDCWD, "/etc/x", O_RDONLY) = 3
+7 stat("/begin-of-the-window", 0x7ff) = -1 ENOENT
+7 mkdir("/a", 0777) = 0
+8 rename("/a", "/b" <unfinished ...>
+8 <... rename resumed>) = 0
+8 +++ exited with 0 +++
+7 rename("/b", "/c") = 0
+7 stat("/end-of-the-window", 0x7ff) = -1 ENOENT
+7 close(3) = 0
+"""
+    assert calls_in_window(trace) == {"mkdir": 1, "rename": 2}
