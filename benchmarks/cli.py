@@ -12,6 +12,9 @@ import typer
 
 from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.operations import operations as run_operations
+from benchmarks.questions.recovery import recovery as run_recovery
+from benchmarks.questions.visibility import visibility as run_visibility
+from benchmarks.reports import plots, table
 from benchmarks.results import Results
 from benchmarks.workloads.tree import Shape
 
@@ -65,6 +68,56 @@ def operations(
 ) -> None:
     """Which calls a commit makes for each dataset and each file, counted below the file system and by strace."""
     _show(run_operations(_sizes(sizes), files, buckets=buckets, seed=seed, folder=folder, tell=_tell), as_json)
+
+
+@app.command()
+def recovery(
+    sizes: Sizes = "1000,4000",
+    files: Files = 20,
+    repeats: Repeats = 5,
+    buckets: Buckets = 64,
+    history: Annotated[int, typer.Option(min=2, help="Runs behind when nothing is pending.")] = 100,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """What recovery costs with nothing pending after a long history, and with N datasets pending."""
+    results = run_recovery(
+        _sizes(sizes), files, buckets=buckets, history=history, repeats=repeats, seed=seed, folder=folder, tell=_tell
+    )
+    _show(results, as_json)
+
+
+@app.command()
+def visibility(
+    datasets: Datasets = 5000,
+    records: Annotated[int, typer.Option(min=1, help="Records of each dataset.")] = 10,
+    repeats: Repeats = 5,
+    buckets: Buckets = 64,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """How long after a dataset's last record was read its data is published, while ingest goes on."""
+    _show(
+        run_visibility(datasets, records=records, buckets=buckets, repeats=repeats, folder=folder, tell=_tell), as_json
+    )
+
+
+@app.command()
+def report(
+    files: Annotated[list[Path], typer.Argument(help="What the other commands printed with --json.")],
+    to: Annotated[Path, typer.Option(help="The folder for the table and the plots.")] = Path("benchmarks/results"),
+) -> None:
+    """A Markdown table and plots from results."""
+    read = [msgspec.json.decode(file.read_bytes(), type=Results) for file in files]
+    to.mkdir(parents=True, exist_ok=True)
+    (to / "results.md").write_text(table.markdown(read))
+    if reason := plots.missing():
+        _tell(f"no plots: {reason}")
+        return
+    for results in read:
+        if any(sample.seconds > 0 for sample in results.samples):
+            plots.plot(results, to / f"{results.question}.png")
 
 
 def _sizes(text: str) -> list[int]:

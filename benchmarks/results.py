@@ -14,6 +14,9 @@ import msgspec
 
 _PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "deltalake", "pyiceberg")
 
+Parameters = dict[str, str | int | float | list[int]]
+"""What a benchmark was asked to measure."""
+
 
 class Sample(msgspec.Struct, frozen=True):
     """One timed execution of one arm on a tree of that size. `parts`: what it was made of, as each arm tells."""
@@ -39,7 +42,7 @@ class Results(msgspec.Struct):
     host: dict[str, str]
     versions: dict[str, str]
     seed: int
-    parameters: dict[str, str | int | float | list[int] | list[str]]
+    parameters: Parameters
     skipped: dict[str, str] = {}
     notes: list[str] = []
 
@@ -51,7 +54,7 @@ def results_of(
     *,
     seed: int,
     folder: Path,
-    parameters: dict[str, str | int | float | list[int] | list[str]],
+    parameters: Parameters,
     skipped: dict[str, str] | None = None,
     notes: list[str] | None = None,
 ) -> Results:

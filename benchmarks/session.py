@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from pyspark.sql import SparkSession
 
 from distcommit.app.config import SparkSettings
 from distcommit.app.session import open_session, partitions_of
+
+
+def session_or(spark: SparkSession | None) -> AbstractContextManager[tuple[SparkSession, int]]:
+    """That session, or a new one."""
+    return spark_session() if spark is None else nullcontext((spark, 2 * spark.sparkContext.defaultParallelism))
 
 
 @contextmanager

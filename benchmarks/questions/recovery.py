@@ -1,0 +1,179 @@
+"""What does recovery cost: with nothing pending after a long history, and with N datasets pending?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from benchmarks.arms.ours import Ours, warm_partition
+from benchmarks.results import Results, medians, results_of
+from benchmarks.runner import Arm, Parts, Tell, WrongResultError, alternate, scratch
+from benchmarks.session import spark_session
+from benchmarks.workloads.counting import CountingCalls
+from benchmarks.workloads.ingested import JOB, ingested, roots_of, run_settings
+from benchmarks.workloads.source import NumberedSource
+from benchmarks.workloads.tree import Shape, files_left
+from distcommit.fs.local import LocalFileSystem
+from distcommit.protocol.paths import bucket_folder
+from distcommit.spark.ingest import drain_partition
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.recover import recover_partition
+from distcommit.spark.reports import Report, add_up
+from distcommit.spark.run import recover, run
+from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import fence_job
+from distcommit.stores.job_store import open_store
+from distcommit.testing.world import launch_here
+
+
+class Killed(BaseException):
+    """The process ends here: nobody catches it."""
+
+
+@dataclass
+class DyingCalls(CountingCalls):
+    """Dies at a rename into the output after `renames` of them."""
+
+    output: str = ""
+    _left: int = field(default=-1)
+
+    def begin(self, renames: int) -> None:
+        """From now on, that many renames into the output are done."""
+        self._left = renames
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        if target.startswith(self.output):
+            if self._left == 0:
+                raise Killed
+            self._left -= 1
+        super().rename_noreplace(source, target)
+
+
+class Recovery(Arm):
+    """The recover job over datasets that a killed run has sealed, and of which it had published that share."""
+
+    def __init__(self, spark: SparkSession, partitions: int, name: str, published: float) -> None:
+        self._spark, self._partitions, self.name, self._published = spark, partitions, name, published
+
+    def publish(self, shape: Shape, root: Path) -> Parts:
+        calls = DyingCalls(output=f"{root}/output/")
+        killed = ingested(shape, root, shape.buckets, LocalFileSystem(calls, durable=False))
+        for bucket in range(shape.buckets):  # a partition for each bucket, so that each of them is struck
+            _kill(killed, calls, bucket, self._published, shape)
+        store = replace(killed.store, fs=LocalFileSystem())
+        partitions = min(self._partitions, shape.buckets)
+        run_id = killed.run_id + "-again"
+        settings = replace(killed, store=store, run_id=run_id, epoch=fence_job(store, run_id), partitions=partitions)
+        launch = SparkLaunch(self._spark)
+        LocalFileSystem().sync_tree(str(root))
+        launch(warm_partition, settings, partitions, Report)
+        began = time.perf_counter()
+        launch(warm_partition, settings, partitions, Report)
+        no_op = time.perf_counter() - began
+        began = time.perf_counter()
+        total = add_up(launch(recover_partition, settings, partitions, Report))
+        wall = time.perf_counter() - began
+        if total.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
+            raise WrongResultError(f"{total.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
+        return {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op}
+
+
+def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, published: float, shape: Shape) -> None:
+    plans = sum(
+        1
+        for _ in settings.store.fs.list_folder(
+            f"{settings.store.roots.staging}/{bucket_folder(settings.epoch, bucket)}"
+        )
+    )
+    calls.begin(int(plans * shape.files * published))
+    try:
+        drain_partition(settings, bucket)
+    except Killed:
+        return
+    if plans:
+        raise WrongResultError(f"bucket {bucket} was not struck")
+
+
+def recovery(
+    sizes: Sequence[int], files: int, *, buckets: int, history: int, repeats: int, seed: int, folder: Path, tell: Tell
+) -> Results:
+    """Times recovery and a full commit at each size, and counts what recovery does where nothing is pending.
+
+    Args:
+        sizes: numbers of pending datasets.
+        files: files of each.
+        buckets: buckets of the store.
+        history: how many runs lie behind when nothing is pending.
+        repeats: samples of each.
+        seed: what names are made from.
+        folder: on the disk that is measured.
+        tell: told each sample.
+    """
+    with spark_session() as (spark, partitions):
+        arms: list[Arm] = [
+            Ours(spark, partitions),
+            Recovery(spark, partitions, "recover_untouched", 0.0),
+            Recovery(spark, partitions, "recover_half_done", 0.5),
+        ]
+        samples = [
+            sample
+            for datasets in sizes
+            for sample in alternate(arms, Shape(datasets, files, buckets, seed), repeats, folder, tell)
+        ]
+    seconds, smallest = medians(samples, max(sizes)), medians(samples, min(sizes))
+    ratios = {
+        "recover_untouched_over_commit": seconds["recover_untouched"] / seconds["ours"],
+        "recover_half_done_over_commit": seconds["recover_half_done"] / seconds["ours"],
+    }
+    if len(sizes) > 1:
+        growth = max(sizes) / min(sizes)
+        ratios["recover_untouched_growth_over_linear"] = (
+            seconds["recover_untouched"] / smallest["recover_untouched"] / growth
+        )
+    ratios |= nothing_pending(min(sizes), buckets, history, folder, tell)
+    return results_of(
+        "recovery",
+        ratios,
+        samples,
+        seed=seed,
+        folder=folder,
+        parameters={"sizes": list(sizes), "files": files, "buckets": buckets, "history": history, "repeats": repeats},
+        notes=["a dataset is half done when each bucket was struck after half of its renames"],
+    )
+
+
+def nothing_pending(datasets: int, buckets: int, history: int, folder: Path, tell: Tell) -> dict[str, float]:
+    """Operations and seconds of recovery after one run and after `history` runs, each of which published everything."""
+    found: dict[int, tuple[float, float]] = {}
+    with scratch(folder) as root:
+        calls = CountingCalls(root=str(root))
+        fs = LocalFileSystem(calls, durable=False)
+        store = open_store(fs, roots_of(root), JOB, buckets, create=True)
+        for number in range(1, history + 1):
+            result = run(launch_here, run_settings(store, NumberedSource(datasets, 1, number), 1))
+            if result.totals.datasets_published != datasets:
+                raise WrongResultError(f"run {number} published {result.totals.datasets_published} of {datasets}")
+            if number in (1, history):
+                found[number] = _idle_recovery(fs, root, calls)
+                tell(f"nothing pending after {number} runs: {found[number]}")
+    return {
+        "nothing_pending_operations_per_bucket": found[history][0] / buckets,
+        "nothing_pending_operations_over_those_after_one_run": found[history][0] / found[1][0],
+        "nothing_pending_s": found[history][1],
+    }
+
+
+def _idle_recovery(fs: LocalFileSystem, root: Path, calls: CountingCalls) -> tuple[float, float]:
+    """Operations and seconds from opening the store to the end of recovery; the median of three."""
+    counted: list[tuple[float, float]] = []
+    for _ in range(3):
+        before, began = calls.calls.total(), time.perf_counter()
+        store = open_store(fs, roots_of(root), JOB, create=False)
+        recover(launch_here, run_settings(store, NumberedSource(0), 1))
+        counted.append((float(calls.calls.total() - before), time.perf_counter() - began))
+    return median(operations for operations, _ in counted), median(seconds for _, seconds in counted)

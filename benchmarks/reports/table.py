@@ -1,0 +1,38 @@
+"""A Markdown table of ratios, with what has to be known to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.results import Results, Sample
+
+
+def markdown(all_results: Sequence[Results]) -> str:
+    """One section for each question."""
+    return "\n".join(_section(results) for results in all_results)
+
+
+def _section(results: Results) -> str:
+    lines = [f"## {results.question}", "", "| ratio | measured |", "| --- | ---: |"]
+    lines += [f"| `{name}` | {ratio:,.3f} |" for name, ratio in results.ratios.items()]
+    if results.samples:
+        lines += ["", "| arm | datasets | median s | least | most | µs a file | samples |"]
+        lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+        groups: dict[tuple[str, int], list[Sample]] = {}
+        for sample in results.samples:
+            groups.setdefault((sample.arm, sample.datasets), []).append(sample)
+        lines += [_row(arm, datasets, samples) for (arm, datasets), samples in groups.items()]
+    lines += ["", *(f"- {note}" for note in results.notes)]
+    lines += [f"- not measured: {arm}: {reason}" for arm, reason in results.skipped.items()]
+    about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
+    return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
+
+
+def _row(arm: str, datasets: int, samples: Sequence[Sample]) -> str:
+    seconds = [sample.seconds for sample in samples]
+    files = max(1, datasets * samples[0].files)
+    return (
+        f"| {arm} | {datasets:,} | {median(seconds):.3f} | {min(seconds):.3f} | {max(seconds):.3f} "
+        f"| {median(seconds) / files * 1e6:.1f} | {len(seconds)} |"
+    )

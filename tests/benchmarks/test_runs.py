@@ -1,0 +1,49 @@
+"""Questions about whole runs, tiny."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from benchmarks.arms.ours import Ours
+from benchmarks.cli import app
+from benchmarks.questions.recovery import Recovery, nothing_pending
+from benchmarks.questions.visibility import visibility
+from benchmarks.reports import plots
+from benchmarks.results import Results, Sample, results_of
+from benchmarks.runner import measure
+from benchmarks.workloads.tree import Shape
+
+
+@pytest.mark.parametrize("published", [0.0, 0.5])
+def test_recovery_of_pending_datasets(published: float, spark: SparkSession, tmp_path: Path) -> None:
+    sample = measure(Recovery(spark, 2, "recover", published), Shape(6, 4, 4), 0, tmp_path)
+    assert sample.parts["wall_s"] > 0
+
+
+def test_nothing_pending(tmp_path: Path) -> None:
+    found = nothing_pending(4, 2, 4, tmp_path, lambda text: None)
+    assert found["nothing_pending_operations_over_those_after_one_run"] < 2
+
+
+def test_visibility(spark: SparkSession, tmp_path: Path) -> None:
+    results = visibility(8, records=2, buckets=4, repeats=1, folder=tmp_path, tell=lambda text: None, spark=spark)
+    assert 0 <= results.ratios["p50_s"] <= results.ratios["p99_s"] <= results.ratios["max_s"] < 60
+    assert results.samples[0].arm == Ours(spark, 2).name
+
+
+def test_report(tmp_path: Path) -> None:
+    samples = [Sample(arm, 10, 2, n, 0.5 + n) for arm in ("ours", "bare_2p") for n in range(3)]
+    results = results_of("commit", {"ours_over_bare_2p": 1.0}, samples, seed=1, folder=tmp_path, parameters={})
+    (tmp_path / "commit.json").write_bytes(msgspec.json.encode(results))
+    assert msgspec.json.decode((tmp_path / "commit.json").read_bytes(), type=Results) == results
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "commit.json"), "--to", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "| `ours_over_bare_2p` | 1.000 |" in (tmp_path / "out" / "results.md").read_text()
+    if reason := plots.missing():
+        pytest.skip(reason)
+    assert (tmp_path / "out" / "commit.png").stat().st_size > 1000
