@@ -13,6 +13,7 @@ import typer
 from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.operations import operations as run_operations
 from benchmarks.questions.recovery import recovery as run_recovery
+from benchmarks.questions.scale import scale as run_scale
 from benchmarks.questions.visibility import visibility as run_visibility
 from benchmarks.reports import plots, table
 from benchmarks.results import Results
@@ -101,6 +102,14 @@ def visibility(
     _show(
         run_visibility(datasets, records=records, buckets=buckets, repeats=repeats, folder=folder, tell=_tell), as_json
     )
+
+
+@app.command()
+def scale(
+    sizes: Sizes = "1000,5000,20000,50000", buckets: Buckets = 64, folder: Folder = _HERE, as_json: Json = False
+) -> None:
+    """What a whole run holds in the driver, and how its time and log grow, over the number of datasets."""
+    _show(run_scale(_sizes(sizes), buckets=buckets, folder=folder, tell=_tell), as_json)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.arms.ours import Ours
 from benchmarks.cli import app
 from benchmarks.questions.recovery import Recovery, nothing_pending
+from benchmarks.questions.scale import scale
 from benchmarks.questions.visibility import visibility
 from benchmarks.reports import plots
 from benchmarks.results import Results, Sample, results_of
@@ -34,6 +35,12 @@ def test_visibility(spark: SparkSession, tmp_path: Path) -> None:
     results = visibility(8, records=2, buckets=4, repeats=1, folder=tmp_path, tell=lambda text: None, spark=spark)
     assert 0 <= results.ratios["p50_s"] <= results.ratios["p99_s"] <= results.ratios["max_s"] < 60
     assert results.samples[0].arm == Ours(spark, 2).name
+
+
+def test_scale(spark: SparkSession, tmp_path: Path) -> None:
+    results = scale([6, 12], buckets=4, folder=tmp_path, tell=lambda text: None, spark=spark)
+    assert results.ratios["log_bytes_per_dataset"] > 0
+    assert results.samples[0].parts["driver_python_peak_bytes"] > 0
 
 
 def test_report(tmp_path: Path) -> None:

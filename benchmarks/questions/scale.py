@@ -1,0 +1,93 @@
+"""What does a whole run hold in the driver, and how do time and log bytes grow, over the number of datasets?"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.results import Results, Sample, results_of, slope
+from benchmarks.runner import Tell, WrongResultError, scratch
+from benchmarks.session import session_or
+from benchmarks.workloads.ingested import JOB, roots_of, run_settings
+from benchmarks.workloads.source import NumberedSource
+from distcommit.fs.local import LocalFileSystem
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.run import run
+from distcommit.stores.job_store import open_store
+
+
+def scale(
+    sizes: Sequence[int], *, buckets: int, folder: Path, tell: Tell, spark: SparkSession | None = None
+) -> Results:
+    """Runs the whole job once at each size, one file of one record for each dataset, and looks at the driver.
+
+    Args:
+        sizes: numbers of datasets, two at least.
+        buckets: buckets of the store.
+        folder: on the disk that is used.
+        tell: told each sample.
+        spark: a session to use.
+    """
+    with session_or(spark) as (session, partitions):
+        run_once(session, min(partitions, buckets), 10, buckets, folder)  # what is loaded once is not the run's
+        samples = [run_once(session, min(partitions, buckets), size, buckets, folder, tell) for size in sizes]
+    names = ("driver_python_peak_bytes", "jvm_heap_bytes", "log_bytes")
+    ratios = {f"{name}_per_dataset": slope((float(s.datasets), s.parts[name]) for s in samples) for name in names}
+    ratios["wall_ms_per_dataset"] = slope((float(s.datasets), s.seconds * 1000) for s in samples)
+    return results_of(
+        "scale",
+        ratios,
+        samples,
+        seed=0,
+        folder=folder,
+        parameters={"sizes": list(sizes), "buckets": buckets},
+        notes=["slopes over the number of datasets; JVM heap is what is left after a collection, driver and executors"],
+    )
+
+
+def run_once(
+    spark: SparkSession, partitions: int, datasets: int, buckets: int, folder: Path, tell: Tell = lambda text: None
+) -> Sample:
+    """One whole run of a new store."""
+    with scratch(folder) as root:
+        store = open_store(LocalFileSystem(), roots_of(root), JOB, buckets, create=True)
+        settings = run_settings(store, NumberedSource(datasets), partitions)
+        gc.collect()
+        tracemalloc.start()
+        began = time.perf_counter()
+        try:
+            result = run(SparkLaunch(spark), settings)
+            seconds = time.perf_counter() - began
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        if result.totals.datasets_published != datasets:
+            raise WrongResultError(f"{result.totals.datasets_published} of {datasets} datasets published")
+        parts = {
+            "driver_python_peak_bytes": float(peak),
+            "driver_resident_bytes": _resident_bytes(),
+            "jvm_heap_bytes": _heap_bytes(spark),
+            "log_bytes": float(sum(file.stat().st_size for file in (root / "store" / "log").rglob("*.seg"))),
+        } | {f"{name}_s": value for name, value in result.seconds.items()}
+    tell(f"{datasets} datasets: {seconds:.1f} s, {parts}")
+    return Sample("ours", datasets, 1, 0, seconds, parts)
+
+
+def _resident_bytes() -> float:
+    """This process's resident memory."""
+    statm = Path("/proc/self/statm")
+    return float(int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")) if statm.exists() else 0.0
+
+
+def _heap_bytes(spark: SparkSession) -> float:
+    jvm: Any = spark.sparkContext._jvm
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    jvm.java.lang.System.gc()
+    return float(runtime.totalMemory() - runtime.freeMemory())
