@@ -16,6 +16,7 @@ from distcommit.protocol.paths import check_relative
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.registry import register
 
+_ROW = (str, str, int, int, int, int, int)
 _DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
@@ -53,7 +54,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        if [type(value) for value in row] != [str, str, int, int, int, int, int]:
+        if tuple(map(type, row)) != _ROW:
             raise TypeError(f"not the row of a rename: {row!r}")
         return cls.of(context, StagedFile(*row))
 
