@@ -66,6 +66,7 @@ class BucketCommitter:
         self._open = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._sealed_here: set[SequenceName] = set()
+        self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
         self._nothing: dict[str, tuple[str, bool]] = {}
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
@@ -176,6 +177,7 @@ class BucketCommitter:
     def _complete(self, fold: Fold, ended: bool) -> list[SealedSequence]:
         """The sequences of datasets that are ready, and notes of those for which nothing will be committed."""
         ready: list[SealedSequence] = []
+        self._made.clear()
         staged = StagedFiles(self._fs, self._context.staging_root)
         for urn, plan in list(self._open.items()):
             state = fold.state_of(urn)
@@ -201,8 +203,10 @@ class BucketCommitter:
     def _sequence(
         self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str
     ) -> SealedSequence:
-        steps = [FsRenameCommitStep.of(self._context, file) for state in winners for file in state.outputs]
-        return SealedSequence(
+        steps: list[CommitStep] = [
+            FsRenameCommitStep.of(self._context, file) for state in winners for file in state.outputs
+        ]
+        sequence = SealedSequence(
             dataset_urn=plan.dataset_urn,
             epoch=self._settings.epoch,
             low=plan.planned_low,
@@ -214,6 +218,9 @@ class BucketCommitter:
             files=len(steps),
             left_out=plain_text(left_out, 500),
         )
+        if not self._settings.job_level:
+            self._made[_name(sequence)] = sequence, steps
+        return sequence
 
     def _seal(self, sequences: list[SealedSequence]) -> Fold:
         """Writes the sequences ahead, as one record. Those that somebody else sealed first are left to them."""
@@ -250,7 +257,7 @@ class BucketCommitter:
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
             try:
-                loaded[_name(sequence)] = list(load_steps(sequence.steps, self._context))
+                loaded[_name(sequence)] = self._steps_of(sequence)
             except DistcommitError as error:
                 failed[_name(sequence)] = error
         outcomes = execute_sequences(loaded, verify_first=verify_first)
@@ -265,6 +272,13 @@ class BucketCommitter:
         for name, failure in failed.items():
             self._note_failure(name, failure, replaying=verify_first, outage=outage)
         return self._log.refresh() if failed else fold
+
+    def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
+        """The steps of a sequence that the fold shows; those it was made of here, if it is that very sequence."""
+        made = self._made.pop(_name(sequence), None)
+        if made is not None and made[0] == sequence:
+            return made[1]
+        return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> Fold:
         def decide(fold: Fold) -> Record | None:
