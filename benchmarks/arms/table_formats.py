@@ -54,7 +54,7 @@ class DeltaLake(_TableFormat):
 
     def _add(self, root: Path, files: list[StagedFile]) -> tuple[float, set[str]]:
         from deltalake import DeltaTable, Schema  # noqa: PLC0415 - optional
-        from deltalake.transaction import AddAction  # noqa: PLC0415
+        from deltalake.transaction import AddAction, RemoveAction  # noqa: PLC0415
 
         schema, output = Schema.from_arrow(SCHEMA), root / "output"
         groups: dict[str, list[StagedFile]] = {}
@@ -64,7 +64,7 @@ class DeltaLake(_TableFormat):
         os.sync()
         began = time.perf_counter()
         for folder, group in groups.items():
-            actions = [
+            actions: list[AddAction | RemoveAction] = [
                 AddAction(
                     file.final_path[len(folder) :].lstrip("/"),
                     file.size_bytes,
