@@ -89,7 +89,6 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
     after = log.settle(decide).state_of(urn)
     if after.watermark != watermark:
         raise _not(urn, after, "left alone meanwhile")
-    log.make_durable()
 
 
 def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:
@@ -101,7 +100,7 @@ def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[Co
 
 
 def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> None:
-    """Appends the action if the sequence still has the status it needs, then makes it durable."""
+    """Appends the action if the sequence still has the status it needs."""
     name = SequenceName(sequence.dataset_urn, sequence.epoch)
     decide: Callable[[Fold], Record | None] = lambda fold: (  # noqa: E731
         ByHand(action, name, who)
@@ -109,7 +108,6 @@ def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str,
         else None
     )
     log.settle(decide)
-    log.make_durable()
 
 
 def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:

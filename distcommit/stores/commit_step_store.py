@@ -145,7 +145,6 @@ class LogCommitStepStore(CommitStepStore):
                 f" {state.watermark}",
                 todo="look at what is stored, then create the store again and plan anew",
             )
-        log.make_durable()
         del opened.unsealed[urn]
 
     def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:

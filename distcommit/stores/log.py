@@ -81,6 +81,8 @@ class CommitLog:
     def settle(self, decide: Callable[[Fold], Record | None]) -> Fold:
         """Appends what `decide` asks for, until it asks for nothing; returns the fold that it was content with.
 
+        That fold is durable, whoever wrote it.
+
         `decide` is asked again after every put, whatever the put's answer was: a put counts only if the fold shows its
         effect. So it must answer from the fold alone, and None once the effect is there or is no longer possible.
 
@@ -91,20 +93,20 @@ class CommitLog:
             OutcomeUnknownError: if puts keep failing without the fold showing their effect.
             CorruptError: as `refresh`.
         """
-        unknown, doubted = 0, False
+        unknown = 0
         while True:
             fold = self.refresh()
             record = decide(fold)
-            if record is None:
-                if doubted:
-                    self.make_durable()
+            if record is None and self._durable_to >= self._last:
                 return fold
+            if record is None:
+                self.make_durable()
+                continue
             if not valid(record, fold):
                 raise AssertionError(f"decided on an invalid record: {record!r}")
             number = self._last + 1
             try:
-                if self._durable_to < self._last:
-                    self.make_durable()
+                self.make_durable()
                 won = self._fs.put_if_absent(
                     f"{self.folder}/{segment_name(number)}",
                     encode_segment(Segment(self.epoch, self._writer_id, record)),
@@ -114,7 +116,7 @@ class CommitLog:
                 unknown += 1
                 error: OSError | None = None
             except OSError as caught:
-                unknown, doubted = unknown + 1, True
+                unknown += 1
                 error = caught
             else:
                 unknown = 0
@@ -150,9 +152,10 @@ class CommitLog:
                 self._fs.delete(f"{self.folder}/{entry.name}")
 
     def make_durable(self) -> None:
-        """Syncs the folder: what the fold shows, whoever wrote it, survives from here on."""
-        self._fs.sync([self.folder], self.folder)
-        self._durable_to = self._last
+        """Syncs the folder, if others have written what the fold shows: all of it survives from here on."""
+        if self._durable_to < self._last:
+            self._fs.sync([self.folder], self.folder)
+            self._durable_to = self._last
 
     @property
     def last_number(self) -> int:
