@@ -30,7 +30,7 @@ _SECTIONS = {
 }
 _END_S = 180.0
 _WHOLE_EVERY = 10
-_PER_ROUND = 4
+_PER_ROUND = 5
 _IN_COMMIT = 0.6
 
 
@@ -109,16 +109,19 @@ def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, resu
         while not watcher.run_has_begun() and not run.has_ended:
             run.wait(0.02)
         begun_s = time.monotonic()
-        times = sorted(rng.random() * usual_s for _ in range(rng.randint(min(2, at_most), at_most)))
+        times = sorted(rng.random() * usual_s for _ in range(rng.randint(min(3, at_most), at_most)))
         for place, after_s in enumerate(times):
             if rng.random() < _IN_COMMIT:
                 _wait_for_commit(run, watcher)
             else:
                 run.wait(max(0.0, begun_s + after_s - time.monotonic()))
-            what = rng.choice(_PASSING if place < len(times) - 1 else [*_PASSING, *_ENDING])
+            if run.has_ended:
+                break
+            kinds = _PASSING if place < len(times) - 1 else [*_PASSING, *_ENDING]
             result.sequences_seen_pending += len(_pending(watcher))
-            if not _strike(run, what, rng, result):
-                continue
+            what = next((one for one in rng.sample(kinds, len(kinds)) if _strike(run, one, rng, result)), None)
+            if what is None:
+                break
             done.append(f"{'freeze' if what.freeze else 'kill'} {what.role} at {time.monotonic() - begun_s:.1f} s")
             disturbed = what in _ENDING
             if what in _ENDING and what.freeze:
