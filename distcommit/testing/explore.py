@@ -50,8 +50,13 @@ class Crash:
 
 @dataclass(slots=True)
 class Findings:
-    """What an exploration saw. `states` are hashes of distinct durable images, each recovered from and checked."""
+    """What an exploration saw. `states` are hashes of distinct durable images, each recovered from and checked.
 
+    Of several explorations at once each takes the images whose hash, modulo `shares`, is its `share`.
+    """
+
+    share: int = 0
+    shares: int = 1
     states: set[int] = field(default_factory=set)
     violations: list[dict[str, str]] = field(default_factory=list)
     sites: Counter[str] = field(default_factory=Counter)
@@ -130,24 +135,22 @@ def replay(text: str) -> str:
 def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Findings:
     """One process's part: first every crash of every scenario, then crashes in recoveries, until time is up."""
     until = time.monotonic() + seconds
-    found = Findings()
+    found = Findings(share, shares)
     rng = random.Random(seed * 1000 + share)
     first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
-    turn = count()
     for name in [name for name in names if name in PROGRAMS]:
         program = PROGRAMS[name]
         for crash, machine, site in crashes_of(program.find(), program.act, _rng(name, [])):
-            if next(turn) % shares == share and _is_new(machine, found):
+            if _is_new(machine, found):
                 found.sites[site] += 1
                 _note(program_violation(program, machine), f"{name}:{crash}", found)
             if time.monotonic() > until:
                 return found
     for scenario, crash, machine, site in _first_crashes([name for name in names if name in SCENARIOS]):
-        if next(turn) % shares != share or not _is_new(machine, found):
-            continue
-        found.sites[site] += 1
-        first.append((scenario, crash, machine))
-        _check(scenario, machine.after_kill(), [crash], found)
+        if _is_new(machine, found):
+            found.sites[site] += 1
+            first.append((scenario, crash, machine))
+            _check(scenario, machine.after_kill(), [crash], found)
         if time.monotonic() > until:
             return found
     while first and time.monotonic() < until:
@@ -248,7 +251,7 @@ def program_violation(program: Program, machine: SimulatedPosix) -> str:
 
 def _is_new(machine: SimulatedPosix, found: Findings) -> bool:
     key = xxh3_64_intdigest(msgspec.msgpack.encode(canonical(machine)))
-    if key in found.states:
+    if key in found.states or key % found.shares != found.share:
         return False
     found.states.add(key)
     return True
@@ -262,7 +265,7 @@ def _one_in(rng: random.Random, chance: int) -> Callable[[], bool]:
     return lambda: rng.randrange(chance) == 0
 
 
-_IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}")
+_IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")
 _TEMPORARY = re.compile(r"\.tmp-(.*)-#\d+$")
 
 

@@ -358,7 +358,7 @@ class SimulatedPosix:
         return FileStatus(len(found.data), found.mtime_ns, inode)
 
 
-_IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}")
+_IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")
 _DIGITS = re.compile(r"\d+")
 
 
