@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from distcommit.model.errors import ConfigurationError
 
 SEGMENT_SUFFIX = ".seg"
@@ -39,6 +41,7 @@ def segment_name(number: int) -> str:
     return f"{number:012d}{SEGMENT_SUFFIX}"
 
 
+@lru_cache(4096)  # the same names are listed again and again
 def segment_number(name: str) -> int | None:
     """The number of a segment file name, None for any other name."""
     digits = name.removesuffix(SEGMENT_SUFFIX)

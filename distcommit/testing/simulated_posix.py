@@ -220,9 +220,13 @@ class SimulatedPosix:
         """
         torn = [n for n, f in self._inodes.items() if isinstance(f, _File) and f.durable != f.data]
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
+        seen: set[tuple[object, ...]] = set()
         for picked in _picks(choices, rng, bound, samples):
-            names, bytes_kept = picked[: len(self._changes)], picked[len(self._changes) :]
-            yield self._survivor(names, dict(zip(torn, bytes_kept, strict=True)))
+            changes, bytes_kept = self._possible(picked[: len(self._changes)]), picked[len(self._changes) :]
+            key = (*(change.number for change in changes), *bytes_kept)
+            if key not in seen:
+                seen.add(key)
+                yield self._survivor(changes, dict(zip(torn, bytes_kept, strict=True)))
 
     def files(self) -> Iterator[tuple[int, str, bytes | None]]:
         """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
@@ -233,27 +237,34 @@ class SimulatedPosix:
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All paths below `path` with their inodes."""
-        found, folders = [], [(path.rstrip("/"), self._lookup(path))]
+        found, folders, inodes = [], [(path.rstrip("/"), self._lookup(path))], self._inodes
         for above, folder in folders:  # which grows meanwhile
             for name, inode in self._folder(folder).names.items():
                 found.append((f"{above}/{name}", inode))
-                if isinstance(self._inodes[inode], _Folder):
+                if type(inodes[inode]) is _Folder:
                     folders.append(found[-1])
         return found
 
     # -- inside
 
-    def _survivor(self, names: tuple[int, ...], kept: dict[int, int]) -> SimulatedPosix:
-        after = SimulatedPosix()
-        chosen: set[int] = set()
+    def _possible(self, picked: tuple[int, ...]) -> list[_NameChange]:
+        """Of the picked changes those that may survive without the others."""
+        numbers: set[int] = set()
         blocked: set[tuple[int, str]] = set()
-        durable = {inode: dict(entries) for inode, entries in self._durable_names.items()}
-        for change, pick in zip(self._changes, names, strict=True):
+        possible: list[_NameChange] = []
+        for change, pick in zip(self._changes, picked, strict=True):
             place = (change.folder, change.name)
-            if not pick or place in blocked or (change.needs >= 0 and not self._survives(change.needs, chosen)):
+            if not pick or place in blocked or (change.needs >= 0 and not self._survives(change.needs, numbers)):
                 blocked.add(place)
-                continue
-            chosen.add(change.number)
+            else:
+                numbers.add(change.number)
+                possible.append(change)
+        return possible
+
+    def _survivor(self, changes: list[_NameChange], kept: dict[int, int]) -> SimulatedPosix:
+        after = SimulatedPosix()
+        durable = {inode: dict(entries) for inode, entries in self._durable_names.items()}
+        for change in changes:
             _set(durable.setdefault(change.folder, {}), change.name, change.inode)
         after._inodes = {}
         for inode, found in self._inodes.items():
@@ -271,7 +282,7 @@ class SimulatedPosix:
                 left = survived[kept[inode]]
                 after._inodes[inode] = _File(left, left, found.mtime_ns)
         after._collect()
-        after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(chosen))
+        after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(changes))
         return after
 
     def _survives(self, number: int, chosen: set[int]) -> bool:
@@ -320,18 +331,18 @@ class SimulatedPosix:
         self._inodes[inode] = _File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
-        inode = 1
+        inode, inodes = 1, self._inodes
         for place, part in enumerate(_parts(path)):
-            found = self._inodes[inode]
-            if isinstance(found, _Link):
-                return self._lookup("/".join((found.path, *_parts(path)[place:])), follow=follow)
-            if not isinstance(found, _Folder):
+            found = inodes[inode]
+            if type(found) is not _Folder:
+                if isinstance(found, _Link):
+                    return self._lookup("/".join((found.path, *_parts(path)[place:])), follow=follow)
                 raise _error(errno.ENOTDIR, path)
-            if part not in found.names:
+            inode = found.names.get(part, 0)
+            if not inode:
                 raise _error(errno.ENOENT, path)
-            inode = found.names[part]
-        last = self._inodes[inode]
-        return self._lookup(last.path) if follow and isinstance(last, _Link) else inode
+        last = inodes[inode]
+        return self._lookup(last.path) if follow and type(last) is _Link else inode
 
     def _parent(self, path: str) -> tuple[int, str]:
         folder, name = posixpath.split(path)
