@@ -146,7 +146,13 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
         for name in ("once", "again")
     )
     assert once == again
-    assert set(once) == {path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file()}
+    committed = (path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file())
+    assert set(map(without_checksum, once)) == set(map(without_checksum, committed))
+
+
+def without_checksum(path: Path) -> str:
+    """A table's name without its checksum, which covers the file's ids: these count how often the disk was looked at."""
+    return re.sub(r"-[0-9a-f]{16}\.parquet$", ".parquet", str(path))
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
