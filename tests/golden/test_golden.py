@@ -151,7 +151,7 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
 
 
 def without_checksum(path: Path) -> str:
-    """A table's name without its checksum, which covers the file's ids: these count how often the disk was looked at."""
+    """A table's name without its checksum, which covers file ids: these count how often the disk was looked at."""
     return re.sub(r"-[0-9a-f]{16}\.parquet$", ".parquet", str(path))
 
 
