@@ -62,8 +62,8 @@ def _worker(pipe: Connection, shape: Shape, root: str, share: int, shares: int) 
     for dataset in tree_datasets(shape):
         if dataset.bucket % shares == share:
             source, target = f"{root}/staging/{dataset.staged}", f"{root}/output/{dataset.folder}"
-            names = zip(dataset.staged_names(shape.files), dataset.final_names(shape.files), strict=True)
-            work.append((source, target, [(f"{source}/{old}", f"{target}/{new}") for old, new in names]))
+            names = dataset.names(shape.files)
+            work.append((source, target, [(f"{source}/{name}", f"{target}/{name}") for name in names]))
             buckets.add(os.path.dirname(source))
     gc.collect()
     gc.freeze()

@@ -38,16 +38,16 @@ class FilePerStep(Arm):
 def _commit(root: str, dataset: TreeDataset, files: int) -> None:
     staged, target = f"{root}/staging/{dataset.staged}", f"{root}/output/{dataset.folder}"
     store = f"{root}/store/{dataset.folder}"
-    pairs = list(zip(dataset.staged_names(files), dataset.final_names(files), strict=True))
+    names = dataset.names(files)
     os.mkdir(store)
-    for place, (old, new) in enumerate(pairs):
-        step = json.dumps({"type": "rename", "source": f"{staged}/{old}", "target": f"{target}/{new}"})
+    for place, name in enumerate(names):
+        step = json.dumps({"type": "rename", "source": f"{staged}/{name}", "target": f"{target}/{name}"})
         write_file(f"{store}/{place:06d}.json", step.encode(), fsync=True)
     sync_folder(store)
     sync_folder(f"{root}/store")
     os.mkdir(target)
-    for old, new in pairs:
-        os.rename(f"{staged}/{old}", f"{target}/{new}")
+    for name in names:
+        os.rename(f"{staged}/{name}", f"{target}/{name}")
     sync_folder(target)
     write_file(f"{root}/state/{dataset.folder}", json.dumps({"watermark": files}).encode(), fsync=True)
     sync_folder(f"{root}/state")

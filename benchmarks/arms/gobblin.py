@@ -59,8 +59,7 @@ def commit_dataset(root: str, dataset: TreeDataset, files: int, *, fsync: bool) 
     """One dataset, from its task states to its state file."""
     staged, target = f"{root}/staging/{dataset.staged}", f"{root}/output/{dataset.folder}"
     store_file, state_folder = f"{root}/store/{dataset.folder}", f"{root}/state/{dataset.folder}"
-    pairs = zip(dataset.staged_names(files), dataset.final_names(files), strict=True)
-    steps = [(f"{staged}/{old}", f"{target}/{new}") for old, new in pairs]
+    steps = [(f"{staged}/{name}", f"{target}/{name}") for name in dataset.names(files)]
 
     os.stat(f"{root}/store")
     _exists(store_file)

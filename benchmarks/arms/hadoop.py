@@ -43,7 +43,7 @@ class HadoopArm(Arm):
             committer.setupTask(context)
             work_path = str(committer.getWorkPath().toUri().getPath())
             for dataset in share:
-                write_dataset(dataset, shape, f"{work_path}/{dataset.folder}", final=True)
+                write_dataset(dataset, shape, f"{work_path}/{dataset.folder}")
         self._prepare_output(shape, output)
         os.sync()
         prepared_ns = time.time_ns()

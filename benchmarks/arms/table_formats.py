@@ -27,7 +27,7 @@ class _TableFormat(Arm):
         written = [
             file
             for dataset in tree_datasets(shape)
-            for file in write_dataset(dataset, shape, f"{output}/{dataset.folder}", final=True)
+            for file in write_dataset(dataset, shape, f"{output}/{dataset.folder}")
         ]
         os.sync()
         seconds, names = self._add(root, written)

@@ -1,7 +1,7 @@
 """A tree of staged files: D datasets with F files each, the same names and bytes whenever it is made from one seed.
 
-Names are those that the product gives: staged in `<epoch>/<bucket>/<work unit>.<attempt>/`, published as
-`<dataset>/<epoch>-<work unit>-<attempt>-<number>.parquet`.
+Names are those that the product gives: `<epoch>-<work unit>-<attempt>-<number>.parquet`, staged in
+`<epoch>/<bucket>/<work unit>.<attempt>/` and published in the dataset's folder.
 """
 
 from __future__ import annotations
@@ -55,12 +55,8 @@ class TreeDataset:
     folder: str
     staged: str
 
-    def staged_names(self, files: int) -> list[str]:
-        """Names in the staged folder."""
-        return [f"{place:04d}.parquet" for place in range(1, files + 1)]
-
-    def final_names(self, files: int) -> list[str]:
-        """Names in the dataset's folder."""
+    def names(self, files: int) -> list[str]:
+        """Names of the files, in the staged folder and in the dataset's."""
         stem = f"{EPOCH:010d}-{self.work_unit_id}-{self.attempt}"
         return [f"{stem}-{place:04d}.parquet" for place in range(1, files + 1)]
 
@@ -87,14 +83,12 @@ def file_bytes(number: int) -> bytes:
     return _template().replace(_SENTINEL, number.to_bytes(8, "little"))
 
 
-def write_dataset(dataset: TreeDataset, shape: Shape, folder: str, *, final: bool = False) -> list[StagedFile]:
-    """Writes a dataset's files into that folder, under their staged names or their final ones, and identifies them."""
+def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[StagedFile]:
+    """Writes a dataset's files into that folder and identifies them."""
     os.makedirs(folder, exist_ok=True)
-    staged, published = dataset.staged_names(shape.files), dataset.final_names(shape.files)
     written: list[StagedFile] = []
-    for place in range(shape.files):
+    for place, name in enumerate(dataset.names(shape.files)):
         data = file_bytes(dataset.number * shape.files + place)
-        name = published[place] if final else staged[place]
         fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         os.write(fd, data)
         found = os.fstat(fd)
@@ -102,7 +96,7 @@ def write_dataset(dataset: TreeDataset, shape: Shape, folder: str, *, final: boo
         written.append(
             StagedFile(
                 staged_path=f"{dataset.staged}/{name}",
-                final_path=f"{dataset.folder}/{published[place]}",
+                final_path=f"{dataset.folder}/{name}",
                 size_bytes=len(data),
                 checksum=xxh3_64_intdigest(data),
                 file_id=found.st_ino,
@@ -127,7 +121,7 @@ def expected_digest(shape: Shape) -> str:
     names = {
         f"{dataset.folder}/{name}": dataset.number * shape.files + place
         for dataset in tree_datasets(shape)
-        for place, name in enumerate(dataset.final_names(shape.files))
+        for place, name in enumerate(dataset.names(shape.files))
     }
     digest = xxh3_64()
     for name in sorted(names):

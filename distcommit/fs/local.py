@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
+from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileStatus, FolderEntry
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
@@ -30,13 +31,14 @@ class LocalFileSystem:
         calls: the system calls to use.
         durable: whether anything is synced; without it a crash of the machine (not of a process) may lose what was
             published.
+        parallel_calls: more than 1 for a mount whose calls go over a network; on a local disk threads only cost.
     """
 
     scheme = "file"
 
-    def __init__(self, calls: PosixCalls | None = None, *, durable: bool = True) -> None:
+    def __init__(self, calls: PosixCalls | None = None, *, durable: bool = True, parallel_calls: int = 1) -> None:
         self._calls = calls if calls is not None else RealPosixCalls()
-        self._durable = durable
+        self._durable, self.parallel_calls = durable, parallel_calls
         self._renames = True
 
     def read(self, path: str) -> bytes:
@@ -107,6 +109,17 @@ class LocalFileSystem:
         self._sync_folder(posixpath.dirname(target))  # the old name goes only once the new one is durable
         self._calls.unlink(source)
 
+    def rename_folder(self, source: str, target: str) -> bool:
+        if not self._renames:
+            return False
+        try:
+            self._calls.rename_noreplace(source, target)
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY, *_NO_RENAMEAT2):
+                return False
+            raise
+        return True
+
     def delete(self, path: str) -> bool:
         try:
             self._calls.unlink(path)
@@ -139,8 +152,8 @@ class LocalFileSystem:
         if len(touched) > _SYNCFS_ABOVE:
             self._calls.syncfs(root)
             return
-        for folder in sorted(touched, key=len, reverse=True):
-            self._calls.fsync_folder(folder)
+        deepest_first = sorted(touched, key=len, reverse=True)
+        in_flight(self.parallel_calls, self._calls.fsync_folder, deepest_first)
 
     def sync_tree(self, root: str) -> None:
         if self._durable:

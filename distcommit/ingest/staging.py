@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
 from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
 from distcommit.steps.folders import GuardedFolders
+
+_MISSING = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +53,19 @@ def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) ->
     return found
 
 
-def remove_attempts(fs: FileSystem, staging_root: str, folders: Iterable[str]) -> int:
+def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
     """Deletes attempt folders with what is in them; returns how many files went. Missing ones are fine."""
+    return sum(in_flight(fs.parallel_calls, lambda folder: _remove(fs, f"{staging_root}/{folder}"), folders))
+
+
+def _remove(fs: FileSystem, path: str) -> int:
+    if fs.delete_folder(path):  # the usual case: all of it was published
+        return 0
     files = 0
-    for folder in folders:
-        path = f"{staging_root}/{folder}"
-        if fs.delete_folder(path):  # the usual case: all of it was published
-            continue
-        for entry in fs.list_folder(path):
-            files += fs.delete(f"{path}/{entry.name}")
-        fs.delete_folder(path)
+    for entry in fs.list_folder(path):
+        below = f"{path}/{entry.name}"
+        files += _remove(fs, below) if entry.is_folder else fs.delete(below)
+    fs.delete_folder(path)
     return files
 
 
@@ -89,16 +95,36 @@ class StagedFiles:
         self._fs, self._root = fs, staging_root
         self._folders = GuardedFolders(fs, staging_root)
         self._listed: dict[str, dict[str, int]] = {}
+        self.whole: set[str] = set()
+        """Folders (below the staging root) that hold exactly the outputs of a task state that was asked for, under
+        their final names and all for one folder."""
+
+    def look(self, states: Iterable[TaskState]) -> None:
+        """Lists the folders of all these at once, as many at a time as the file system is worth."""
+        folders = {file.staged_path.rpartition("/")[0] for state in states for file in state.outputs}
+        in_flight(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
         """Whether all outputs are there and, where the listing tells it, are the very files."""
+        counts: dict[str, int] = {}
+        targets: dict[str, str] = {}
         for file in state.outputs:
             folder, _, name = file.staged_path.rpartition("/")
-            if folder not in self._listed:
-                path = f"{self._root}/{folder}"
-                self._folders.check(path)
-                self._listed[folder] = {e.name: e.file_id for e in self._fs.list_folder(path) if not e.is_folder}
-            file_id = self._listed[folder].get(name)
-            if file_id is None or (file_id and file.file_id and file_id != file.file_id):
+            file_id = self._names_in(folder).get(name, _MISSING)
+            if file_id == _MISSING or (file_id and file.file_id and file_id != file.file_id):
                 return False
+            target, _, final_name = file.final_path.rpartition("/")
+            if name == final_name and targets.setdefault(folder, target) == target:
+                counts[folder] = counts.get(folder, 0) + 1
+        self.whole.update(folder for folder, count in counts.items() if count == len(self._names_in(folder)))
         return True
+
+    def _names_in(self, folder: str) -> dict[str, int]:
+        """File ids by name; folders count as missing files."""
+        found = self._listed.get(folder)
+        if found is None:
+            path = f"{self._root}/{folder}"
+            self._folders.check(path)
+            entries = self._fs.list_folder(path)
+            found = self._listed[folder] = {e.name: _MISSING if e.is_folder else e.file_id for e in entries}
+        return found

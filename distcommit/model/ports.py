@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
@@ -17,8 +19,7 @@ class FileStatus:
     is_folder: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FolderEntry:
+class FolderEntry(Struct, frozen=True, gc=False):
     """One name in a folder; `file_id` as in `FileStatus`, as far as the listing gives it."""
 
     name: str
@@ -49,9 +50,11 @@ class FileSystem(Protocol):
     """The operations that the protocol is built from. Paths are absolute in the file system's own form.
 
     Errors are the built-in ones: FileNotFoundError, FileExistsError, PermissionError, other OSError.
+    `parallel_calls`: how many calls are worth having in flight at once; 1 where a call costs no waiting.
     """
 
     scheme: str
+    parallel_calls: int
 
     def read(self, path: str) -> bytes:
         """All bytes of a file."""
@@ -91,6 +94,12 @@ class FileSystem(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Moves a file without replacing. FileExistsError if `target` is there, FileNotFoundError if `source` or the
         target's folder is not. Durable after `sync` of the target's folder."""
+        ...
+
+    def rename_folder(self, source: str, target: str) -> bool:
+        """Moves a folder with all that is in it without replacing; False if `target` is there, whatever it is, or if
+        this file system can't do it in one step. FileNotFoundError if `source` or the folder above `target` is not.
+        Durable after `sync` of the folder above `target`."""
         ...
 
     def delete(self, path: str) -> bool:

@@ -12,6 +12,8 @@ from enum import Enum
 from itertools import groupby
 from typing import Any, ClassVar, Self
 
+import msgspec
+
 from distcommit.model.errors import DistcommitError, LostError
 from distcommit.model.ports import FileSystem
 
@@ -96,6 +98,17 @@ class CommitStep(ABC):
     @abstractmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
         """The step from what `to_row` gave, in this or an older `version`."""
+
+    @classmethod
+    def to_rows(cls, steps: Sequence[Self]) -> bytes:
+        """The MessagePack list of many steps' rows; the default asks one by one."""
+        return msgspec.msgpack.encode([step.to_row() for step in steps])
+
+    @classmethod
+    def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
+        """The steps that `to_rows` stored; the default makes them one by one. Raises as `from_row` where they are not
+        what the class wrote."""
+        return [cls.from_row(row, version, context) for row in msgspec.msgpack.decode(rows, type=list[list[Any]])]
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:

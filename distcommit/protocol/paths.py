@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from distcommit.model.errors import ConfigurationError
@@ -55,7 +56,7 @@ def check_relative(path: str) -> str:
         ConfigurationError: if it is absolute, empty, has `.`, `..` or empty components, or a NUL.
     """
     if path and path[0] not in "./" and path[-1] != "/" and not ("//" in path or "/." in path or "\0" in path):
-        return path  # nearly all of them: this is asked four times for each file that is published
+        return path  # nearly all of them
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise ConfigurationError(
@@ -65,3 +66,15 @@ def check_relative(path: str) -> str:
             todo="a store or a job that says this was tampered with or is misconfigured: do not run it",
         )
     return path
+
+
+def check_all_relative(paths: Sequence[str]) -> None:
+    """`check_relative` for many paths, at a tenth of its cost where all are well.
+
+    Raises:
+        ConfigurationError: for the first that is not.
+    """
+    text = "/" + "/\0/".join(paths) + "/"
+    if "//" in text or "/./" in text or "/../" in text or text.count("\0") != max(0, len(paths) - 1):
+        for path in paths:
+            check_relative(path)

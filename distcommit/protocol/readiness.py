@@ -42,6 +42,12 @@ class Ready:
 Readiness = Wait | Nothing | Ready
 
 
+def succeeded(plan: DatasetPlan, states: Sequence[TaskState]) -> bool:
+    """Whether each work unit of the plan has a successful attempt."""
+    done = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
+    return all(unit.work_unit_id in done for unit in plan.work_units)
+
+
 def readiness(
     plan: DatasetPlan,
     states: Sequence[TaskState],
@@ -69,7 +75,7 @@ def readiness(
             successes.setdefault(state.work_unit_id, []).append(state)
         else:
             errors[state.work_unit_id] = state.error
-    if not ingest_ended and any(unit.work_unit_id not in successes for unit in plan.work_units):
+    if not ingest_ended and not succeeded(plan, states):
         return Wait()
 
     chosen: list[TaskState] = []

@@ -119,7 +119,9 @@ class AttemptFiles:
         self._take(batch, "rejected")
 
     def close(self) -> tuple[StagedFile, ...]:
-        """Finishes all files and takes `.writing` off their names; the caller then syncs the tree.
+        """Finishes all files and gives them their final names; the caller then syncs the tree.
+
+        What goes to one folder of the output is alone in one staged folder, so that it can be published by one rename.
 
         Raises:
             OSError: if a file can't be written, closed or renamed.
@@ -127,20 +129,16 @@ class AttemptFiles:
         self._begin_change()
         for key in list(self._files):
             self._finish(key)
-        outputs = []
+        by_target: dict[str, list[ClosedFile]] = {}
         for file in sorted(self._closed, key=lambda closed: (len(closed.path), closed.path)):
-            self._fs.rename(file.path + WRITING, file.path)
-            outputs.append(
-                StagedFile(
-                    staged_path=f"{self._staged_prefix}/{file.path.rpartition('/')[2]}",
-                    final_path=file.final_path,
-                    size_bytes=file.status.size_bytes,
-                    checksum=file.checksum,
-                    file_id=file.status.file_id,
-                    mtime_ns=file.status.mtime_ns,
-                    records=file.records,
-                )
-            )
+            by_target.setdefault(file.final_path.rpartition("/")[0], []).append(file)
+        outputs: list[StagedFile] = []
+        for number, files in enumerate(by_target.values(), 1):
+            below = ""
+            if len(by_target) > 1:
+                below = f"/{number:04d}"
+                self._fs.make_folder(self._folder + below)
+            outputs += [self._put_in_place(file, below) for file in files]
         self._state = "closed"
         return tuple(outputs)
 
@@ -216,6 +214,19 @@ class AttemptFiles:
         self._waiting_bytes -= file.waiting_bytes
         self._closed.append(file.finish())
         del self._files[key]  # only now: until then `abort` has to find it
+
+    def _put_in_place(self, file: ClosedFile, below: str) -> StagedFile:
+        name = f"{below}/" + file.final_path.rpartition("/")[2]
+        self._fs.rename(file.path + WRITING, self._folder + name)
+        return StagedFile(
+            staged_path=self._staged_prefix + name,
+            final_path=file.final_path,
+            size_bytes=file.status.size_bytes,
+            checksum=file.checksum,
+            file_id=file.status.file_id,
+            mtime_ns=file.status.mtime_ns,
+            records=file.records,
+        )
 
     def _new_file(self, key: _Key, schema: pa.Schema) -> OpenFile:
         kind, folder = key

@@ -34,7 +34,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import OUTPUT_PROBE
-from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness
+from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.steps.execution import execute_sequences
@@ -179,15 +179,19 @@ class BucketCommitter:
         ready: list[SealedSequence] = []
         self._made.clear()
         staged = StagedFiles(self._fs, self._context.staging_root)
-        for urn, plan in list(self._open.items()):
+        decided: list[DatasetPlan] = []
+        for urn, plan in self._open.items():
             state = fold.state_of(urn)
             if state.closed_epoch >= self._settings.epoch:
                 continue
             if state.sequence is not None or state.watermark != plan.planned_low:
                 continue  # changed by hand
+            if ended or succeeded(plan, self._states.get(urn, ())):
+                decided.append(plan)
+        staged.look(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
+        for plan in decided:
+            urn = plan.dataset_urn
             states = self._states.get(urn, ())
-            if not states and not ended:
-                continue
             answer = readiness(plan, states, policy=self._settings.policy, ingest_ended=ended, staged=staged.has_all_of)
             match answer:
                 case Wait():
@@ -197,15 +201,14 @@ class BucketCommitter:
                     self._states.pop(urn, None)
                     self._nothing[urn] = (reason, failed)
                 case Ready(winners, high, left_out):
-                    ready.append(self._sequence(plan, winners, high, left_out))
+                    ready.append(self._sequence(plan, winners, high, left_out, staged.whole))
         return ready
 
     def _sequence(
-        self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str
+        self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str, whole: set[str]
     ) -> SealedSequence:
-        steps: list[CommitStep] = [
-            FsRenameCommitStep.of(self._context, file) for state in winners for file in state.outputs
-        ]
+        files = [file for state in winners for file in state.outputs]
+        steps: list[CommitStep] = [*FsRenameCommitStep.of_all(self._context, files, whole)]
         sequence = SealedSequence(
             dataset_urn=plan.dataset_urn,
             epoch=self._settings.epoch,
@@ -214,7 +217,7 @@ class BucketCommitter:
             steps=dump_steps(steps),
             start=plan.start.positions,
             skipped=plan.skipped,
-            records=sum(file.records for state in winners for file in state.outputs),
+            records=sum(file.records for file in files),
             files=len(steps),
             left_out=plain_text(left_out, 500),
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 
 
@@ -51,6 +53,28 @@ class GuardedFolders:
             if status is not None and not status.is_folder:
                 self._inside(folder)
         self._safe.add(folder)
+
+    def make_all(self, folders: Iterable[str]) -> dict[str, OSError | ConfigurationError]:
+        """`make` for many folders, those of one depth at a time; why some could not be made."""
+        by_depth: dict[int, set[str]] = {}
+        for folder in folders:
+            missing = folder
+            while missing not in self._safe and missing not in (
+                known := by_depth.setdefault(missing.count("/"), set())
+            ):
+                known.add(missing)
+                missing = posixpath.dirname(missing)
+        failed: dict[str, OSError | ConfigurationError] = {}
+
+        def make(folder: str) -> None:
+            try:
+                self.make(folder)
+            except (OSError, ConfigurationError) as error:
+                failed[folder] = error
+
+        for _, level in sorted(by_depth.items()):
+            in_flight(self._fs.parallel_calls, make, sorted(level))
+        return failed
 
     def forget(self, folder: str) -> None:
         """Looks at the folder again next time: it has vanished meanwhile."""

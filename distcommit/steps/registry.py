@@ -37,10 +37,7 @@ def register(kind: StepType) -> StepType:
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
     """The steps as data, in order, consecutive ones of a type together."""
     kinds = groupby(steps, key=lambda step: step.__class__)
-    return tuple(
-        StepBatch(kind.type_name, kind.version, msgspec.msgpack.encode([step.to_row() for step in group]))
-        for kind, group in kinds
-    )
+    return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 
 
 def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[CommitStep]:
@@ -69,8 +66,7 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
                 todo="run the version of distcommit that wrote it, or a newer one",
             )
         try:
-            for row in msgspec.msgpack.decode(batch.rows, type=list[list[object]]):
-                yield kind.from_row(row, batch.version, context)
+            yield from kind.from_rows(batch.rows, batch.version, context)
         except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise CorruptError(
                 "a stored commit step can't be read", type_name=batch.type_name, found=str(error)

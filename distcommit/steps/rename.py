@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import posixpath
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Container, Sequence
 from typing import Any, ClassVar, Self
+
+import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, LostError, storage_error
 from distcommit.model.ports import FileStatus
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.model.work import StagedFile
-from distcommit.protocol.paths import check_relative
+from distcommit.protocol.paths import check_all_relative
 from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.publishing import publish_all
 from distcommit.steps.registry import register
-
-_ROW = (str, str, int, int, int, int, int)
-_DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 @register
@@ -32,12 +30,11 @@ class FsRenameCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "fs-rename"
-    __slots__ = ("context", "file")
+    __slots__ = ("context", "file", "whole")
 
     def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
-        check_relative(staged_path)
-        check_relative(final_path)
-        self.context = context
+        check_all_relative((staged_path, final_path))
+        self.context, self.whole = context, False
         self.file = file if file is not None else _identify(context, staged_path, final_path)
 
     def __repr__(self) -> str:
@@ -46,7 +43,25 @@ class FsRenameCommitStep(CommitStep):
     @classmethod
     def of(cls, context: StepContext, file: StagedFile) -> Self:
         """The step that publishes this staged file."""
-        return cls(context, file.staged_path, file.final_path, file)
+        return cls.of_all(context, (file,))[0]
+
+    @classmethod
+    def of_all(cls, context: StepContext, files: Sequence[StagedFile], whole: Container[str] = ()) -> list[Self]:
+        """The steps that publish these staged files.
+
+        Args:
+            whole: staged folders (below the staging root) of which it was seen that they hold exactly files among
+                these, under their final names and for one folder. Such a folder may be renamed as one.
+        """
+        check_all_relative([file.staged_path for file in files])
+        check_all_relative([file.final_path for file in files])
+        steps = []
+        for file in files:
+            step = cls.__new__(cls)
+            step.context, step.file = context, file
+            step.whole = bool(whole) and _folder_of(file.staged_path) in whole
+            steps.append(step)
+        return steps
 
     def to_row(self) -> list[Any]:
         f = self.file
@@ -54,9 +69,15 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        if tuple(map(type, row)) != _ROW:
-            raise TypeError(f"not the row of a rename: {row!r}")
-        return cls.of(context, StagedFile(*row))
+        return cls.of(context, msgspec.convert(row, StagedFile))
+
+    @classmethod
+    def to_rows(cls, steps: Sequence[Self]) -> bytes:
+        return msgspec.msgpack.encode([step.file for step in steps])  # a StagedFile is written as its row
+
+    @classmethod
+    def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
+        return cls.of_all(context, msgspec.msgpack.decode(rows, type=list[StagedFile]))
 
     def verify(self) -> Verification:
         """Looks at the source first, then at the target; LOST is looked at twice."""
@@ -75,26 +96,10 @@ class FsRenameCommitStep(CommitStep):
         """Renames without probing first, verifies only what failed, then syncs all touched folders once.
 
         The names of target folders are durable before anything moves into them, whoever made them: else a file could
-        leave its old name for a folder that a power loss takes away.
+        leave its old name for a folder that a power loss takes away. A staged folder that is known to hold exactly the
+        files of its steps is renamed as a whole where its target is not there yet.
         """
-        errors: list[DistcommitError | None] = [None] * len(steps)
-        if not steps:
-            return errors
-        context = steps[0].context
-        source, target = (
-            GuardedFolders(context.fs, context.staging_root),
-            GuardedFolders(context.fs, context.output_root),
-        )
-        folders = [_folder_of(step.target) for step in steps]
-        above = {folder: _folder_of(folder) for folder in set(folders)}
-        for place, step in enumerate(steps):
-            errors[place] = _attempt(step, partial(target.make, folders[place]))
-        _sync(context, [above[folder] for folder in folders], errors)
-        for place, step in enumerate(steps):
-            if errors[place] is None and (verdicts is None or verdicts[place] is not Verdict.DONE):
-                errors[place] = _attempt(step, partial(step._move, source, target))
-        _sync(context, folders, errors)
-        return errors
+        return publish_all(steps, verdicts) if steps else []
 
     def withdraw(self) -> None:
         self._remove(self.source, self.context.staging_root)
@@ -112,23 +117,23 @@ class FsRenameCommitStep(CommitStep):
         """Absolute final path."""
         return f"{self.context.output_root}/{self.file.final_path}"
 
-    def _move(self, source: GuardedFolders, target: GuardedFolders) -> None:
-        fs, staged, published = self.context.fs, self.source, self.target
-        source.check(_folder_of(staged))
-        try:
-            fs.rename(staged, published)
-        except (FileNotFoundError, FileExistsError):
-            answer = self.verify()
-            if answer is Verdict.PENDING:
-                self._move_again(target)
-            elif isinstance(answer, Lost):
-                raise LostError(
-                    "a staged file can't be published",
-                    path=self.target,
-                    expected=answer.expected,
-                    found=answer.found,
-                    todo="restore the file named, then release the dataset with retry; or accept or abandon it",
-                ) from None
+    def after_failed_rename(self, target: GuardedFolders) -> None:
+        """Finds out why the staged file could not be renamed, and publishes it if that can be done.
+
+        Raises:
+            LostError: if it can neither be found published nor be published.
+        """
+        answer = self.verify()
+        if answer is Verdict.PENDING:
+            self._move_again(target)
+        elif isinstance(answer, Lost):
+            raise LostError(
+                "a staged file can't be published",
+                path=self.target,
+                expected=answer.expected,
+                found=answer.found,
+                todo="restore the file named, then release the dataset with retry; or accept or abandon it",
+            )
 
     def _move_again(self, target: GuardedFolders) -> None:
         """The staged file is there and could not be renamed: its target's folder has vanished, or a rename by link and
@@ -192,39 +197,8 @@ class FsRenameCommitStep(CommitStep):
 
 
 def _folder_of(path: str) -> str:
-    """The folder of an absolute path without empty components; `posixpath.dirname` costs 5 times as much."""
+    """The folder of a path without empty components; `posixpath.dirname` costs 5 times as much."""
     return path.rpartition("/")[0]
-
-
-def _attempt(step: FsRenameCommitStep, act: Callable[[], None]) -> DistcommitError | None:
-    try:
-        act()
-    except DistcommitError as error:
-        return error
-    except OSError as error:
-        return storage_error(error, "a staged file could not be published", path=step.target)
-    return None
-
-
-def _sync(context: StepContext, folders: Sequence[str], errors: list[DistcommitError | None]) -> None:
-    """Syncs the folders of steps without an error. One folder's trouble fails the steps in it; the disk's, all."""
-    wanted = {folder for folder, error in zip(folders, errors, strict=True) if error is None}
-    if not wanted:
-        return
-    failed: dict[str, OSError] = {}
-    try:
-        context.fs.sync(wanted, context.output_root)
-    except OSError as batch_error:
-        for folder in wanted:
-            try:
-                if batch_error.errno in _DISK_TROUBLE:  # what was reported once may not be reported again
-                    raise
-                context.fs.sync([folder], context.output_root)
-            except OSError as error:
-                failed[folder] = error
-    for place, folder in enumerate(folders):
-        if folder in failed and errors[place] is None:
-            errors[place] = storage_error(failed[folder], "a published folder could not be synced", path=folder)
 
 
 def _shown(found: FileStatus) -> str:

@@ -1,0 +1,22 @@
+"""Having many calls in flight at once, where each of them waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The results of `act` for all items, in their order, with up to `calls` of them running at a time.
+
+    With 1, one after the other in this thread. The first error is raised; with more than one call in flight others may
+    have run, and those not begun yet are not.
+    """
+    if calls == 1 or len(items) <= 1:
+        return [act(item) for item in items]
+    with ThreadPoolExecutor(min(calls, len(items))) as pool:
+        return list(pool.map(act, items))

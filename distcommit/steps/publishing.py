@@ -1,0 +1,149 @@
+"""Publishing many staged files at once: whole folders where that is safe, and two barriers for all of them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from distcommit.model.errors import DistcommitError, storage_error
+from distcommit.model.parallel import in_flight
+from distcommit.model.steps import Verdict, Verification
+from distcommit.steps.folders import GuardedFolders
+
+if TYPE_CHECKING:
+    from distcommit.steps.rename import FsRenameCommitStep
+
+_DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+
+
+def publish_all(
+    steps: Sequence[FsRenameCommitStep], verdicts: Sequence[Verification] | None
+) -> list[DistcommitError | None]:
+    """What `FsRenameCommitStep.execute_all` does, for at least one step."""
+    batch = _Batch(steps)
+    groups = batch.groups
+    whole = [group for group in groups if group.whole and verdicts is None]
+    single = [group for group in groups if not group.whole or verdicts is not None]
+    batch.make_room([(group, _folder_of(group.target)) for group in whole] + [(g, g.target) for g in single])
+    batch.move_folders(whole)
+    left = [group for group in whole if not group.moved]
+    batch.make_room([(group, group.target) for group in left])
+    batch.move_files([*left, *single], verdicts)
+    batch.sync([(group, _folder_of(group.target) if group.moved else group.target) for group in groups])
+    return batch.errors
+
+
+class _Group:
+    """Steps from one staged folder into one target folder (absolute), by their places in the batch."""
+
+    __slots__ = ("moved", "places", "source", "target", "whole")
+
+    def __init__(self, source: str, target: str, whole: bool) -> None:
+        self.source, self.target, self.whole, self.moved = source, target, whole, False
+        self.places: list[int] = []
+
+
+class _Batch:
+    """The steps of one call, the folders they touch, and what became of each step. Steps with an error rest."""
+
+    def __init__(self, steps: Sequence[FsRenameCommitStep]) -> None:
+        self.errors: list[DistcommitError | None] = [None] * len(steps)
+        self._steps, context = steps, steps[0].context
+        self._fs, staging, self._root = context.fs, context.staging_root, context.output_root
+        self._sources, self._targets = GuardedFolders(self._fs, staging), GuardedFolders(self._fs, self._root)
+        groups: dict[tuple[str, str], _Group] = {}
+        for place, step in enumerate(steps):
+            file = step.file
+            key = file.staged_path.rpartition("/")[0], file.final_path.rpartition("/")[0]
+            group = groups.get(key)
+            if group is None:
+                source, target = f"{staging}/{key[0]}".rstrip("/"), f"{self._root}/{key[1]}".rstrip("/")
+                groups[key] = group = _Group(source, target, step.whole)
+            group.places.append(place)
+        self.groups = list(groups.values())
+
+    def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
+        """Makes folders that groups need, and their names durable, whoever made them."""
+        failed = self._targets.make_all({folder for _, folder in rooms})
+        for group, folder in rooms:
+            if folder in failed:
+                self._fail(group, failed[folder], "a folder of the output could not be made", folder)
+        self.sync([(group, _folder_of(folder)) for group, folder in rooms if folder != self._root])
+
+    def move_folders(self, groups: Sequence[_Group]) -> None:
+        """Renames staged folders as a whole, and marks those that went: where the target is there they can't."""
+
+        def move(group: _Group) -> None:
+            try:
+                self._sources.check(group.source)
+                group.moved = self._fs.rename_folder(group.source, group.target)
+            except (DistcommitError, OSError):
+                pass  # file by file it shows what is wrong
+
+        in_flight(self._fs.parallel_calls, move, self._sound(groups))
+
+    def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
+        """Renames the files of these groups one by one, those that are not known to be done."""
+        ready = self._sound(groups)
+        for group in ready:
+            try:
+                self._sources.check(group.source)
+            except (DistcommitError, OSError) as error:
+                self._fail(group, error, "a staging folder could not be checked", group.source)
+        places = [
+            place
+            for group in ready
+            for place in group.places
+            if self.errors[place] is None and (verdicts is None or verdicts[place] is not Verdict.DONE)
+        ]
+        steps, rename, errors = self._steps, self._fs.rename, self.errors
+
+        def move(place: int) -> None:
+            step = steps[place]
+            try:
+                try:
+                    rename(step.source, step.target)
+                except (FileNotFoundError, FileExistsError):
+                    step.after_failed_rename(self._targets)
+            except DistcommitError as error:
+                errors[place] = error
+            except OSError as error:
+                errors[place] = storage_error(error, "a staged file could not be published", path=step.target)
+
+        in_flight(self._fs.parallel_calls, move, places)
+
+    def sync(self, wanted: Sequence[tuple[_Group, str]]) -> None:
+        """Syncs the folders of sound groups. One folder's trouble fails the steps in it; the disk's, all."""
+        folders = {folder for group, folder in wanted if any(self.errors[place] is None for place in group.places)}
+        if not folders:
+            return
+        failed: dict[str, OSError] = {}
+        try:
+            self._fs.sync(folders, self._root)
+        except OSError as batch_error:
+            for folder in folders:
+                try:
+                    if batch_error.errno in _DISK_TROUBLE:  # what was reported once may not be reported again
+                        raise
+                    self._fs.sync([folder], self._root)
+                except OSError as error:
+                    failed[folder] = error
+        for group, folder in wanted:
+            if folder in failed:
+                self._fail(group, failed[folder], "a published folder could not be synced", folder)
+
+    def _sound(self, groups: Sequence[_Group]) -> list[_Group]:
+        """Those with a step that has not failed: what fails a group as a whole fails all of its steps."""
+        return [group for group in groups if any(self.errors[place] is None for place in group.places)]
+
+    def _fail(self, group: _Group, error: DistcommitError | OSError, what: str, path: str) -> None:
+        typed = error if isinstance(error, DistcommitError) else storage_error(error, what, path=path)
+        for place in group.places:
+            if self.errors[place] is None:
+                self.errors[place] = typed
+
+
+def _folder_of(path: str) -> str:
+    """The folder of an absolute path without empty components; `posixpath.dirname` costs 5 times as much."""
+    return path.rpartition("/")[0]
