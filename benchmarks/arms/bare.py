@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.runner import Arm, Parts, WrongResultError
-from benchmarks.workloads.tree import Shape, files_left, tree_datasets, write_staged
+from benchmarks.workloads.tree import Shape, files_left, make_folders, tree_datasets, write_staged
 from distcommit.fs.posix import RealPosixCalls
 
 
@@ -19,18 +19,24 @@ class BareRename(Arm):
     """Renames in that many processes, each with the buckets that are its own.
 
     The processes are there, and know what to rename, before the clock starts. With `sync` one `syncfs` ends it.
+    `into_folders`: the targets' folders are there already. `folders`: whole folders are renamed.
     """
 
-    def __init__(self, processes: int, *, sync: bool = False) -> None:
-        self._processes, self._sync = processes, sync
-        self.name = f"bare_{processes}p{'_sync' if sync else ''}"
+    def __init__(
+        self, processes: int, *, sync: bool = False, into_folders: bool = False, folders: bool = False
+    ) -> None:
+        self._processes, self._sync, self._into_folders, self._folders = processes, sync, into_folders, folders
+        kind = "_into_folders" if into_folders else "_folders" if folders else ""
+        self.name = f"bare{kind}_{processes}p{'_sync' if sync else ''}"
 
     def publish(self, shape: Shape, root: Path) -> Parts:
+        if self._into_folders:
+            make_folders(shape, root)
         write_staged(shape, root)
         context = multiprocessing.get_context("spawn")  # the JVM's threads and sockets must not be forked
         pipes = [context.Pipe() for _ in range(self._processes)]
         workers = [
-            context.Process(target=_worker, args=(far, shape, str(root), share, self._processes))
+            context.Process(target=_worker, args=(far, shape, str(root), share, self._processes, self._folders))
             for share, (_, far) in enumerate(pipes)
         ]
         for worker in workers:
@@ -56,7 +62,7 @@ class BareRename(Arm):
         return {"seconds": ended - began, "sync_s": ended - synced}
 
 
-def _worker(pipe: Connection, shape: Shape, root: str, share: int, shares: int) -> None:
+def _worker(pipe: Connection, shape: Shape, root: str, share: int, shares: int, folders: bool) -> None:
     work: list[tuple[str, str, list[tuple[str, str]]]] = []
     buckets: set[str] = set()
     for dataset in tree_datasets(shape):
@@ -70,7 +76,11 @@ def _worker(pipe: Connection, shape: Shape, root: str, share: int, shares: int) 
     pipe.send(True)
     pipe.recv()
     for source, target, renames in work:
-        os.mkdir(target)
+        if folders:
+            os.rename(source, target)
+            continue
+        with suppress(FileExistsError):
+            os.mkdir(target)
         for old, new in renames:
             os.rename(old, new)
         os.rmdir(source)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
-from benchmarks.workloads.tree import Shape, files_left
+from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.fs.local import LocalFileSystem
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
@@ -26,14 +26,20 @@ class Ours(Arm):
 
     A job of the same shape that does nothing is timed right before, and its median is taken off: in a run the session
     is there, and its cost does not depend on the commit. The workers are warm, as they are after ingest.
+    `into_folders`: the datasets' folders are there already, so that files go one by one.
     """
 
-    def __init__(self, spark: SparkSession, partitions: int, *, durable: bool = True) -> None:
-        self._spark, self._partitions, self._durable = spark, partitions, durable
-        self.name = "ours" if durable else "ours_not_durable"
+    def __init__(
+        self, spark: SparkSession, partitions: int, *, durable: bool = True, into_folders: bool = False
+    ) -> None:
+        self._spark, self._partitions = spark, partitions
+        self._durable, self._into_folders = durable, into_folders
+        self.name = f"ours{'' if durable else '_not_durable'}{'_into_folders' if into_folders else ''}"
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         partitions = min(self._partitions, shape.buckets)
+        if self._into_folders:
+            make_folders(shape, root)
         settings = ingested(shape, root, partitions, LocalFileSystem(durable=self._durable))
         launch = SparkLaunch(self._spark)
         launch(warm_partition, settings, partitions, Report)

@@ -23,6 +23,9 @@ from benchmarks.workloads.tree import Shape
 _RATIOS = (
     *(("ours", f"bare_{arm}") for arm in ("2p", "1p", "2p_sync", "1p_sync")),
     ("ours_not_durable", "bare_2p"),
+    ("ours", "bare_folders_2p_sync"),
+    ("ours_into_folders", "bare_into_folders_2p"),
+    ("ours_into_folders", "bare_into_folders_2p_sync"),
     ("ours_while_writing", "bare_2p_sync_while_writing"),
 )
 _PEERS = (
@@ -32,6 +35,8 @@ _PEERS = (
 )
 _NOTES = [
     "ours: the drain job of the product on Spark, less the median of no-op jobs of the same shape (parts.no_op_job_s)",
+    "ours renames a new dataset's folder as a whole; into_folders: folders are there, files go one by one",
+    "bare_folders: bare renames of whole folders",
     "gobblin, file_per_step: the call patterns in plain Python without Spark or Hadoop; 20t: 20 threads",
     "v1: into folders that are there, file by file; v1_new_folders: whole folders, as no dataset was there before",
     "v1, v2, manifest: on the raw local file system, nothing synced; task commits in 2 threads, then the job commit",
@@ -43,7 +48,10 @@ def all_arms(spark: SparkSession, partitions: int) -> list[Arm]:
     """Every arm there is."""
     return [
         *(BareRename(processes, sync=sync) for processes in (1, 2) for sync in (False, True)),
+        *(BareRename(2, sync=sync, into_folders=True) for sync in (False, True)),
+        BareRename(2, sync=True, folders=True),
         Ours(spark, partitions),
+        Ours(spark, partitions, into_folders=True),
         Ours(spark, partitions, durable=False),
         WhileWriting(Ours(spark, partitions)),
         WhileWriting(BareRename(2, sync=True)),

@@ -15,7 +15,7 @@ from benchmarks.results import Results, Sample, results_of, slope
 from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
-from benchmarks.workloads.tree import Shape, digest_of, expected_digest
+from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
 from distcommit.fs.local import LocalFileSystem
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.reports import Report
@@ -38,20 +38,16 @@ def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, fol
         folder: on the disk that is used.
         tell: told what was counted.
     """
-    counted = [count_calls(Shape(datasets, files, buckets, seed), folder, tell) for datasets in sizes]
-    slopes = {name: _slope(counted, name) for name in sorted({name for sample in counted for name in sample.parts})}
-    calls = {name.removeprefix("calls_"): value for name, value in slopes.items() if name.startswith("calls_")}
-    renames = calls.get("rename", 0.0)
+    shapes = [Shape(datasets, files, buckets, seed) for datasets in sizes]
+    counted = [count_calls(shape, folder, tell) for shape in shapes]
+    one_by_one = [count_calls(shape, folder, tell, into_folders=True) for shape in shapes]
+    calls = _calls(counted)
     ratios = {
-        "renames_per_file": renames / files,
-        "stats_per_dataset": calls.get("lstat", 0.0),
-        "mkdirs_per_dataset": calls.get("mkdir", 0.0),
-        "rmdirs_per_dataset": calls.get("rmdir", 0.0),
-        "other_calls_per_added_dataset": sum(
-            value for name, value in calls.items() if name not in (*_FOR_FOLDERS, "rename", "lstat")
-        ),
-        "log_bytes_per_dataset": slopes.get("log_bytes", 0.0),
+        "log_bytes_per_dataset": _slope(counted, "log_bytes"),
+        **_by_kind(calls, files),
+        **{f"into_folders_{name}": value for name, value in _by_kind(_calls(one_by_one), files).items()},
     }
+    counted += one_by_one
     skipped: dict[str, str] = {}
     if shutil.which("strace") is None:
         skipped["strace"] = "strace is not installed"
@@ -72,15 +68,38 @@ def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, fol
     )
 
 
-def count_calls(shape: Shape, folder: Path, tell: Tell) -> Sample:
-    """The calls of one drain, counted below the product's file system."""
+def _calls(counted: Sequence[Sample]) -> dict[str, float]:
+    names = sorted({name for sample in counted for name in sample.parts if name.startswith("calls_")})
+    return {name.removeprefix("calls_"): _slope(counted, name) for name in names}
+
+
+def _by_kind(calls: dict[str, float], files: int) -> dict[str, float]:
+    return {
+        "renames_per_dataset": calls.get("rename", 0.0),
+        "renames_per_file": calls.get("rename", 0.0) / files,
+        "stats_per_dataset": calls.get("lstat", 0.0),
+        "mkdirs_per_dataset": calls.get("mkdir", 0.0),
+        "rmdirs_per_dataset": calls.get("rmdir", 0.0),
+        "other_calls_per_added_dataset": sum(
+            value for name, value in calls.items() if name not in (*_FOR_FOLDERS, "rename", "lstat")
+        ),
+        "calls_per_added_dataset": sum(calls.values()),
+    }
+
+
+def count_calls(shape: Shape, folder: Path, tell: Tell, *, into_folders: bool = False) -> Sample:
+    """The calls of one drain, counted below the product's file system; with `into_folders` the datasets' folders are
+    there already, so that files go one by one."""
     with scratch(folder) as root:
+        if into_folders:
+            make_folders(shape, root)
         calls = CountingCalls(root=str(root))
         seconds = drain_here(shape, root, calls)
     parts = {f"calls_{name}": float(count) for name, count in sorted(calls.calls.items())}
     parts["log_bytes"] = float(sum(size for place, size in calls.bytes_written.items() if place == _LOG))
     tell(f"{shape.datasets} x {shape.files}: {dict(calls.calls)}")
-    return Sample("ours", shape.datasets, shape.files, 0, seconds, parts)
+    arm = "ours_into_folders" if into_folders else "ours"
+    return Sample(arm, shape.datasets, shape.files, 0, seconds, parts)
 
 
 def drain_here(shape: Shape, root: Path, calls: CountingCalls) -> float:

@@ -64,7 +64,7 @@ class Recovery(Arm):
         calls = DyingCalls(output=f"{root}/output/")
         killed = ingested(shape, root, shape.buckets, LocalFileSystem(calls, durable=False))
         for bucket in range(shape.buckets):  # a partition for each bucket, so that each of them is struck
-            _kill(killed, calls, bucket, self._published, shape)
+            _kill(killed, calls, bucket, self._published)
         store = replace(killed.store, fs=LocalFileSystem())
         partitions = min(self._partitions, shape.buckets)
         run_id = killed.run_id + "-again"
@@ -83,14 +83,14 @@ class Recovery(Arm):
         return {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op}
 
 
-def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, published: float, shape: Shape) -> None:
+def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, published: float) -> None:
     plans = sum(
         1
         for _ in settings.store.fs.list_folder(
             f"{settings.store.roots.staging}/{bucket_folder(settings.epoch, bucket)}"
         )
     )
-    calls.begin(int(plans * shape.files * published))
+    calls.begin(int(plans * published))  # a dataset's folder goes by one rename
     try:
         drain_partition(settings, bucket)
     except Killed:

@@ -107,9 +107,15 @@ def write_dataset(dataset: TreeDataset, shape: Shape, folder: str) -> list[Stage
     return written
 
 
+def make_folders(shape: Shape, root: Path) -> None:
+    """The datasets' folders in `root/output`, as after an earlier run; the caller syncs."""
+    for dataset in tree_datasets(shape):
+        os.makedirs(f"{root}/output/{dataset.folder}", exist_ok=True)
+
+
 def write_staged(shape: Shape, root: Path) -> None:
     """The plain tree: all files staged below `root/staging`, nothing in `root/output`; all of it durable."""
-    os.makedirs(root / "output")
+    os.makedirs(root / "output", exist_ok=True)
     for dataset in tree_datasets(shape):
         write_dataset(dataset, shape, f"{root}/staging/{dataset.staged}")
     os.sync()

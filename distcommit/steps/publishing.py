@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from distcommit.model.errors import DistcommitError, storage_error
 from distcommit.model.parallel import in_flight
-from distcommit.model.steps import Verdict, Verification
+from distcommit.model.steps import Lost, Verdict, Verification
 from distcommit.steps.folders import GuardedFolders
 
 if TYPE_CHECKING:
     from distcommit.steps.rename import FsRenameCommitStep
 
 _DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_MISSING = -1
 
 
 def publish_all(
@@ -23,25 +24,64 @@ def publish_all(
     """What `FsRenameCommitStep.execute_all` does, for at least one step."""
     batch = _Batch(steps)
     groups = batch.groups
-    whole = [group for group in groups if group.whole and verdicts is None]
-    single = [group for group in groups if not group.whole or verdicts is not None]
+    whole: list[_Group] = []
+    single: list[_Group] = []
+    for group in groups:
+        is_whole = group.whole and (verdicts is None or all(verdicts[p] is Verdict.PENDING for p in group.places))
+        (whole if is_whole else single).append(group)
     batch.make_room([(group, _folder_of(group.target)) for group in whole] + [(g, g.target) for g in single])
     batch.move_folders(whole)
-    left = [group for group in whole if not group.moved]
-    batch.make_room([(group, group.target) for group in left])
-    batch.move_files([*left, *single], verdicts)
+    batch.make_room([(group, group.target) for group in whole if not group.moved])
+    batch.move_files([*whole, *single], verdicts)
     batch.sync([(group, _folder_of(group.target) if group.moved else group.target) for group in groups])
     return batch.errors
 
 
-class _Group:
-    """Steps from one staged folder into one target folder (absolute), by their places in the batch."""
+def probe_all(steps: Sequence[FsRenameCommitStep]) -> list[Verification]:
+    """What `FsRenameCommitStep.verify_all` does, for at least one step: and marks steps whose staged folder holds
+    exactly their files, under their final names, and whose target folder is not there."""
+    batch = _Batch(steps)
+    fs, answers = steps[0].context.fs, dict[int, Verification]()
 
-    __slots__ = ("moved", "places", "source", "target", "whole")
+    def look(group: _Group) -> tuple[set[str] | None, bool]:
+        try:
+            staged = {entry.name for entry in fs.list_folder(group.source)}
+            return staged, fs.status(group.target) is not None
+        except OSError:  # each file shows by itself what is wrong
+            return None, True
+
+    def probe(job: tuple[int, bool, bool]) -> None:
+        place, staged_there, published_there = job
+        answer = steps[place].probe(staged_there=staged_there, published_there=published_there)
+        answers[place] = steps[place].verify() if isinstance(answer, Lost) else answer
+
+    looks = in_flight(fs.parallel_calls, look, batch.groups)
+    jobs = []
+    for group, (staged, published_there) in zip(batch.groups, looks, strict=True):
+        for place in group.places:
+            staged_there = staged is None or steps[place].file.staged_path.rpartition("/")[2] in staged
+            jobs.append((place, staged_there, published_there))
+    in_flight(fs.parallel_calls, probe, jobs)
+    for group, (staged, published_there) in zip(batch.groups, looks, strict=True):
+        names = {steps[place].file.final_path.rpartition("/")[2] for place in group.places}
+        whole = staged == names and not published_there and all(answers[p] is Verdict.PENDING for p in group.places)
+        for place in group.places:
+            steps[place].whole = whole
+    return [answers[place] for place in range(len(steps))]
+
+
+class _Group:
+    """Steps from one staged folder into one target folder (absolute), by their places in the batch.
+
+    `moved`: the folder went as a whole; `left`: places of steps that are not known to be done.
+    """
+
+    __slots__ = ("left", "moved", "places", "source", "target", "whole")
 
     def __init__(self, source: str, target: str, whole: bool) -> None:
         self.source, self.target, self.whole, self.moved = source, target, whole, False
         self.places: list[int] = []
+        self.left = self.places
 
 
 class _Batch:
@@ -72,12 +112,16 @@ class _Batch:
         self.sync([(group, _folder_of(folder)) for group, folder in rooms if folder != self._root])
 
     def move_folders(self, groups: Sequence[_Group]) -> None:
-        """Renames staged folders as a whole, and marks those that went: where the target is there they can't."""
+        """Renames staged folders as a whole, where the target is not there yet, and looks at what came along: whatever
+        happened to a folder since it was listed, only a file that is seen at its target is done."""
 
         def move(group: _Group) -> None:
             try:
                 self._sources.check(group.source)
                 group.moved = self._fs.rename_folder(group.source, group.target)
+                if group.moved:
+                    there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
+                    group.left = [place for place in group.places if not _is_in(there, self._steps[place])]
             except (DistcommitError, OSError):
                 pass  # file by file it shows what is wrong
 
@@ -85,7 +129,7 @@ class _Batch:
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
         """Renames the files of these groups one by one, those that are not known to be done."""
-        ready = self._sound(groups)
+        ready = [group for group in self._sound(groups) if group.left]
         for group in ready:
             try:
                 self._sources.check(group.source)
@@ -94,16 +138,16 @@ class _Batch:
         places = [
             place
             for group in ready
-            for place in group.places
+            for place in group.left
             if self.errors[place] is None and (verdicts is None or verdicts[place] is not Verdict.DONE)
         ]
-        steps, rename, errors = self._steps, self._fs.rename, self.errors
+        fs, steps, errors = self._fs, self._steps, self.errors
 
         def move(place: int) -> None:
             step = steps[place]
             try:
                 try:
-                    rename(step.source, step.target)
+                    fs.rename(step.source, step.target)
                 except (FileNotFoundError, FileExistsError):
                     step.after_failed_rename(self._targets)
             except DistcommitError as error:
@@ -147,3 +191,9 @@ class _Batch:
 def _folder_of(path: str) -> str:
     """The folder of an absolute path without empty components; `posixpath.dirname` costs 5 times as much."""
     return path.rpartition("/")[0]
+
+
+def _is_in(there: dict[str, int], step: FsRenameCommitStep) -> bool:
+    """Whether a folder with these file ids by name has the step's file."""
+    file_id = there.get(step.file.final_path.rpartition("/")[2], _MISSING)
+    return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

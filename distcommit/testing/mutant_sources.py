@@ -20,7 +20,7 @@ STORES = (
     *("tables", "task_states"),
 )
 PROTOCOL = ("fold", "paths", "readiness")
-STEPS = ("execution", "folders", "registry", "rename", "watermark")
+STEPS = ("execution", "folders", "publishing", "registry", "rename", "watermark")
 SPARK = ("committer", "recover", "ingest", "planner", "run")
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (
@@ -40,15 +40,18 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("make_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
     **dict.fromkeys(("withdraw", "undo", "_move_again", "_remove"), (_ANY, "None")),
     **dict.fromkeys(("prepare_run", "prepare_bucket", "publish_manifest", "record_ingest_ended"), ("", "None")),
-    **dict.fromkeys(("remove_empty", "forget_runs", "_empty", "_delete_tree", "_sync", "_attempt"), ("", "None")),
-    **dict.fromkeys(("require_fence", "check_relative", "_act", "_probe"), ("", "None")),
+    **dict.fromkeys(("remove_empty", "forget_runs", "_empty", "_delete_tree", "_sync"), ("", "None")),
+    **dict.fromkeys(("require_fence", "check_relative", "check_all_relative", "_act"), ("", "None")),
     **dict.fromkeys(("_drop", "_clean_up", "publish", "replay", "sweep"), (_SELF, "None")),
     **dict.fromkeys(("_commit", "_publish_states", "_note_failure"), (_SELF, "None")),
     **dict.fromkeys(("_close", "_seal"), (_SELF, "{receiver}._log.refresh()")),
     **dict.fromkeys(("sweep_epoch", "remove_attempts"), ("", "0")),
     "write": (r"writer$", "None"),
+    **dict.fromkeys(("make_room", "move_folders", "move_files", "_fail", "after_failed_rename"), (_ANY, "None")),
     "make": (r"(target|self)$", "None"),
-    "check": (r"(source|self\._folders|GuardedFolders.*)$", "None"),
+    "make_all": (_ANY, "{{}}"),
+    "rename_folder": (_ANY, "False"),
+    "check": (r"(self\._sources|self\._folders|GuardedFolders.*)$", "None"),
     "create": (r"log$", "None"),
     "checkpoint": (r".*log.*$", "None"),
     "settle": (_LOG, "{receiver}.refresh()"),

@@ -11,7 +11,8 @@ Edit = tuple[str, str, str]
 """A module, the text that is there, and the text that stands there instead."""
 
 _FOLD, _LOG, _COMMITTER = "protocol.fold", "stores.log", "spark.committer"
-_RECOVER, _INGEST, _RENAME = "spark.recover", "spark.ingest", "steps.rename"
+_RECOVER, _INGEST, _STAGING = "spark.recover", "spark.ingest", "ingest.staging"
+_RENAME, _PUBLISHING = "steps.rename", "steps.publishing"
 
 _EFFECTS = "        outcomes = execute_sequences(loaded, verify_first=verify_first)\n"
 _REQUIRED = "            require_fence(fold, self._settings.epoch, self._log.folder)\n"
@@ -170,7 +171,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         "a LOST step does not stop its sequence",
         [
             ("steps.execution", "                outcomes.lost.setdefault(name, answer)\n", "                pass\n"),
-            (_RENAME, "            elif isinstance(answer, Lost):\n", "            elif False:\n"),
+            (_RENAME, "        elif isinstance(answer, Lost):\n", "        elif False:\n"),
         ],
     ),
     "row-before-sync": (
@@ -227,13 +228,34 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         "folders of steps that are found done already are not synced before DONE",
         [
             (
-                _RENAME,
-                "        _sync(context, folders, errors)\n        return errors\n",
-                "        moved = [p for p, _ in enumerate(steps) if not verdicts or verdicts[p] is not Verdict.DONE]\n"
-                "        _sync(context, [folders[p] for p in moved], [errors[p] for p in moved])\n"
-                "        return errors\n",
+                _PUBLISHING,
+                " for group in groups])\n    return batch.errors\n",
+                " for group in groups if not verdicts or any(\n"
+                "        verdicts[place] is not Verdict.DONE for place in group.places)])\n    return batch.errors\n",
             )
         ],
+    ),
+    "folder-moved-with-more-in-it": (
+        "a staged folder is renamed as a whole though it holds more than its task state says",
+        [
+            (
+                _STAGING,
+                "for folder, count in counts.items() if count == len(self._names_in(folder))",
+                "for folder in counts",
+            )
+        ],
+    ),
+    "folder-moved-under-other-names": (
+        "a staged folder is renamed as a whole though its files have other names there than they are to have",
+        [(_STAGING, "            if name == final_name and targets", "            if targets")],
+    ),
+    "folder-moved-on-replay": (
+        "replay renames staged folders as a whole, whatever else is in them",
+        [(_PUBLISHING, "whole = staged == names and not", "whole = staged is not None and not")],
+    ),
+    "folder-moved-unseen": (
+        "what is in a folder that was renamed as a whole is not looked at",
+        [(_PUBLISHING, "[place for place in group.places if not _is_in(there, self._steps[place])]", "[]")],
     ),
     "undo-leaves-zombies-their-files": (
         "an abandoned sequence's targets go before its staged files",

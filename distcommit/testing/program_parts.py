@@ -12,13 +12,14 @@ from msgspec import structs
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.urn import folder_of
 from distcommit.spark.planner import plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.plans import publish_manifest
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import ROOTS, World
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
 SOURCE = ModelSource({"a": ModelDataset({"0": 2, "1": 1}), "b": ModelDataset({"0": 2})})
 ASIDE = "/job/aside"
@@ -89,11 +90,15 @@ def half_done(machine: SimulatedPosix, world: World, *, moved: int = 1) -> None:
 
 @contextmanager
 def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
-    """Lets the process die as it publishes one file more."""
+    """Lets the process die as it publishes one file more. Folders are there, so that files go one by one."""
+    fs = SimulatedFileSystem(machine)
+    for urn in SOURCE.datasets:
+        fs.make_folders(f"{ROOTS.output}/{folder_of(urn)}")
+    fs.sync_tree(ROOTS.output)
     left = [files]
 
     def gate(operation: Operation) -> None:
-        if operation.kind == "rename" and operation.path.startswith(ROOTS.output):
+        if operation.kind == "rename" and operation.path.startswith(ROOTS.output) and ".parquet" in operation.path:
             left[0] -= 1
             if left[0] < 0:
                 raise Crashed

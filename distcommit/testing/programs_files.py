@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -11,6 +12,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
+from distcommit.protocol.paths import bucket_folder
 from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.settings import RunSettings
@@ -235,20 +237,42 @@ def _about_to_ingest() -> SimulatedPosix:
 
 def _ingest_while_files_go(machine: SimulatedPosix) -> None:
     """Staged files are gone as the run looks whether they are all there."""
-    attempts = f"{ROOTS.staging}/0000000001/bucket=00000/"
+    _ingest_beside_a_thief(machine, lambda name, arguments: name == "scandir" and arguments[0].count("/") > 4)
 
-    def lists(name: str, arguments: tuple[Any, ...]) -> bool:
-        return name == "scandir" and str(arguments[0]).startswith(attempts)
+
+def _ingest_while_files_go_late(machine: SimulatedPosix) -> None:
+    """They are gone after that, as their folders are about to be renamed."""
+    _ingest_beside_a_thief(
+        machine, lambda name, arguments: name == "rename_noreplace" and arguments[1].startswith(ROOTS.output)
+    )
+
+
+def _ingest_beside_a_thief(machine: SimulatedPosix, comes: Callable[[str, tuple[Any, ...]], bool]) -> None:
+    planned_run = _planned_run()[1]
+    attempts = f"{ROOTS.staging}/{bucket_folder(planned_run.epoch, 0)}"
+
+    def concerns(name: str, arguments: tuple[Any, ...]) -> bool:
+        return str(arguments[0]).startswith(attempts) and comes(name, arguments)
 
     def remove() -> None:
-        for path in (path for path, _ in machine.walk(attempts) if path.endswith(".parquet")):
+        for path in [path for path, _ in machine.walk(attempts) if path.endswith(".parquet")]:
             machine.unlink(path)
 
-    calls = Meddling(machine, lists, remove).as_calls()
-    settings = replace(_planned_run()[1], store=_WORLD.store(calls))
+    settings = replace(planned_run, store=_WORLD.store(Meddling(machine, concerns, remove).as_calls()))
     ingest_partition(settings, 0)
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     drain_partition(settings, 0)
+
+
+def _abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
+    """What a thief took is read again, once a person says so."""
+    wrong = _retry_and_run(machine)
+    store = _WORLD.store(machine)
+    for state in store.bucket_log(0).refresh().datasets.values():
+        if state.status is DatasetStatus.QUARANTINED:
+            by_hand.abandon(store, state.dataset_urn, "person")
+            wrong = ""
+    return wrong or run_and_look(machine, _WORLD, SOURCE)
 
 
 FILES = (
@@ -258,5 +282,6 @@ FILES = (
     Program("links-out", _linked, _replay, _unlink_and_run),
     Program("staged-outside", _staged_outside, _replay, _move_back_and_run),
     Program("staged-vanishes", _about_to_ingest, _ingest_while_files_go, _retry_and_run),
+    Program("staged-vanishes-late", _about_to_ingest, _ingest_while_files_go_late, _abandon_what_is_lost_and_run),
     Program("folder-vanishes", _unpublished, _replay_while_folders_go, _retry_and_run),
 )

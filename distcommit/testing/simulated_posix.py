@@ -5,7 +5,8 @@ durable is tracked apart, so that the states a crash may leave can be enumerated
 
 What is assumed of the real file system: a synced file keeps its bytes, a synced folder its names; unsynced names may
 survive or not, each by itself, but those of one name in one folder in their order; the old name of a rename goes only
-if the new one survives; unsynced bytes may be absent, cut short or whole.
+if the new one survives; a folder is never in two places: its rename survives as a whole or not at all, and is durable
+with either of the folders it went from and to; unsynced bytes may be absent, cut short or whole.
 """
 
 from __future__ import annotations
@@ -47,13 +48,27 @@ class _Folder:
 
 @dataclass(slots=True)
 class _NameChange:
-    """One unsynced change of a folder: `name` now means `inode`, or nothing (0). `needs`: the change it rests on."""
+    """One unsynced change of a folder: `name` now means `inode`, or nothing (0). `needs`: the change it rests on;
+    `frees`: folder and name that mean nothing any more by the same change."""
 
     number: int
     folder: int
     name: str
     inode: int
     needs: int = -1
+    frees: tuple[int, str] | None = None
+
+    @property
+    def places(self) -> tuple[tuple[int, str], ...]:
+        """Folder and name of all that it changes."""
+        here = (self.folder, self.name)
+        return (here,) if self.frees is None else (here, self.frees)
+
+    def apply(self, names: dict[int, dict[str, int]]) -> None:
+        """Makes the change to names by folder."""
+        _set(names.setdefault(self.folder, {}), self.name, self.inode)
+        if self.frees is not None:
+            _set(names.setdefault(self.frees[0], {}), self.frees[1], 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +184,11 @@ class SimulatedPosix:
         folder, name = self._parent(target)
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, target)
+        if isinstance(self._inodes[inode], _Folder):
+            left, old = self._parent(source)
+            _set(self._folder(left).names, old, 0)
+            self._change(folder, name, inode, frees=(left, old))
+            return
         added = self._change(folder, name, inode)
         self._change(*self._parent(source), 0, needs=added)
 
@@ -176,7 +196,7 @@ class SimulatedPosix:
         self._begin("fsync_folder", path)
         inode = self._lookup(path)
         self._folder(inode)
-        self._settle(lambda change: change.folder == inode)
+        self._settle(lambda change: any(folder == inode for folder, _ in change.places))
 
     def syncfs(self, path: str) -> None:
         self._begin("syncfs", path)
@@ -253,9 +273,9 @@ class SimulatedPosix:
         blocked: set[tuple[int, str]] = set()
         possible: list[_NameChange] = []
         for change, pick in zip(self._changes, picked, strict=True):
-            place = (change.folder, change.name)
-            if not pick or place in blocked or (change.needs >= 0 and not self._survives(change.needs, numbers)):
-                blocked.add(place)
+            stopped = not pick or any(place in blocked for place in change.places)
+            if stopped or (change.needs >= 0 and not self._survives(change.needs, numbers)):
+                blocked.update(change.places)
             else:
                 numbers.add(change.number)
                 possible.append(change)
@@ -265,7 +285,7 @@ class SimulatedPosix:
         after = SimulatedPosix()
         durable = {inode: dict(entries) for inode, entries in self._durable_names.items()}
         for change in changes:
-            _set(durable.setdefault(change.folder, {}), change.name, change.inode)
+            change.apply(durable)
         after._inodes = {}
         for inode, found in self._inodes.items():
             if isinstance(found, _Folder):
@@ -311,17 +331,17 @@ class SimulatedPosix:
         if self.gate is not None:
             self.gate(Operation(kind, path))
 
-    def _change(self, folder: int, name: str, inode: int, needs: int = -1) -> int:
+    def _change(self, folder: int, name: str, inode: int, needs: int = -1, frees: tuple[int, str] | None = None) -> int:
         number = next(self._ticks)
         _set(self._folder(folder).names, name, inode)
-        self._changes.append(_NameChange(number, folder, name, inode, needs))
+        self._changes.append(_NameChange(number, folder, name, inode, needs, frees))
         return number
 
     def _settle(self, concerned: Callable[[_NameChange], bool]) -> None:
         left: list[_NameChange] = []
         for change in self._changes:
             if concerned(change):
-                _set(self._durable_names.setdefault(change.folder, {}), change.name, change.inode)
+                change.apply(self._durable_names)
             else:
                 left.append(change)
         self._changes = left

@@ -23,7 +23,8 @@ from benchmarks.workloads.tree import Shape, file_bytes, tree_datasets
 TINY = Shape(datasets=6, files=3, buckets=4)
 ARMS = (
     *("bare_1p", "bare_1p_sync", "bare_2p", "bare_2p_sync", "bare_2p_sync_while_writing"),
-    *("ours", "ours_not_durable", "ours_while_writing"),
+    *("bare_into_folders_2p", "bare_into_folders_2p_sync", "bare_folders_2p_sync"),
+    *("ours", "ours_into_folders", "ours_not_durable", "ours_while_writing"),
     *("gobblin", "gobblin_fsync", "gobblin_20t", "gobblin_fsync_20t", "file_per_step_fsync"),
     *("v1", "v1_new_folders", "v2", "manifest", "deltalake", "deltalake_one_table", "pyiceberg"),
 )

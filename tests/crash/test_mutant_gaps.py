@@ -63,6 +63,7 @@ from tests.unit.spark.machines import (
     source,
     states,
     statuses,
+    with_folders,
     written,
 )
 
@@ -78,7 +79,7 @@ def check_recovery(machine: Machine, data: ModelSource, world: World = WORLD) ->
 def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
     """Dataset `a` sealed, with nothing of it published, and quarantined."""
     WORLD.store(machine)
-    machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
+    with_folders(machine, "a").faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
     go(WORLD, machine, data)
     machine.restart()
     assert not [path for path in published(machine) if path.startswith(OUTPUT + "/a/")]
@@ -404,7 +405,7 @@ def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
 def half_published_then_quarantined(machine: Machine) -> SealedSequence:
     """Dataset `a` with one file published and one staged, both durable."""
     WORLD.store(machine)
-    machine.faults.append(dies("rename", OUTPUT + "/a/", nth=2))
+    with_folders(machine, "a").faults.append(dies("rename", OUTPUT + "/a/", nth=2))
     with suppress(Crashed):
         go(WORLD, machine, source(a=[2, 2]))
     machine.restart()
@@ -609,7 +610,7 @@ def held(machine: Machine) -> None:
 def pending(machine: Machine) -> None:
     """A run that decided to publish, and died before it did; dataset `a` can't be published now."""
     JOB.store(machine)
-    machine.faults.append(dies("rename", OUTPUT + "/"))
+    with_folders(machine, "a", "b").faults.append(dies("rename", OUTPUT + "/"))
     with suppress(Crashed):
         go(JOB, machine, source(a=2, b=1))
     machine.restart()

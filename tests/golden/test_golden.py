@@ -147,11 +147,14 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     )
     assert once == again
     committed = (path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file())
-    assert set(map(without_checksum, once)) == set(map(without_checksum, committed))
+    assert set(map(stable_name, once)) == set(map(stable_name, committed))
 
 
-def without_checksum(path: Path) -> str:
-    """A table's name without its checksum, which covers file ids: these count how often the disk was looked at."""
+def stable_name(path: Path) -> str:
+    """A table's name without its checksum, which covers file ids: these count how often the disk was looked at.
+    What a staged file is called is its writer's choice: its name is in its task state."""
+    if "staging" in path.parts:
+        return str(path.parent)
     return re.sub(r"-[0-9a-f]{16}\.parquet$", ".parquet", str(path))
 
 

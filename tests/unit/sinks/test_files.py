@@ -293,10 +293,24 @@ def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
     check_outputs(tmp_path, outputs)
     urn = folder_of(URN)
     assert [(output.staged_path, output.final_path) for output in outputs] == [
-        (f"7/a1/0001.{file_format}", f"{urn}/1970-01-01/0000000007-w1-a1-0001.{file_format}"),
-        (f"7/a1/0002.{file_format}", f"{urn}/1970-01-02/0000000007-w1-a1-0002.{file_format}"),
-        (f"7/a1/0003.{file_format}", f"_rejected/{urn}/1970-01-01/0000000007-w1-a1-0003.{file_format}"),
+        (f"7/a1/{number}/{name}", f"{folder}/{name}")
+        for number, folder, name in [
+            ("0001", f"{urn}/1970-01-01", f"0000000007-w1-a1-0001.{file_format}"),
+            ("0002", f"{urn}/1970-01-02", f"0000000007-w1-a1-0002.{file_format}"),
+            ("0003", f"_rejected/{urn}/1970-01-01", f"0000000007-w1-a1-0003.{file_format}"),
+        ]
     ]
+
+
+def test_files_for_one_folder_lie_in_the_attempt_s_own_under_their_final_names(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSinkSettings(target_file_bytes=1))
+    files.write(numbered(3, 1))
+    files.write(numbered(3, 2))
+    outputs = files.close()
+    assert len(outputs) > 1
+    assert {output.staged_path for output in outputs} == {
+        f"7/a1/{output.final_path.rpartition('/')[2]}" for output in outputs
+    }
 
 
 @pytest.mark.parametrize("file_format", FORMATS)

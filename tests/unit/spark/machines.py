@@ -115,6 +115,15 @@ class Machine(SimulatedPosix):
             raise
 
 
+def with_folders(machine: Machine, *urns: str) -> Machine:
+    """Folders of these datasets are in the output, as after an earlier run: files go there one by one."""
+    for urn in urns:
+        machine.put(f"{OUTPUT}/{urn}/x", b"")
+        machine.remove(f"{OUTPUT}/{urn}/x")
+    machine.syncfs("/")
+    return machine
+
+
 def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:
     """Calls of that kind on such a path fail, from the `first` one on, `times` times."""
     seen = 0

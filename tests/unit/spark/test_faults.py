@@ -56,6 +56,7 @@ from tests.unit.spark.machines import (
     source,
     states,
     statuses,
+    with_folders,
     written,
 )
 
@@ -76,7 +77,7 @@ def sealed_but_not_published(machine: Machine, data: ModelSource, world: World =
 def decided_and_half_published(machine: Machine, data: ModelSource = SIX) -> None:
     """A job-level run that decided to publish, and died after some of its files."""
     JOB.store(machine)
-    machine.faults.append(dies("rename", OUTPUT + "/", nth=4))
+    with_folders(machine, *data.datasets).faults.append(dies("rename", OUTPUT + "/", nth=4))
     with pytest.raises(Crashed):
         go(JOB, machine, data)
     machine.restart()
@@ -257,6 +258,8 @@ def test_trouble_with_one_dataset_s_output_in_the_run_that_reads_it_leaves_the_o
 ) -> None:
     machine = Machine()
     WORLD.store(machine)
+    if trouble is not a_file_in_place_of_its_folder:
+        with_folders(machine, "b")
     trouble(machine)
     result = go(WORLD, machine, source(a=3, b=3, c=3))
     totals = result.totals
@@ -286,7 +289,7 @@ def test_a_quarantine_in_a_task_whose_report_was_lost_is_told_by_the_drain() -> 
             for path in machine.paths(STAGING):
                 machine.remove(path)
 
-    machine.faults.append(vanish)
+    with_folders(machine, "b").faults.append(vanish)
     ingest_all(settings, tasks)  # their reports die with the workers
     machine.restart()
     report = drain_partition(settings, 0)
@@ -533,7 +536,7 @@ def test_an_output_folder_that_could_not_be_synced_leaves_its_sequence_pending(p
         if operation.kind in ("fsync_folder", "syncfs") and operation.path == part and published(machine):
             raise OSError(errno.EIO, "EIO", operation.path)
 
-    machine.faults.append(not_synced)
+    with_folders(machine, "a").faults.append(not_synced)
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.sequences_left, statuses(WORLD, machine)) == (False, 1, {"a": "pending"})
     machine.restart()
