@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, files_left, make_folders
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.reports import Report, add_up
@@ -40,7 +40,12 @@ class Ours(Arm):
         partitions = min(self._partitions, shape.buckets)
         if self._into_folders:
             make_folders(shape, root)
-        settings = ingested(shape, root, partitions, LocalFileSystem(durable=self._durable))
+        settings = ingested(
+            shape,
+            root,
+            partitions,
+            LocalFileSystem(durable=self._durable, parallel_buckets=BUCKETS_AT_ONCE if self._durable else 1),
+        )
         launch = SparkLaunch(self._spark)
         launch(warm_partition, settings, partitions, Report)
         no_ops = [_seconds_of_no_op(launch, settings, partitions) for _ in range(_NO_OPS)]

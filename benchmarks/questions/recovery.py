@@ -18,7 +18,7 @@ from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import JOB, ingested, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, files_left
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.protocol.paths import bucket_folder
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
@@ -65,7 +65,7 @@ class Recovery(Arm):
         killed = ingested(shape, root, shape.buckets, LocalFileSystem(calls, durable=False))
         for bucket in range(shape.buckets):  # a partition for each bucket, so that each of them is struck
             _kill(killed, calls, bucket, self._published)
-        store = replace(killed.store, fs=LocalFileSystem())
+        store = replace(killed.store, fs=LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE))
         partitions = min(self._partitions, shape.buckets)
         run_id = killed.run_id + "-again"
         settings = replace(killed, store=store, run_id=run_id, epoch=fence_job(store, run_id), partitions=partitions)

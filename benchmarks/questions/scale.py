@@ -17,7 +17,7 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.run import run
 from distcommit.stores.job_store import open_store
@@ -57,7 +57,7 @@ def run_once(
 ) -> Sample:
     """One whole run of a new store."""
     with scratch(folder) as root:
-        store = open_store(LocalFileSystem(), roots_of(root), JOB, buckets, create=True)
+        store = open_store(LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE), roots_of(root), JOB, buckets, create=True)
         settings = run_settings(store, NumberedSource(datasets), partitions)
         gc.collect()
         tracemalloc.start()

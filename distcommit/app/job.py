@@ -17,7 +17,7 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
-from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.watermark import Position, Watermark
 from distcommit.spark.clock import SystemClock
@@ -125,7 +125,8 @@ class Job:
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
         config = self.config
-        fs = LocalFileSystem(durable=config.commit.durability == "fsync")
+        durable = config.commit.durability == "fsync"
+        fs = LocalFileSystem(durable=durable, parallel_buckets=BUCKETS_AT_ONCE if durable else 1)
         roots = Roots(config.paths.store, config.paths.staging, config.paths.output)
         return open_store(fs, roots, config.job, config.commit.buckets, create=create)
 

@@ -20,6 +20,7 @@ from distcommit.model.ports import FileStatus, FolderEntry
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16
+BUCKETS_AT_ONCE = 4
 TEMPORARY = ".tmp-"
 """Prefix of names under which `put_if_absent` writes before it publishes; nobody else reads or makes them."""
 
@@ -32,13 +33,21 @@ class LocalFileSystem:
         durable: whether anything is synced; without it a crash of the machine (not of a process) may lose what was
             published.
         parallel_calls: more than 1 for a mount whose calls go over a network; on a local disk threads only cost.
+        parallel_buckets: `BUCKETS_AT_ONCE` on a disk, whose journal takes the syncs of several threads together.
     """
 
     scheme = "file"
 
-    def __init__(self, calls: PosixCalls | None = None, *, durable: bool = True, parallel_calls: int = 1) -> None:
+    def __init__(
+        self,
+        calls: PosixCalls | None = None,
+        *,
+        durable: bool = True,
+        parallel_calls: int = 1,
+        parallel_buckets: int = 1,
+    ) -> None:
         self._calls = calls if calls is not None else RealPosixCalls()
-        self._durable, self.parallel_calls = durable, parallel_calls
+        self._durable, self.parallel_calls, self.parallel_buckets = durable, parallel_calls, parallel_buckets
         self._renames = True
 
     def read(self, path: str) -> bytes:

@@ -95,9 +95,7 @@ class StagedFiles:
         self._fs, self._root = fs, staging_root
         self._folders = GuardedFolders(fs, staging_root)
         self._listed: dict[str, dict[str, int]] = {}
-        self.whole: set[str] = set()
-        """Folders (below the staging root) that hold exactly the outputs of a task state that was asked for, under
-        their final names and all for one folder."""
+        self._whole: set[tuple[str, str]] = set()
 
     def look(self, states: Iterable[TaskState]) -> None:
         """Lists the folders of all these at once, as many at a time as the file system is worth."""
@@ -106,18 +104,32 @@ class StagedFiles:
 
     def has_all_of(self, state: TaskState) -> bool:
         """Whether all outputs are there and, where the listing tells it, are the very files."""
-        counts: dict[str, int] = {}
-        targets: dict[str, str] = {}
-        for file in state.outputs:
-            folder, _, name = file.staged_path.rpartition("/")
-            file_id = self._names_in(folder).get(name, _MISSING)
-            if file_id == _MISSING or (file_id and file.file_id and file_id != file.file_id):
-                return False
-            target, _, final_name = file.final_path.rpartition("/")
-            if name == final_name and targets.setdefault(folder, target) == target:
-                counts[folder] = counts.get(folder, 0) + 1
-        self.whole.update(folder for folder, count in counts.items() if count == len(self._names_in(folder)))
+        outputs, whole, seen = state.outputs, True, 0
+        while seen < len(outputs):  # one folder after the other
+            first = outputs[seen]
+            folder, slash, _ = first.staged_path.rpartition("/")
+            target, target_slash, _ = first.final_path.rpartition("/")
+            staged_in, final_in = folder + slash, target + target_slash
+            names, begin = self._names_in(folder), seen
+            while seen < len(outputs):
+                file = outputs[seen]
+                name, final_name = file.staged_path[len(staged_in) :], file.final_path[len(final_in) :]
+                if "/" in name or not file.staged_path.startswith(staged_in):
+                    break
+                file_id = names.get(name, _MISSING)
+                if file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id)):
+                    return False
+                whole = whole and name == final_name and file.final_path.startswith(final_in)
+                seen += 1
+            whole = whole and len(names) == seen - begin
+        if whole:
+            self._whole.add((state.work_unit_id, state.attempt))
         return True
+
+    def are_whole(self, state: TaskState) -> bool:
+        """Whether each folder of a task state that `has_all_of` found there holds exactly its outputs, under their
+        final names and all for one folder: such folders may be renamed as one."""
+        return (state.work_unit_id, state.attempt) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
         """File ids by name; folders count as missing files."""

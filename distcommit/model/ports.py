@@ -51,10 +51,13 @@ class FileSystem(Protocol):
 
     Errors are the built-in ones: FileNotFoundError, FileExistsError, PermissionError, other OSError.
     `parallel_calls`: how many calls are worth having in flight at once; 1 where a call costs no waiting.
+    `parallel_buckets`: how many buckets a task works on at once, so that one computes while others wait for their
+    barriers.
     """
 
     scheme: str
     parallel_calls: int
+    parallel_buckets: int
 
     def read(self, path: str) -> bytes:
         """All bytes of a file."""

@@ -201,14 +201,15 @@ class BucketCommitter:
                     self._states.pop(urn, None)
                     self._nothing[urn] = (reason, failed)
                 case Ready(winners, high, left_out):
-                    ready.append(self._sequence(plan, winners, high, left_out, staged.whole))
+                    ready.append(self._sequence(plan, winners, high, left_out, staged))
         return ready
 
     def _sequence(
-        self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str, whole: set[str]
+        self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str, staged: StagedFiles
     ) -> SealedSequence:
-        files = [file for state in winners for file in state.outputs]
-        steps: list[CommitStep] = [*FsRenameCommitStep.of_all(self._context, files, whole)]
+        steps: list[CommitStep] = []
+        for state in winners:
+            steps += FsRenameCommitStep.of_all(self._context, state.outputs, whole=staged.are_whole(state))
         sequence = SealedSequence(
             dataset_urn=plan.dataset_urn,
             epoch=self._settings.epoch,
@@ -217,7 +218,7 @@ class BucketCommitter:
             steps=dump_steps(steps),
             start=plan.start.positions,
             skipped=plan.skipped,
-            records=sum(file.records for file in files),
+            records=sum(file.records for state in winners for file in state.outputs),
             files=len(steps),
             left_out=plain_text(left_out, 500),
         )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.staging import new_attempt, remove_empty
 from distcommit.model.errors import DistcommitError, FencedError, plain_text
+from distcommit.model.parallel import in_flight
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -254,7 +255,8 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
         left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
         with ProgressFile(settings, "drain", partition, report) as progress:
             for attempt in range(_TRIES):
-                reports = {bucket: _finish_bucket(settings, manifest, bucket, seal=seal) for bucket in left}
+                finish = functools.partial(_finish_bucket, settings, manifest, seal=seal)
+                reports = dict(zip(left, in_flight(settings.store.fs.parallel_buckets, finish, left), strict=True))
                 again = [] if attempt == _TRIES - 1 else [b for b, (_, whole) in reports.items() if not whole]
                 for bucket, (found, _) in reports.items():
                     if bucket in again:

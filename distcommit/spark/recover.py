@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from distcommit.ingest.staging import staged_epochs, sweep_epoch
 from distcommit.model.errors import DistcommitError, FencedError, TransientError
+from distcommit.model.parallel import in_flight
 from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
@@ -23,8 +25,9 @@ def recover_partition(settings: RunSettings, partition: int) -> Report:
     try:
         decided = _decided_epochs(settings)
         epochs = [e for e in staged_epochs(store.fs, store.roots.staging) if e < settings.epoch]
-        for bucket in settings.buckets_of(partition):
-            _recover_bucket(settings, bucket, decided, epochs, report)
+        recover = partial(_recover_bucket, settings, decided, epochs)
+        for found in in_flight(store.fs.parallel_buckets, recover, settings.buckets_of(partition)):
+            report.include(found)
         forget_runs(store.fs, store.roots.store, settings.buckets_of(partition), KEPT_RUNS)
     except FencedError as error:
         report.fenced = str(error)
@@ -55,15 +58,13 @@ def _decided_epochs(settings: RunSettings) -> frozenset[int]:
     return fold.decided_epochs
 
 
-def _recover_bucket(
-    settings: RunSettings, bucket: int, decided_epochs: frozenset[int], epochs: list[int], report: Report
-) -> None:
-    store = settings.store
+def _recover_bucket(settings: RunSettings, decided_epochs: frozenset[int], epochs: list[int], bucket: int) -> Report:
+    store, report = settings.store, Report()
     try:
         log = store.bucket_log(bucket, settings.epoch)
         fold = fence_bucket(log, settings.epoch, settings.run_id)
         held = [s.sequence.epoch for s in fold.datasets.values() if s.held and s.sequence is not None]
-        report.oldest_held_epoch = min([*held, *filter(None, [report.oldest_held_epoch])], default=0)
+        report.oldest_held_epoch = min(held, default=0)
         report.buckets += 1
         if fold.pending():
             BucketCommitter(settings, bucket, report).replay(decided_epochs)
@@ -80,3 +81,4 @@ def _recover_bucket(
     except Exception as error:
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
         report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+    return report

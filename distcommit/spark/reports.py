@@ -70,6 +70,8 @@ class Report(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason in other.reasons:
             self.explain(reason.subject, reason.kind, reason.text)
+        held = [epoch for epoch in (self.oldest_held_epoch, other.oldest_held_epoch) if epoch]
+        self.oldest_held_epoch = min(held, default=0)
 
     def stamp(self, partition: int) -> None:
         """Notes which partition and which processes this report comes from."""

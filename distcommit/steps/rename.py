@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import msgspec
+from msgspec import Struct
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, LostError, storage_error
 from distcommit.model.ports import FileStatus
@@ -30,6 +31,7 @@ class FsRenameCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "fs-rename"
+    version: ClassVar[int] = 2
     __slots__ = ("context", "file", "whole")
 
     def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
@@ -46,20 +48,19 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, (file,))[0]
 
     @classmethod
-    def of_all(cls, context: StepContext, files: Sequence[StagedFile], whole: Container[str] = ()) -> list[Self]:
+    def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, whole: bool = False) -> list[Self]:
         """The steps that publish these staged files.
 
         Args:
-            whole: staged folders (below the staging root) of which it was seen that they hold exactly files among
-                these, under their final names and for one folder. Such a folder may be renamed as one.
+            whole: each staged folder of theirs was seen to hold exactly files among these, under their final names and
+                for one folder. Such a folder may be renamed as one.
         """
         check_all_relative([file.staged_path for file in files])
         check_all_relative([file.final_path for file in files])
         steps = []
         for file in files:
             step = cls.__new__(cls)
-            step.context, step.file = context, file
-            step.whole = bool(whole) and _folder_of(file.staged_path) in whole
+            step.context, step.file, step.whole = context, file, whole
             steps.append(step)
         return steps
 
@@ -73,11 +74,14 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def to_rows(cls, steps: Sequence[Self]) -> bytes:
-        return msgspec.msgpack.encode([step.file for step in steps])  # a StagedFile is written as its row
+        return msgspec.msgpack.encode(_by_folder([step.file for step in steps]))
 
     @classmethod
     def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
-        return cls.of_all(context, msgspec.msgpack.decode(rows, type=list[StagedFile]))
+        if version == 1:  # each file by itself
+            return cls.of_all(context, msgspec.msgpack.decode(rows, type=list[StagedFile]))
+        folders = msgspec.msgpack.decode(rows, type=list[_FolderRow])
+        return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
         """Looks at the source first, then at the target; LOST is looked at twice."""
@@ -201,6 +205,56 @@ class FsRenameCommitStep(CommitStep):
     def _identity(self) -> str:
         f = self.file
         return f"a file of {f.size_bytes} bytes, xxh3 {f.checksum:016x}, id {f.file_id}, mtime {f.mtime_ns} ns"
+
+
+class _FileRow(Struct, frozen=True, array_like=True):
+    """A file of a folder; `staged_name` only if that is another one."""
+
+    name: str
+    size_bytes: int
+    checksum: int
+    file_id: int
+    mtime_ns: int
+    records: int
+    staged_name: str = ""
+
+
+class _FolderRow(Struct, frozen=True, array_like=True):
+    """Consecutive files from one staged folder into one folder of the output: version 2 of what is stored."""
+
+    staged: str
+    final: str
+    files: list[_FileRow]
+
+    def staged_files(self) -> list[StagedFile]:
+        staged, final = self.staged + "/" * bool(self.staged), self.final + "/" * bool(self.final)
+        return [
+            StagedFile(
+                staged + (row.staged_name or row.name),
+                final + row.name,
+                row.size_bytes,
+                row.checksum,
+                row.file_id,
+                row.mtime_ns,
+                row.records,
+            )
+            for row in self.files
+        ]
+
+
+def _by_folder(files: Sequence[StagedFile]) -> list[_FolderRow]:
+    folders: list[_FolderRow] = []
+    staged = final = None
+    for f in files:
+        staged_folder, _, staged_name = f.staged_path.rpartition("/")
+        final_folder, _, name = f.final_path.rpartition("/")
+        if staged_folder != staged or final_folder != final:
+            rows: list[_FileRow] = []
+            folders.append(_FolderRow(staged_folder, final_folder, rows))
+            staged, final = staged_folder, final_folder
+        other = "" if staged_name == name else staged_name
+        rows.append(_FileRow(name, f.size_bytes, f.checksum, f.file_id, f.mtime_ns, f.records, other))
+    return folders
 
 
 def _folder_of(path: str) -> str:

@@ -38,6 +38,7 @@ class CommitLog:
         self._writer_id = uuid.uuid4().hex
         self._fold: Fold | None = None
         self._base = self._last = self._durable_to = 0
+        self._own: tuple[int, Segment] | None = None  # the newest that this writer has put: it need not be read back
 
     def create(self) -> None:
         """Makes the log: a folder with an empty checkpoint as segment 1, so that a log without segments is a damaged
@@ -104,13 +105,10 @@ class CommitLog:
                 continue
             if not valid(record, fold):
                 raise AssertionError(f"decided on an invalid record: {record!r}")
-            number = self._last + 1
+            number, segment = self._last + 1, Segment(self.epoch, self._writer_id, record)
             try:
                 self.make_durable()
-                won = self._fs.put_if_absent(
-                    f"{self.folder}/{segment_name(number)}",
-                    encode_segment(Segment(self.epoch, self._writer_id, record)),
-                )
+                won = self._fs.put_if_absent(f"{self.folder}/{segment_name(number)}", encode_segment(segment))
             except FileNotFoundError:
                 logger.info("own temporary file was swept by a newer run", extra={"log": self.folder})
                 unknown += 1
@@ -120,7 +118,8 @@ class CommitLog:
                 error = caught
             else:
                 unknown = 0
-                self._durable_to = number if won else self._durable_to
+                if won:
+                    self._durable_to, self._own = number, (number, segment)
             if unknown >= _UNKNOWN_LIMIT:
                 raise OutcomeUnknownError(
                     "a log segment may or may not have been written",
@@ -201,6 +200,8 @@ class CommitLog:
         self._last = number
 
     def _segment(self, number: int) -> Segment | None:
+        if self._own is not None and self._own[0] == number:
+            return self._own[1]
         path = f"{self.folder}/{segment_name(number)}"
         try:
             return decode_segment(self._fs.read(path), path)

@@ -240,14 +240,14 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _STAGING,
-                "for folder, count in counts.items() if count == len(self._names_in(folder))",
-                "for folder in counts",
+                "            whole = whole and len(names) == seen - begin\n",
+                "",
             )
         ],
     ),
     "folder-moved-under-other-names": (
         "a staged folder is renamed as a whole though its files have other names there than they are to have",
-        [(_STAGING, "            if name == final_name and targets", "            if targets")],
+        [(_STAGING, "whole and name == final_name and", "whole and")],
     ),
     "folder-moved-on-replay": (
         "replay renames staged folders as a whole, whatever else is in them",

@@ -22,32 +22,35 @@ def state_of(root: Path, *paths: tuple[str, str]) -> TaskState:
     return TaskState("r", 1, "d", "u", "a", TaskOutcome.SUCCEEDED, NONE, NONE, NONE, outputs=tuple(files))
 
 
-def whole(root: Path, state: TaskState) -> set[str]:
+def whole(root: Path, state: TaskState) -> bool:
     staged = StagedFiles(LocalFileSystem(), str(root))
+    assert not staged.are_whole(state)
     assert staged.has_all_of(state)
-    return staged.whole
+    return staged.are_whole(state)
 
 
 def test_a_folder_with_exactly_the_outputs_is_whole(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/x"), ("u.a/y", "d/y"))
-    assert whole(tmp_path, state) == {"u.a"}
+    assert whole(tmp_path, state)
 
 
 def test_a_folder_with_anything_else_is_not(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/x"))
     (tmp_path / "u.a/more").mkdir()
-    assert whole(tmp_path, state) == set()
+    assert not whole(tmp_path, state)
 
 
 def test_a_folder_of_files_with_other_names_is_not(tmp_path: Path) -> None:
-    assert whole(tmp_path, state_of(tmp_path, ("u.a/1", "d/x"))) == set()
+    assert not whole(tmp_path, state_of(tmp_path, ("u.a/1", "d/x")))
 
 
 def test_of_files_for_two_folders_those_that_lie_together_are_not(tmp_path: Path) -> None:
     state = state_of(tmp_path, ("u.a/x", "d/1/x"), ("u.a/y", "d/2/y"))
-    assert whole(tmp_path, state) == set()
+    assert not whole(tmp_path, state)
+    deeper = state_of(tmp_path / "3", ("u.a/x", "d/x"), ("u.a/y", "d/1/y"), ("u.a/1/z", "d/2/z"))
+    assert not whole(tmp_path / "3", deeper)
     apart = state_of(tmp_path / "2", ("u.a/0001/x", "d/1/x"), ("u.a/0002/y", "d/2/y"))
-    assert whole(tmp_path / "2", apart) == {"u.a/0001", "u.a/0002"}
+    assert whole(tmp_path / "2", apart)
 
 
 def test_a_missing_or_a_replaced_file_is_missing(tmp_path: Path) -> None:
