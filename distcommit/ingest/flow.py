@@ -125,13 +125,12 @@ def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:
     Raises:
         SourceError: if it lies outside the work unit's range or names other partitions: the source is at fault.
     """
-    low, high = unit.low, unit.expected_high
-    if actual.positions.keys() == low.positions.keys() and actual.covers(low) and high.covers(actual):
+    if unit.can_end_at(actual):
         return actual
     raise SourceError(
         "the source reports an actual high watermark outside its work unit",
         work_unit=unit.work_unit_id,
-        expected=f"between {low} and {high}",
+        expected=f"between {unit.low} and {unit.expected_high}",
         found=str(actual),
         todo="correct the source's Extraction.actual_high",
     )

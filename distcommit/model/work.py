@@ -32,6 +32,11 @@ class WorkUnit(Struct, frozen=True):
     size: int
     properties: dict[str, str] = {}
 
+    def can_end_at(self, actual: Watermark) -> bool:
+        """Whether an attempt at this work unit may end there: in its own partitions, from `low` to `expected_high`."""
+        own = actual.positions.keys() == self.low.positions.keys()
+        return own and actual.covers(self.low) and self.expected_high.covers(actual)
+
 
 class DatasetPlan(Struct, frozen=True):
     """What a run intends for one dataset.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from distcommit.model.watermark import Position, Watermark, at_or_past
-from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 
 class CommitPolicy(StrEnum):
@@ -59,7 +59,8 @@ def readiness(
     """Decides about one dataset.
 
     Success beats failure; a work unit without a success is decided only once ingest has ended. Of several successful
-    attempts at a work unit the first by attempt id wins whose staged files are all there.
+    attempts at a work unit the first by attempt id wins whose staged files are all there. A success with a range that
+    its work unit can't have is a failure.
 
     Args:
         plan: the dataset's work units and the watermark they were planned on.
@@ -68,13 +69,18 @@ def readiness(
         ingest_ended: whether the driver has recorded that no more task states are awaited.
         staged: whether a task state's outputs are all in task-output; asked only for candidates.
     """
+    units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     errors: dict[str, str] = {}
     for state in states:
-        if state.outcome is TaskOutcome.SUCCEEDED:
+        unit = units.get(state.work_unit_id)
+        if unit is None:
+            continue
+        error = state.error if state.outcome is TaskOutcome.FAILED else _wrong_range(unit, state)
+        if error is None:
             successes.setdefault(state.work_unit_id, []).append(state)
         else:
-            errors[state.work_unit_id] = state.error
+            errors[state.work_unit_id] = error
     if not ingest_ended and not succeeded(plan, states):
         return Wait()
 
@@ -106,8 +112,18 @@ def readiness(
     return Ready(tuple(winners), high, failures[0] if failures else "")
 
 
+def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
+    """Why the task state can't be one of this work unit; None if it can."""
+    if state.low == unit.low and unit.can_end_at(state.actual_high):
+        return None
+    return (
+        f"work unit {unit.work_unit_id}: attempt {state.attempt} reports the range {state.low} to {state.actual_high},"
+        f" expected one from {unit.low} to at most {unit.expected_high}"
+    )
+
+
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
-    """The task states that continue `low` without a gap, and how far they reach.
+    """The task states that continue `low` without a gap, and how far they reach. None may end before it begins.
 
     A work unit that reads several source partitions is in or out as a whole: if it lies beyond a gap in one of them it
     is left out, which may leave a gap in the others.
@@ -120,10 +136,7 @@ def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[
         progress = False
         for state in list(left):
             if all(reached.get(partition) == position for partition, position in state.low.positions.items()):
-                for partition, position in state.actual_high.positions.items():
-                    if not at_or_past(position, reached[partition]):
-                        raise ValueError(f"task state {state.work_unit_id} ends before it begins: {partition}")
-                    reached[partition] = position
+                reached.update(state.actual_high.positions)
                 winners.append(state)
                 left.remove(state)
                 progress = True

@@ -179,8 +179,8 @@ class _IngestTask:
                 self._committer(bucket).sweep(ended=False)
             except FencedError:
                 raise
-            except (DistcommitError, OSError) as error:
-                logger.warning("commit left to the drain: %s", error, extra={"bucket": bucket})
+            except Exception as error:  # whatever it is, it may not take the other buckets' work units with it
+                logger.warning("commit left to the drain: %s", error, extra={"bucket": bucket}, exc_info=True)
                 self._committers.pop(bucket, None)
         self._unswept = set()
         self._swept_at_s = self._clock.monotonic_s()

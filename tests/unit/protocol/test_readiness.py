@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +83,28 @@ def test_a_work_unit_beyond_a_gap_in_one_partition_is_left_out_in_all() -> None:
     winners, reached = gap_free([state(c), state(b), state(a, high={"0": 2})], {"0": 0, "1": 0})
     assert [w.work_unit_id for w in winners] == ["a"]
     assert reached == {"0": 2, "1": 0}
+
+
+@pytest.mark.parametrize("high", [{"0": 4}, {"0": 10}, {"1": 9}, {"0": 9, "1": 9}, {}, {"0": float("nan")}], ids=str)
+def test_a_success_whose_range_its_work_unit_can_not_have_is_a_failure_with_that_reason(high: dict[str, int]) -> None:
+    odd = state(SECOND, "a", high)
+    assert decide(state(FIRST), odd) == Wait(), "another attempt may still succeed"
+    answer = decide(state(FIRST), odd, ended=True)
+    assert isinstance(answer, Nothing)
+    assert answer.failed
+    assert "work unit u2: attempt a reports the range" in answer.reason
+    ready = decide(state(FIRST), odd, state(SECOND, "b"))
+    assert isinstance(ready, Ready)
+    assert [w.attempt for w in ready.winners] == ["a", "b"]
+    part = decide(state(FIRST), odd, ended=True, policy=CommitPolicy.SUCCESSFUL)
+    assert isinstance(part, Ready)
+    assert part.high == Watermark({"0": 5})
+
+
+def test_a_success_that_began_elsewhere_is_a_failure() -> None:
+    answer = decide(state(FIRST), state(unit("u2", {"0": 6}, {"0": 9})), ended=True)
+    assert isinstance(answer, Nothing)
+    assert answer.failed
 
 
 def test_nothing_new_is_not_a_failure() -> None:

@@ -35,7 +35,7 @@ from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import read_bucket_plan, read_manifest
 from distcommit.stores.retention import forget_runs
-from distcommit.stores.task_states import TaskStateReader, record_ingest_ended
+from distcommit.stores.task_states import TaskStateReader, TaskStateWriter, record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
@@ -694,6 +694,29 @@ def test_a_commit_that_fails_never_fails_the_ingest_task() -> None:
     machine.restart()
     assert drain_partition(settings, 0).datasets_published == 2
     check_recovery(machine, data)
+
+
+def test_a_task_state_that_ends_before_it_begins_fails_its_dataset_and_no_other() -> None:
+    machine, first, more = Machine(), source(a=1, b=3, c=1), source(a=2, b=5, c=2)
+    go(WORLD, machine, first)
+    settings, tasks = begin_ingest(WORLD, machine, more)
+    fs, root = settings.store.fs, settings.store.roots.store
+    plans = read_bucket_plan(fs, root, read_manifest(fs, root, settings.run_id), 0)
+    (unit,) = (unit for plan in plans for unit in plan.work_units if unit.dataset_urn == "b")
+    odd = TaskState(
+        *(settings.run_id, settings.epoch, "b", unit.work_unit_id, "odd", TaskOutcome.SUCCEEDED),
+        *(unit.low, unit.expected_high, Watermark({"0": 2})),
+    )
+    TaskStateWriter(fs, root, settings.run_id).append(0, [odd])
+    ingest_all(settings, tasks)
+    record_ingest_ended(fs, root, settings.run_id)
+    report = drain_partition(settings, 0)
+    assert (report.datasets_published, report.datasets_failed, report.sequences_left) == (2, 1, 0)
+    (reason,) = report.reasons
+    assert (reason.subject, reason.kind) == ("b", "failed")
+    assert "attempt odd reports the range" in reason.text
+    assert WORLD.watermarks(machine)["b"] == Watermark({"0": 3})
+    check_recovery(machine, more)
 
 
 @pytest.mark.parametrize(("table", "part"), [("plans", "/manifest.json"), ("task_states", "/INGEST_ENDED")])
