@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from distcommit.fs.local import TEMPORARY
 from distcommit.ingest.staging import StagedFiles, list_attempts, remove_attempts
 from distcommit.model.errors import (
     CorruptError,
@@ -60,6 +61,7 @@ class BucketCommitter:
         self._settings, self._bucket, self._report = settings, bucket, report
         store = settings.store
         self._fs = store.fs
+        self._probe = f"{OUTPUT_PROBE}{bucket}"
         self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
         self._log = store.bucket_log(bucket, settings.epoch)
         self._reader = TaskStateReader(store.fs, store.roots.store, settings.run_id, bucket)
@@ -114,6 +116,8 @@ class BucketCommitter:
             and state.sequence.epoch == self._settings.epoch
             and (take_over or _name(state.sequence) in self._sealed_here)
         ]
+        if any(_state_name(state) not in self._sealed_here for state in todo):
+            self._remove_probes()
         fold = self._execute_and_close([state.sequence for state in todo if state.sequence is not None], fold)
         self._clean_up(self._settle_open(fold))
 
@@ -130,6 +134,8 @@ class BucketCommitter:
             self._drop([_name(s.sequence) for s in undecided if s.sequence is not None])
         doomed = {state.dataset_urn for state in undecided}
         todo = [s.sequence for s in pending if s.sequence is not None and s.dataset_urn not in doomed]
+        if pending:
+            self._remove_probes()
         before = self._report.datasets_committed
         self._execute_and_close(todo, self._log.refresh(), verify_first=True)
         self._report.sequences_replayed += self._report.datasets_committed - before
@@ -330,13 +336,25 @@ class BucketCommitter:
 
     def _output_works(self) -> bool:
         """Whether a file can be published at all: an outage that hits everything is nobody's failed attempt."""
-        probe = f"{self._context.output_root}/{OUTPUT_PROBE}{self._bucket}"
+        probe = f"{self._context.output_root}/{self._probe}"
         try:
             self._fs.put_if_absent(probe, b"")
             self._fs.delete(probe)
         except OSError:
             return False
         return True
+
+    def _remove_probes(self) -> None:
+        """Takes away what a committer left that died in `_output_works`. Its sequence was pending then, so it is enough
+        to look before such a sequence is taken over; a live one takes its probe's loss for an outage, and waits."""
+        root = self._context.output_root
+        try:
+            for entry in self._fs.list_folder(root):
+                name = entry.name.removeprefix(TEMPORARY)
+                if name == self._probe or name.startswith(f"{self._probe}-"):
+                    self._fs.delete(f"{root}/{entry.name}")
+        except OSError as error:  # whoever takes the sequence over next tries again
+            logger.warning("the output could not be listed: %s", error, extra={"bucket": self._bucket})
 
     # -- afterwards
 

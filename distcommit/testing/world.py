@@ -18,6 +18,7 @@ from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock
 from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.spark.ingest import ingest_partition
@@ -144,9 +145,9 @@ class World:
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
         if not audit.exact or audit.records + audit.skipped != records or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
-        for folder in _folders(store):
+        for folder in (*_folders(store), store.roots.output):
             for entry in store.fs.list_folder(folder):
-                if entry.name.startswith(TEMPORARY):
+                if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
                     return f"left behind: {folder}/{entry.name}"
         if store.fs.list_folder(store.roots.staging):
             return f"left behind in task output: {store.fs.list_folder(store.roots.staging)}"

@@ -1,21 +1,88 @@
-"""A committer that dies as it tries whether the output can be written leaves nothing that counts as data."""
+"""A committer that dies as it tries whether the output can be written leaves nothing that counts as data, and nothing
+for good."""
 
 from __future__ import annotations
+
+import errno
 
 import pytest
 
 from distcommit.fs.local import TEMPORARY
 from distcommit.protocol.paths import OUTPUT_PROBE
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.spark.ingest import drain_partition
+from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import ROOTS, World
+from tests.unit.spark.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
+
+SOURCE = source(a=2, b=1)
+WORLD = World()
+
+
+def probes(machine: Machine) -> list[str]:
+    return [path for path in machine.paths(ROOTS.output) if OUTPUT_PROBE in path]
+
+
+def dies_in_a_probe(machine: Machine, kind: str) -> None:
+    """One dataset can't be published; whoever asks whether any can dies before that operation of its probe."""
+    machine.faults += [fails(errno.EACCES, "rename", f"{ROOTS.output}/a"), dies(kind, OUTPUT_PROBE)]
 
 
 @pytest.mark.parametrize("name", [f"{OUTPUT_PROBE}0", f"{TEMPORARY}{OUTPUT_PROBE}0-{'0' * 32}"])
 def test_what_a_crashed_probe_of_the_output_leaves_is_no_unknown_file(name: str) -> None:
-    machine, world = SimulatedPosix(), World()
-    machine.mkdir("/job")
-    source = ModelSource({"a": ModelDataset({"0": 2})})
-    world.run(machine, source)
-    machine.close(machine.open_new(f"{ROOTS.output}/{name}"))
-    assert world.violation(machine, source, {}) == ""
+    machine = Machine()
+    go(WORLD, machine, SOURCE)
+    machine.put(f"{ROOTS.output}/{name}", b"")
+    assert audit(WORLD, machine).exact
+
+
+@pytest.mark.parametrize("kind", ["fsync", "rename", "unlink"])
+def test_the_next_run_takes_away_what_a_crashed_probe_has_left(kind: str) -> None:
+    machine = Machine()
+    WORLD.store(machine)
+    dies_in_a_probe(machine, kind)
+    with pytest.raises(Crashed):
+        go(WORLD, machine, SOURCE)
+    machine.restart()
+    assert len(probes(machine)) == 1
+    another = f"{ROOTS.output}/{OUTPUT_PROBE}01"
+    machine.put(another, b"")
+    assert go(WORLD, machine, SOURCE).succeeded
+    assert probes(machine) == [another], "that of another bucket's committer, which may be alive"
+    machine.remove(another)
+    assert WORLD.violation(machine, SOURCE, {}) == ""
+
+
+@pytest.mark.parametrize("kind", ["rename", "unlink"])
+def test_the_drain_of_the_same_run_takes_away_what_a_task_has_left(kind: str) -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(WORLD, machine, SOURCE)
+    dies_in_a_probe(machine, kind)
+    with pytest.raises(Crashed):
+        ingest_all(settings, tasks)
+    machine.restart()
+    assert len(probes(machine)) == 1
+    ingest_all(settings, tasks)  # the task's second attempt
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    assert drain_partition(settings, 0).datasets_published == 2
+    assert probes(machine) == []
+
+
+def test_an_output_that_can_not_be_listed_keeps_nothing_from_being_replayed() -> None:
+    machine = Machine()
+    WORLD.store(machine)
+    dies_in_a_probe(machine, "unlink")
+    with pytest.raises(Crashed):
+        go(WORLD, machine, SOURCE)
+    machine.restart()
+    machine.faults.append(fails(errno.EACCES, "scandir", ROOTS.output))
+    assert go(WORLD, machine, SOURCE).succeeded
+    assert len(probes(machine)) == 1
+
+
+def test_nobody_lists_the_output_where_nothing_is_left() -> None:
+    machine = Machine()
+    go(WORLD, machine, SOURCE)
+    machine.made.clear()
+    assert go(WORLD, machine, source(a=3, b=4)).succeeded
+    assert [o for o in machine.made if (o.kind, o.path) == ("scandir", ROOTS.output)] == []
