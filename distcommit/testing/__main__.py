@@ -51,7 +51,7 @@ def explore_command(
 def faults_command(
     seconds: Annotated[float, typer.Option(help="How long to try.")] = 60,
     seed: Annotated[int, typer.Option(help="The order in which faults are tried.")] = 1,
-    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="Only these scenarios or programs by hand.")] = None,
     history: Annotated[str, typer.Option("--replay", help="Play one history that was printed, and nothing else.")] = "",
     at_least: Annotated[int, typer.Option(help="Fail if fewer faults were tried.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

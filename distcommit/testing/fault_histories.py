@@ -1,12 +1,13 @@
 """Histories with a fault: every operation of every scenario's run goes wrong, one at a time. Whatever the run says, an
-undisturbed run afterwards must make all exact.
+undisturbed run afterwards must make all exact. The same for every operation of what people do by hand: afterwards the
+next run and the command once more, in this order or the other, must make all right; what was answered is durable.
 
-A history in its printed form is `scenario:KIND@N`, where N counts operations. KIND is
+A history in its printed form is `name:KIND@N`, of a scenario or of a program by hand; N counts operations. KIND is
 
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
   and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
-  run comes that wants the lock, too;
+  run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
 """
 
@@ -21,18 +22,22 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import DistcommitError
+from distcommit.model.log_records import DatasetState
 from distcommit.testing.damage import WHOLE
-from distcommit.testing.explore import crashes_of, recovery_violation
+from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
 from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
-from distcommit.testing.scenarios import SCENARIOS, Scenario
+from distcommit.testing.program_parts import SOURCE, Program
+from distcommit.testing.programs_by_hand import BY_HAND
+from distcommit.testing.scenarios import SCENARIOS
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
-from distcommit.testing.world import ROOTS, SimulatedClock
+from distcommit.testing.world import ROOTS, SimulatedClock, World
 
 _LEASE_S = 30
 _DAY_S = 86_400.0
@@ -44,12 +49,14 @@ _TIMES: dict[str, Callable[[SimulatedClock], None]] = {
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
+PEOPLE = {program.name: program for program in BY_HAND}
+_NAMES = [*SCENARIOS, *PEOPLE]
 _EVER, _NEVER = 1_000_000, 1_000_000_000
 _CRASHES = 4
 """How many places a power loss after a fault is tried at, of one history."""
 
 
-def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str, object]:
+def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, object]:
     """Plays histories in an order that the seed chooses, each kind of fault in turn, until time is up.
 
     Returns:
@@ -57,7 +64,7 @@ def faults(seconds: float, seed: int, scenarios: Sequence[str] = ()) -> dict[str
     """
     began, tried = time.monotonic(), 0
     violations: list[dict[str, str]] = []
-    order = [*histories(list(scenarios) or [*SCENARIOS])]
+    order = [*histories(list(names) or _NAMES)]
     random.Random(seed).shuffle(order)
     for history in _kinds_in_turn(order):
         if time.monotonic() - began > seconds:
@@ -86,49 +93,99 @@ def _kinds_in_turn(order: Sequence[str]) -> list[str]:
     return [history for _, history in sorted(ranked, key=itemgetter(0))]
 
 
-def histories(scenarios: Sequence[str]) -> Iterator[str]:
-    """All histories of these scenarios."""
-    for name in scenarios:
-        scenario = SCENARIOS[name]
+def histories(names: Sequence[str]) -> Iterator[str]:
+    """All histories of these scenarios and programs by hand."""
+    for name in names:
         codes = [errno.errorcode[code] for code in ERRORS]
-        for number, code in itertools.product(range(_count(scenario, "EIO")), codes):
+        for number, code in itertools.product(range(_count(name, "EIO")), codes):
             yield from (f"{name}:{code}@{number}{how}" for how in ("", "+", " lost"))
             yield f"{name}:{code}@{number}/{number % _CRASHES}"
-        for number, kind in itertools.product(range(_count(scenario, "slow")), _TIMES):
-            yield f"{name}:{kind}@{number}"
-        for number, kind in itertools.product(range(_count(scenario, "cut")), WHOLE):
+        if name in SCENARIOS:
+            for number, kind in itertools.product(range(_count(name, "slow")), _TIMES):
+                yield f"{name}:{kind}@{number}"
+        for number, kind in itertools.product(range(_count(name, "cut")), WHOLE):
             yield from (f"{name}:{kind}@{number}{how}" for how in ("", "+"))
 
 
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
     found = _HISTORY.fullmatch(history)
-    if found is None or found["name"] not in SCENARIOS:
+    if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
-    scenario, number, times = SCENARIOS[found["name"]], int(found["number"]), _EVER if found["ever"] else 1
-    machine = scenario.machine()
-    run = _disturbed(scenario, machine, found["kind"], number, times, lost=bool(found["lost"]))
+    name, number, times = found["name"], int(found["number"]), _EVER if found["ever"] else 1
+    machine = _machine(name)
+    run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
+    answered = False
     try:
         if found["crash"] is None:
-            run()
+            answered = run().answered
         else:
             machine = _crashed(machine, run, history, int(found["crash"]))
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
-    for _ in range(scenario.world.max_attempts):  # what failed to be replayed is tried again by the next run
-        wrong = recovery_violation(scenario, machine)
+    if name in PEOPLE:
+        lost = lost_answer(machine) if answered else ""
+        return lost or _violation_by_hand(PEOPLE[name], machine)
+    for _ in range(SCENARIOS[name].world.max_attempts):  # what failed to be replayed is tried again by the next run
+        wrong = recovery_violation(SCENARIOS[name], machine)
         if not wrong:
             return ""
     return wrong
 
 
+def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
+    """What is wrong once the command was given again and a run came, and once a run came first."""
+    other = machine.after_kill()
+    wrong = program_violation(program, machine)
+    if not wrong:
+        with suppress(DistcommitError):
+            World().run(other, SOURCE)
+        wrong = program_violation(program, other)
+        wrong = wrong and f"with a run before the command was given again: {wrong}"
+    return wrong
+
+
+def lost_answer(machine: SimulatedPosix) -> str:
+    """Which state a power loss takes back of those that the command was answered on."""
+    now = _states(machine)
+    for survivor in machine.after_power_loss(random.Random(0), 5, 6):
+        then = _states(survivor)
+        if then != now:
+            return f"a power loss takes back what was answered: {now} is {then}"
+    return ""
+
+
+def _states(machine: SimulatedPosix) -> dict[str, DatasetState]:
+    store = World().store(machine)
+    return store.bucket_log(0).refresh().datasets
+
+
+def _machine(name: str) -> SimulatedPosix:
+    return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
+
+
+@dataclass(slots=True)
+class _Played:
+    """How often the fault might have struck, and whether there was an answer and no error."""
+
+    seen: int
+    answered: bool
+
+
 def _disturbed(
-    scenario: Scenario, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
-) -> Callable[[], Fault]:
-    """The scenario's run with the fault; it may fail, with a typed error. The fault that it gives has counted."""
+    name: str, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
+) -> Callable[[], _Played]:
+    """The scenario's run, or what the person does, with the fault; it may fail, with a typed error."""
     clock = SimulatedClock()
 
+    def act(calls: PosixCalls) -> None:
+        if name in PEOPLE:
+            PEOPLE[name].act(cast(SimulatedPosix, calls))
+        else:
+            SCENARIOS[name].run(calls, SCENARIOS[name].disturbed)
+
     def under_lock(calls: PosixCalls, run: str) -> None:
+        scenario = SCENARIOS[name]
         fs = scenario.world.store(calls).fs
         with SteppedLock(fs, ROOTS.store, run, _LEASE_S, clock):
             scenario.run(calls, scenario.disturbed, clock)
@@ -146,13 +203,15 @@ def _disturbed(
         fault = Fault(getattr(errno, kind), number, times, lost)
     calls = cast(PosixCalls, FaultyCalls(machine, fault))
 
-    def run() -> Fault:
+    def run() -> _Played:
+        answered = False
         with suppress(DistcommitError, OSError):  # a run may fail; it may not do harm
             if kind in _TIMES:
                 under_lock(calls, "first")
             else:
-                scenario.run(calls, scenario.disturbed)
-        return fault
+                act(calls)
+            answered = True
+        return _Played(fault.seen, answered)
 
     return run
 
@@ -161,12 +220,12 @@ def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
     return name == "read_file" and str(arguments[0]).startswith(f"{ROOTS.store}/")
 
 
-def _count(scenario: Scenario, kind: str) -> int:
-    """How many operations of the undisturbed run are such that the fault may strike."""
-    return _disturbed(scenario, scenario.machine(), kind, _NEVER, 1)().seen
+def _count(name: str, kind: str) -> int:
+    """How many operations are such, where nothing is disturbed, that the fault may strike."""
+    return _disturbed(name, _machine(name), kind, _NEVER, 1)().seen
 
 
-def _crashed(machine: SimulatedPosix, run: Callable[[], Fault], history: str, number: int) -> SimulatedPosix:
+def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, number: int) -> SimulatedPosix:
     """What a power loss leaves at one of a few places in that run."""
     rng = random.Random(history)
     crashes = [

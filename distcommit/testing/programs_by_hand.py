@@ -1,17 +1,21 @@
-"""Programs for the crash explorer: what people do to a quarantined dataset."""
+"""Programs for the crash explorer: what people do by hand, to a quarantined dataset or to a watermark."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from distcommit.app.audit import audit_store
 from distcommit.model.log_records import DatasetStatus, StepBatch
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
+from distcommit.model.watermark import Position, Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import open_store
+from distcommit.testing.model_source import ModelSource
 from distcommit.testing.program_parts import (
     ASIDE,
     SOURCE,
@@ -28,9 +32,10 @@ from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
 
 def _quarantined() -> SimulatedPosix:
-    """A staged file of a sealed sequence is gone: the next run quarantines its dataset. The file lies aside."""
+    """Of a sealed sequence one file is published and the other gone: the next run quarantines its dataset. The file
+    lies aside."""
     machine, world = new_machine(), World()
-    half_done(machine, world)
+    half_done(machine, world, moved=2)
     machine.rename_noreplace(staged(machine)[0], ASIDE)
     world.run(machine, SOURCE)
     machine.syncfs("/")
@@ -109,9 +114,59 @@ def _refusals(machine: SimulatedPosix) -> None:
     )
 
 
+_ONLY_B = ModelSource({"b": SOURCE.datasets["b"]})
+_ORIGIN = {"0": 0, "1": 0}
+_AHEAD, _BACK = Watermark({"0": 1, "1": 1}), Watermark({"0": 1, "1": 0})
+
+
+def _read(source: ModelSource) -> SimulatedPosix:
+    machine = new_machine()
+    World().run(machine, source)
+    machine.syncfs("/")
+    return machine
+
+
+def _set(watermark: Watermark, machine: SimulatedPosix) -> None:
+    by_hand.set_watermark(World().store(machine), "a", watermark, "person")
+
+
+def _begins(machine: SimulatedPosix) -> Mapping[str, Position]:
+    """From where on all of dataset a has to be there."""
+    return World().store(machine).bucket_log(0).refresh().state_of("a").origin
+
+
+def _set_ahead_and_run(machine: SimulatedPosix) -> str:
+    """A dataset of which nothing was read begins where a person says."""
+    if "a" not in World().watermarks(machine):
+        _set(_AHEAD, machine)
+    World().run(machine, SOURCE)
+    begins = _begins(machine)
+    if begins not in (_AHEAD.positions, _ORIGIN):  # the second, if a run came before the person
+        return f"dataset a begins at {begins}"
+    return World().violation(machine, SOURCE, {}, set_by_hand=True)
+
+
+def _set_back_and_run(machine: SimulatedPosix) -> str:
+    """What lies above the place that a person set is published a second time, and no more."""
+    if _begins(machine) == _ORIGIN:
+        _set(_BACK, machine)
+    World().run(machine, SOURCE)
+    store = World().store(machine)
+    audit = audit_store(store, SOURCE.provenance, deep=True)
+    records = sum(sum(dataset.partitions.values()) for dataset in SOURCE.datasets.values())
+    found = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
+    if found != (records + 2, 2, 0, [], [], []):
+        return f"not two records were published a second time: {audit}"
+    reached = World().watermarks(machine)
+    ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in SOURCE.datasets.items()}
+    return "" if reached == ends else f"watermarks are {reached}"
+
+
 BY_HAND = (
     Program("abandon", _quarantined, _abandon, _abandon_and_run),
     Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
     Program("accept", _quarantined, _accept, _accept_and_run),
     Program("refusals", _quarantined, _refusals, _abandon_and_run),
+    Program("set-ahead", partial(_read, _ONLY_B), partial(_set, _AHEAD), _set_ahead_and_run),
+    Program("set-back", partial(_read, SOURCE), partial(_set, _BACK), _set_back_and_run),
 )

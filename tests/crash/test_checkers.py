@@ -56,9 +56,26 @@ def test_a_fault_replays_from_its_printed_form(fault: str) -> None:
     assert fault_histories.replay(history) == ""
 
 
+@pytest.mark.parametrize("program", fault_histories.PEOPLE)
+def test_what_people_do_may_go_wrong_at_any_operation(program: str) -> None:
+    possible = [*fault_histories.histories([program])]
+    assert {f"{program}:EIO@{number}{how}" for number in range(12) for how in ("", "+", " lost")} <= {*possible}
+    for history in possible[:: len(possible) // 12]:
+        assert fault_histories.replay(history) == "", history
+
+
+def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
+    machine, survivor = fault_histories.PEOPLE["set-back"].find(), []
+    machine.gate = lambda operation: survivor.append(machine.after_kill()) if operation.kind == "fsync_folder" else None
+    fault_histories.PEOPLE["set-back"].act(machine)
+    assert fault_histories.lost_answer(machine) == ""
+    assert "takes back what was answered" in fault_histories.lost_answer(survivor[-1])
+
+
 def test_what_is_no_history_is_said_so() -> None:
     assert "no history" in fault_histories.replay("no-such:EIO@1")
     assert "no history" in fault_histories.replay("second-run:EIO")
+    assert "no history" in fault_histories.replay("abandon:slow@1"), "people take no lock"
 
 
 def test_two_runs_with_a_live_lease_are_a_violation() -> None:
