@@ -7,6 +7,7 @@ import msgspec
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position
+from distcommit.protocol.fold import Fold
 from distcommit.stores.job_store import JobStore
 
 
@@ -25,7 +26,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True):
-    """A job's state. `unreadable` names buckets whose log can't be read, with the error."""
+    """A job's state. `unreadable` names logs that can't be read, with the error; without the job log `epoch` is 0."""
 
     job: str
     store: str
@@ -40,7 +41,11 @@ def read_status(store: JobStore) -> StatusResult:
     """Folds all logs. Costs O(buckets) reads, whatever the history."""
     rows: list[DatasetStatusRow] = []
     unreadable: dict[str, str] = {}
-    job_fold = store.job_log().refresh()
+    job_fold = Fold()
+    try:
+        job_fold = store.job_log().refresh()
+    except (DistcommitError, OSError) as error:
+        unreadable["job log"] = str(error)
     for bucket in range(store.buckets):
         try:
             rows += map(_row, store.bucket_log(bucket).refresh().datasets.values())

@@ -92,7 +92,11 @@ def readiness(
         if winner is not None:
             chosen.append(winner)
         elif attempts:
-            failures.append(f"work unit {unit.work_unit_id}: staged files of every attempt are missing")
+            paths = ", ".join(file.staged_path for file in attempts[0].outputs)
+            failures.append(
+                f"work unit {unit.work_unit_id}: of the staged files of every attempt some are missing or others are"
+                f" there in their place ({paths})"
+            )
         else:
             failures.append(errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished")
     if failures and not ingest_ended:

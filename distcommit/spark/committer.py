@@ -70,6 +70,7 @@ class BucketCommitter:
         self._sealed_here: set[SequenceName] = set()
         self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
         self._nothing: dict[str, tuple[str, bool]] = {}
+        self._unreadable_states = ""
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
         """Takes task states that this task has published under that file name; they need not be read back."""
@@ -104,6 +105,7 @@ class BucketCommitter:
             return self._reader.poll()
         except CorruptError as error:
             logger.warning("task states are lost: %s", error, extra={"bucket": self._bucket})
+            self._unreadable_states = f"; {error}"
             return self._reader.poll()
 
     def publish(self, *, take_over: bool) -> None:
@@ -205,8 +207,9 @@ class BucketCommitter:
                 case Nothing(reason, failed):
                     del self._open[urn]
                     self._states.pop(urn, None)
-                    self._nothing[urn] = (reason, failed)
+                    self._nothing[urn] = (reason + self._unreadable_states * failed, failed)
                 case Ready(winners, high, left_out):
+                    left_out += self._unreadable_states * bool(left_out)
                     ready.append(self._sequence(plan, winners, high, left_out, staged))
         return ready
 

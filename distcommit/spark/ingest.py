@@ -180,7 +180,8 @@ class _IngestTask:
             except FencedError:
                 raise
             except Exception as error:  # whatever it is, it may not take the other buckets' work units with it
-                logger.warning("commit left to the drain: %s", error, extra={"bucket": bucket}, exc_info=True)
+                untold = not isinstance(error, DistcommitError | OSError)
+                logger.warning("commit left to the drain: %s", error, extra={"bucket": bucket}, exc_info=untold)
                 self._committers.pop(bucket, None)
         self._unswept = set()
         self._swept_at_s = self._clock.monotonic_s()

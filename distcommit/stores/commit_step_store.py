@@ -5,12 +5,13 @@ The engine's executors work on the same logs through the same functions.
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError
 from distcommit.model.log_records import DatasetState, DatasetStatus, Done, Intent, Record, SealedSequence, SequenceName
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
@@ -23,6 +24,8 @@ from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
 from distcommit.stores.job_store import JobStore, Roots, open_store, remove_store
 from distcommit.stores.log import CommitLog
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class _OpenStore:
@@ -32,6 +35,7 @@ class _OpenStore:
     run_id: str
     epoch: int
     logs: dict[int, CommitLog] = field(default_factory=dict)
+    unfenced: set[int] = field(default_factory=set)
     unsealed: dict[str, list[CommitStep]] = field(default_factory=dict)
 
 
@@ -41,6 +45,8 @@ class LogCommitStepStore(CommitStepStore):
     `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
     seal nothing any more. Steps that are put live in this process until they are sealed. A sequence holds at most one
     `HighWatermarkCommitStep`: it is compared at the seal, and moves the watermark in the record that closes.
+
+    A bucket whose log is corrupt stops its own datasets alone: what touches them raises CorruptError.
 
     Args:
         fs: the file system of all folders.
@@ -170,7 +176,8 @@ class LogCommitStepStore(CommitStepStore):
         job_log = opened.store.job_log(opened.epoch)
         require_fence(job_log.refresh(), opened.epoch, job_log.folder)
         again = self._fence(opened.store)
-        opened.run_id, opened.epoch, opened.logs = again.run_id, again.epoch, again.logs
+        opened.run_id, opened.epoch = again.run_id, again.epoch
+        opened.logs, opened.unfenced = again.logs, again.unfenced
         return opened
 
     def _closer(self, opened: _OpenStore, log: CommitLog, name: SequenceName) -> Callable[[], None]:
@@ -189,7 +196,12 @@ class LogCommitStepStore(CommitStepStore):
         run_id = uuid.uuid4().hex
         opened = _OpenStore(store, run_id, fence_job(store, run_id))
         for bucket in range(store.buckets):
-            fence_bucket(self._log(opened, bucket), opened.epoch, run_id)
+            log = opened.logs[bucket] = store.bucket_log(bucket, opened.epoch)
+            try:
+                fence_bucket(log, opened.epoch, run_id)
+            except CorruptError as error:
+                logger.warning("a bucket can't be fenced: %s", error, extra={"job": store.job, "bucket": bucket})
+                opened.unfenced.add(bucket)
         return opened
 
     def _sequence(self, store: str, urn: str) -> SealedSequence | None:
@@ -213,6 +225,9 @@ class LogCommitStepStore(CommitStepStore):
     def _log(self, opened: _OpenStore, bucket: int) -> CommitLog:
         if bucket not in opened.logs:
             opened.logs[bucket] = opened.store.bucket_log(bucket, opened.epoch)
+        if bucket in opened.unfenced:  # it could not be read; restored since, it has to be fenced before it is used
+            fence_bucket(opened.logs[bucket], opened.epoch, opened.run_id)
+            opened.unfenced.remove(bucket)
         return opened.logs[bucket]
 
     def _roots(self, store: str) -> Roots:

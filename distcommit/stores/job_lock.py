@@ -118,12 +118,12 @@ class JobLock:
     def _newest(self) -> tuple[int, LockRecord | None]:
         while numbers := self._numbers():
             try:
-                data = self._fs.read(f"{self._folder}/{max(numbers):012d}.json")
-                return max(numbers), msgspec.json.decode(data, type=LockRecord)
+                path = f"{self._folder}/{max(numbers):012d}.json"
+                return max(numbers), msgspec.json.decode(self._fs.read(path), type=LockRecord)
             except FileNotFoundError:  # renewed meanwhile
                 continue
             except UNREADABLE:
-                logger.warning("unreadable lock record %d is taken for released", max(numbers))
+                logger.warning("unreadable lock record %s is taken for released", path)
                 return max(numbers), None
         return 0, None
 

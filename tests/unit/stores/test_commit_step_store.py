@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError, FencedError, UnknownStepTypeError
+from distcommit.model.errors import ConflictError, CorruptError, FencedError, UnknownStepTypeError
 from distcommit.model.steps import CommitStep, StepContext, Verdict
+from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
@@ -188,3 +190,53 @@ def test_verdict_of_a_bool_step() -> None:
         Verdict.DONE,
         Verdict.PENDING,
     ]
+
+
+def bucket_file(tmp_path: Path, urn: str) -> Path:
+    """The newest segment of the log that the dataset is in."""
+    return max((tmp_path / "stores" / "job" / "log" / bucket_name(bucket_of(urn, 4))).glob("*.seg"))
+
+
+def commit(store: LogCommitStepStore, urn: str) -> None:
+    sequence = store.get_commit_sequence("job", urn)
+    assert sequence is not None
+    sequence.commit()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", None], ids=["emptied", "foreign", "cut"])
+def test_a_corrupt_log_stops_its_own_datasets_alone(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path, damage: bytes | None
+) -> None:
+    assert bucket_of("d", 4) != bucket_of("g", 4)
+    for urn in ("d", "g"):
+        store.put("job", urn, TouchCommitStep(str(tmp_path / urn)))
+        store.seal("job", urn)
+    file = bucket_file(tmp_path, "d")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-3] if damage is None else damage)
+    later = open_store(context, tmp_path)
+    assert not later.create("job")
+    commit(later, "g")
+    assert (tmp_path / "g").exists()
+    for act in (later.get_commit_sequence, later.exists, later.seal, later.watermark):
+        with pytest.raises(CorruptError, match=file.name):
+            act("job", "d")
+    file.write_bytes(whole)
+    commit(later, "d")
+    assert (tmp_path / "d").exists()
+
+
+def test_a_log_that_could_not_be_fenced_is_fenced_before_it_is_used(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
+    store.put("job", "d", TouchCommitStep(str(tmp_path / "old")))
+    assert not store.exists("job", "d"), "the older process knows the log as it was"
+    file = bucket_file(tmp_path, "d")
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    later = open_store(context, tmp_path)
+    later.create("job")
+    file.write_bytes(whole)
+    assert later.watermark("job", "d") is None
+    with pytest.raises(ConflictError, match="can't be sealed"):
+        store.seal("job", "d")

@@ -1,0 +1,354 @@
+"""Every kind of file that is stored, damaged in every way: the file is named, what depends on it stops and nothing
+else, and nothing is lost in silence.
+
+A history leaves files of many kinds on a machine. Each file of a kind in `STOPS` is damaged on a copy, and the job goes
+on there through its own entry functions. Then the damage is made good, and one more run has to make all exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cache
+
+import pytest
+
+from distcommit.app.audit import audit_store
+from distcommit.app.status import read_status
+from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
+from distcommit.model.log_records import Checkpoint
+from distcommit.model.urn import bucket_of
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
+from distcommit.sinks.footer import read_footer
+from distcommit.spark.ingest import drain_partition, ingest_partition
+from distcommit.spark.settings import RunSettings
+from distcommit.stores import by_hand
+from distcommit.stores.segment import decode_segment
+from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.program_parts import new_machine, planned, put_file
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.stepped_lock import SteppedLock
+from distcommit.testing.world import ROOTS, SimulatedClock, World
+from tests.unit.spark.machines import source
+
+WORLD = World(buckets=2, partitions=2, watched=True)
+JOB_LEVEL = replace(WORLD, job_level=True)
+BEFORE, NOW = source(a=[1, 1], b=1, g=1, h=1), source(a=[2, 2], b=2, g=3, h=2)
+ALL = frozenset(NOW.datasets)
+ENDS = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in NOW.datasets.items()}
+
+
+def _flipped(data: bytes) -> bytes:
+    place = len(data) * 2 // 3
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] if data else b"\1"
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "bit-flipped": _flipped,
+    "emptied": lambda data: b"",
+    "foreign": lambda data: b'{"name": "another program"}\n',
+    "rotten": _flipped,
+}
+"""Foreign files are other files under the name. What is rotten shows no trace of it but its bytes."""
+
+
+SEEN = frozenset({"truncated", "bit-flipped", "emptied", "foreign"})
+"""Damage to data files that a look at the file's name, size and times can tell. Data is not read again to be published:
+what is rotten is found by the audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """What damage to a file stops.
+
+    `what`: "nothing", "all", "bucket" (the datasets of the file's bucket) or "dataset" (the one that the file is of).
+    `heals`: the next run needs no help; otherwise the file has to be restored. `seen`: the kinds of damage that stop
+    this; the others stop nothing, and the audit names the file.
+    """
+
+    what: str
+    heals: bool = False
+    seen: frozenset[str] = frozenset(DAMAGES)
+
+
+STOPS = {
+    "store marker": Stops("all"),
+    "job log": Stops("all"),
+    "bucket log": Stops("bucket"),
+    "log below its checkpoint": Stops("nothing"),
+    "temporary file of a log": Stops("nothing"),
+    "lock record": Stops("nothing"),
+    "progress": Stops("nothing"),
+    "table of a run that is over": Stops("nothing"),
+    "marker that ingest has ended": Stops("nothing"),
+    "manifest": Stops("all", heals=True),
+    "plan table": Stops("bucket", heals=True),
+    "task-state table": Stops("bucket", heals=True),
+    "staged file, not sealed": Stops("dataset", heals=True, seen=frozenset({"foreign"})),
+    "staged file, sealed": Stops("dataset", seen=SEEN),
+    "published file, pending": Stops("dataset", seen=SEEN),
+    "published file, done": Stops("dataset", seen=frozenset()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A machine with its files, and how the job goes on there. `run` is the run under way, if one is."""
+
+    world: World
+    machine: SimulatedPosix
+    run: RunSettings | None = None
+    ingested: bool = False
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Every file with its kind."""
+        for _, path, data in self.machine.files():
+            if data is not None:
+                yield path, self._kind(path, data)
+
+    def goes_on(self, machine: SimulatedPosix) -> list[str]:
+        """What is said by what comes next on this machine: a run, or the rest of one."""
+        try:
+            if self.run is not None:
+                return self._rest(machine, replace(self.run, store=self.world.store(machine)))
+            with SteppedLock(self.world.store(machine).fs, ROOTS.store, "next", 30, SimulatedClock()):
+                result = self.world.run(machine, NOW)
+        except DistcommitError as error:
+            return [str(error)]
+        told = [reason.text for reason in result.totals.reasons]
+        assert result.succeeded == (not told)
+        return told
+
+    def _rest(self, machine: SimulatedPosix, settings: RunSettings) -> list[str]:
+        told = []
+        if not self.ingested:
+            for task in range(settings.partitions):
+                with suppress(DistcommitError):  # the task dies, and says so to Spark
+                    ingest_partition(settings, task)
+        record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+        for partition in range(settings.partitions):
+            told += [reason.text for reason in drain_partition(settings, partition).reasons]
+        return told
+
+    def _kind(self, path: str, data: bytes) -> str:
+        place = path.removeprefix("/job/")
+        live = self.run is not None and f"run={self.run.run_id}/" in path
+        if found := re.fullmatch(r"store/log/(job|bucket)(=\d+)?/(\d+)\.seg", place):
+            if int(found[3]) < self._base(path.rpartition("/")[0]):
+                return "log below its checkpoint"
+            return f"{found[1]} log"
+        if re.fullmatch(r"store/(plans|task_states)/run=[^/]+/bucket=\d+/[^/]+\.parquet", place):
+            kind = "plan table" if "/plans/" in place else "task-state table"
+            return kind if live else "table of a run that is over"
+        if re.fullmatch(r"store/plans/run=[^/]+/manifest\.json", place):
+            return "manifest" if live else "table of a run that is over"
+        if re.fullmatch(r"staging/\d+/bucket=\d+/.+\.parquet", place):
+            return "staged file, sealed" if self.run is None else "staged file, not sealed"
+        if re.fullmatch(r"output/[abgh]/.+\.parquet", place):
+            return f"published file, {'pending' if self._pending(place) else 'done'}"
+        others = {
+            r"store/store\.json": "store marker",
+            r"store/log/[^/]+/\.tmp-.+": "temporary file of a log",
+            r"store/lock/\d+\.json": "lock record",
+            r"store/progress/run=[^/]+/.+": "progress",
+            r"store/task_states/run=[^/]+/INGEST_ENDED": "marker that ingest has ended",
+        }
+        (kind,) = [kind for pattern, kind in others.items() if re.fullmatch(pattern, place)]
+        return kind
+
+    def _base(self, folder: str) -> int:
+        found = {p: d for _, p, d in self.machine.files() if d is not None and p.startswith(f"{folder}/0")}
+        return max(int(p[-16:-4]) for p, d in found.items() if isinstance(decode_segment(d, p).record, Checkpoint))
+
+    def _pending(self, place: str) -> bool:
+        store, urn = self.world.store(self.machine), place.split("/")[1]
+        sequence = store.bucket_log(bucket_of(urn, 2)).refresh().state_of(urn).sequence
+        return sequence is not None and f"/{sequence.epoch:010d}-" in place
+
+
+def _settled(world: World = WORLD) -> SimulatedPosix:
+    """A run is over; its logs have got checkpoints, and a writer of one left a temporary file."""
+    machine = new_machine()
+    with SteppedLock(world.store(machine).fs, ROOTS.store, "first", 30, SimulatedClock()):
+        world.run(machine, BEFORE)
+    store = world.store(machine)
+    for log in (store.job_log(), *map(store.bucket_log, range(2))):
+        log.checkpoint(at_least=1)
+        machine.close(machine.open_new(f"{log.folder}/.tmp-000000000099.seg-0"))
+    return machine
+
+
+@contextmanager
+def _dies_after(machine: SimulatedPosix, files: int) -> Iterator[None]:
+    """Lets the process die as it publishes one more file."""
+    left = [files]
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and re.fullmatch(rf"{ROOTS.output}/.+\.parquet", operation.path):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crashed
+
+    machine.gate = gate
+    with suppress(Crashed):
+        yield
+    machine.gate = None
+
+
+def _half_published() -> History:
+    """All is sealed. Of each bucket's files one is published, the others are staged."""
+    machine = _settled()
+    settings = planned(machine, WORLD, NOW)
+    for task in range(2):
+        with _dies_after(machine, 1):
+            ingest_partition(settings, task)
+    return History(WORLD, machine)
+
+
+def _decided() -> History:
+    """A job-level run died after its decision, with one bucket published and closed, and of the other one file."""
+    machine = _settled(JOB_LEVEL)
+    with _dies_after(machine, 3):
+        JOB_LEVEL.run(machine, NOW)
+    return History(JOB_LEVEL, machine)
+
+
+def _ingested() -> History:
+    """All is read, and nothing could be sealed."""
+    machine = _settled()
+    settings = planned(machine, WORLD, NOW)
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "create" and "/store/log/bucket=" in operation.path:
+            raise OSError(5, "no log today", operation.path)
+
+    machine.gate = gate
+    for task in range(2):
+        ingest_partition(settings, task)
+    machine.gate = None
+    return History(WORLD, machine, settings, ingested=True)
+
+
+def _planned() -> History:
+    machine = _settled()
+    return History(WORLD, machine, planned(machine, WORLD, NOW))
+
+
+HISTORIES: dict[str, Callable[[], History]] = {
+    "settled": lambda: History(WORLD, _settled()),
+    "half published": _half_published,
+    "decided": _decided,
+    "planned": _planned,
+    "ingested": _ingested,
+}
+_story = cache(lambda name: HISTORIES[name]())
+
+
+class Damaged:
+    """A machine on which one file was damaged."""
+
+    def __init__(self, history: History, path: str, damage: str) -> None:
+        self.machine = machine = history.machine.after_kill()
+        self._folder, self._name = machine._parent(path)
+        self._inode = machine._lookup(path)
+        self._whole = whole = machine._file(self._inode)
+        data = DAMAGES[damage](whole.data)
+        if damage == "foreign":
+            machine.unlink(path)
+            put_file(machine, path, data)
+        else:
+            mtime_ns = whole.mtime_ns + (damage != "rotten")
+            machine._inodes[self._inode] = replace(whole, data=data, durable=data, mtime_ns=mtime_ns)
+        machine.syncfs("/")
+
+    def restore(self) -> None:
+        """The file is again what it was, as from a snapshot of the disk."""
+        self.machine._inodes[self._inode] = self._whole
+        self.machine._folder(self._folder).names[self._name] = self._inode
+        self.machine._durable_names[self._folder][self._name] = self._inode
+
+
+def _watermark(history: History, machine: SimulatedPosix, urn: str) -> Watermark | None:
+    return history.world.store(machine).bucket_log(bucket_of(urn, 2)).refresh().state_of(urn).watermark
+
+
+def _status(history: History, machine: SimulatedPosix, kind: str) -> list[str]:
+    """What the status tells of what is wrong. Without the store's marker there is none."""
+    if kind == "store marker":
+        with pytest.raises(CorruptError) as caught:
+            history.world.store(machine)
+        return [str(caught.value)]
+    status = read_status(history.world.store(machine))
+    return [*status.unreadable.values(), *(row.reason for row in status.datasets if row.reason)]
+
+
+def _depending(history: History, path: str, what: str) -> frozenset[str]:
+    """The datasets that depend on the file."""
+    if what == "dataset":
+        footer = read_footer(history.world.store(history.machine).fs, path)
+        return frozenset({footer.dataset_urn}) if footer else frozenset()
+    in_bucket = frozenset(urn for urn in ALL if bucket_name(bucket_of(urn, 2)) in path)
+    return {"nothing": frozenset(), "all": ALL, "bucket": in_bucket}[what]
+
+
+def check(history: History, path: str, kind: str, damage: str) -> None:
+    """Damages the file, lets the job go on, makes the damage good, and looks at what became of each dataset."""
+    stops = STOPS[kind]
+    case = Damaged(history, path, damage)
+    machine, seen = case.machine, damage in stops.seen
+    stopped = _depending(history, path, stops.what) if seen else frozenset()
+    told, shown = history.goes_on(machine), _status(history, machine, kind)
+    if stopped:
+        below_root = path.split("/", 3)[3]
+        assert any(below_root in text for text in told), f"not named: {told}"
+        assert stops.heals or any(below_root in text for text in shown), f"not named by the status: {shown}"
+    else:
+        assert told == shown == []
+    for urn in ALL - stopped:
+        assert _watermark(history, machine, urn) == ENDS[urn], f"{urn} depends on it: {told}"
+    if not seen:
+        audit = audit_store(history.world.store(machine), NOW.provenance, deep=True)
+        assert not audit.exact
+        assert any(path.rpartition("/")[2] in name for name in audit.unknown_files), audit
+        return
+    if stopped and not stops.heals:
+        case.restore()
+    for urn in stopped:
+        assert _watermark(history, machine, urn) == _watermark(history, history.machine, urn), f"{urn} has moved"
+        with suppress(ConflictError):
+            by_hand.retry(history.world.store(machine), urn, "person")
+    history.world.run(machine, NOW)
+    assert history.world.violation(machine, NOW, {}) == ""
+
+
+def _sites(history: History) -> Iterator[tuple[str, str]]:
+    """One file of each kind and place and, in a log, of each type of record. A run under way does not look at the job
+    log any more."""
+    found: dict[tuple[str, str, str], str] = {}
+    for path, kind in history.files():
+        if kind == "job log" and history.run is not None:
+            continue
+        data = history.machine.read_file(path)
+        record = type(decode_segment(data, path).record).__name__ if path.endswith(SEGMENT_SUFFIX) else ""
+        found[kind, record, Operation("", path).site] = path
+    yield from ((path, kind) for (kind, _, _), path in found.items())
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_what_is_damaged_is_named_and_stops_only_what_depends_on_it(history: str, damage: str) -> None:
+    story = _story(history)
+    for path, kind in _sites(story):
+        try:
+            check(story, path, kind, damage)
+        except Exception as error:
+            error.add_note(f"{kind}, {damage}: {path}")
+            raise
+
+
+def test_every_kind_of_file_is_among_those_that_are_damaged() -> None:
+    assert {kind for history in HISTORIES for _, kind in _sites(_story(history))} == STOPS.keys()
