@@ -34,7 +34,7 @@ from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, World
 from tests.unit.spark.machines import source
 
-WORLD = World(buckets=2, partitions=2, watched=True)
+WORLD = World(buckets=2, watched=True)
 JOB_LEVEL = replace(WORLD, job_level=True)
 BEFORE, NOW = source(a=[1, 1], b=1, g=1, h=1), source(a=[2, 2], b=2, g=3, h=2)
 ALL = frozenset(NOW.datasets)
@@ -124,15 +124,11 @@ class History:
         return told
 
     def _rest(self, machine: SimulatedPosix, settings: RunSettings) -> list[str]:
-        told = []
         if not self.ingested:
-            for task in range(settings.partitions):
-                with suppress(DistcommitError):  # the task dies, and says so to Spark
-                    ingest_partition(settings, task)
+            with suppress(DistcommitError):  # the task dies, and says so to Spark
+                ingest_partition(settings, 0)
         record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
-        for partition in range(settings.partitions):
-            told += [reason.text for reason in drain_partition(settings, partition).reasons]
-        return told
+        return [reason.text for reason in drain_partition(settings, 0).reasons]
 
     def _kind(self, path: str, data: bytes) -> str:
         place = path.removeprefix("/job/")
@@ -203,9 +199,9 @@ def _half_published() -> History:
     """All is sealed. Of each bucket's files one is published, the others are staged."""
     machine = _settled()
     settings = planned(machine, WORLD, NOW)
-    for task in range(2):
+    for _ in range(2):  # the first attempt at the task dies in the first bucket, the second one in the other
         with _dies_after(machine, 1):
-            ingest_partition(settings, task)
+            ingest_partition(settings, 0)
     return History(WORLD, machine)
 
 
@@ -227,8 +223,7 @@ def _ingested() -> History:
             raise OSError(5, "no log today", operation.path)
 
     machine.gate = gate
-    for task in range(2):
-        ingest_partition(settings, task)
+    ingest_partition(settings, 0)
     machine.gate = None
     return History(WORLD, machine, settings, ingested=True)
 
