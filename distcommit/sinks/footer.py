@@ -121,7 +121,11 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
     if extension not in (".parquet", ".avro"):
         raise ValueError(f"expected a .parquet or .avro file, found {path!r}")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        return avro_container.read_table(file) if extension == ".avro" else pq.ParquetFile(file).read()
+        return avro_container.read_table(file) if extension == ".avro" else _read_parquet(file)
+
+
+def _read_parquet(file: pa.NativeFile) -> pa.Table:
+    return pq.ParquetFile(file, page_checksum_verification=True).read()
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:

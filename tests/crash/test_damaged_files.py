@@ -15,7 +15,7 @@ from functools import cache
 
 import pytest
 
-from distcommit.app.audit import audit_store
+from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.status import read_status
 from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.model.log_records import Checkpoint
@@ -347,3 +347,21 @@ def test_what_is_damaged_is_named_and_stops_only_what_depends_on_it(history: str
 
 def test_every_kind_of_file_is_among_those_that_are_damaged() -> None:
     assert {kind for history in HISTORIES for _, kind in _sites(_story(history))} == STOPS.keys()
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_rot_in_any_record_of_a_published_file_is_found_by_the_deep_audit(place: int) -> None:
+    story = _story("settled")
+    path = next(path for path, kind in story.files() if kind == "published file, done" and "/a/" in path)
+    machine = story.machine.after_kill()
+    whole = machine.read_file(path)
+    values = [match.start() for match in re.finditer(rb"a/[01]/0", whole)]  # uncompressed, in a page of their own
+    at = values[0] + place % 5
+    inode = machine._lookup(path)
+    rotten = whole[:at] + bytes([whole[at] ^ (1 << place)]) + whole[at + 1 :]
+    machine._inodes[inode] = replace(machine._file(inode), data=rotten)
+    assert any(path.endswith(found.partition(": ")[0]) for found in audit_of(machine).unknown_files)
+
+
+def audit_of(machine: SimulatedPosix) -> AuditResult:
+    return audit_store(WORLD.store(machine), NOW.provenance, deep=True)
