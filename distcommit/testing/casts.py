@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+from msgspec import structs
+
 from distcommit.app.audit import audit_store
 from distcommit.app.status import read_status
 from distcommit.model.errors import ConflictError, LockHeldError
-from distcommit.model.log_records import Failed, Record, SequenceName
+from distcommit.model.log_records import Done, Failed, Record, SequenceName, SetWatermark
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import SEGMENT_SUFFIX
 from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.spark.planner import plan_partition, share_out
 from distcommit.spark.progress import progress_folder, read_progress
@@ -22,9 +25,10 @@ from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import publish_manifest
+from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.program_parts import publishing_at_most
+from distcommit.testing.program_parts import publishing_at_most, violation_after_set_back
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import SimulatedClock, World
@@ -32,6 +36,7 @@ from distcommit.testing.world import SimulatedClock, World
 WORLD = World()
 SOURCE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2})})
 _LEASE_S = 30
+_SET = Watermark({"0": 1, "1": 0})
 
 
 class Scene:
@@ -61,20 +66,26 @@ class Scene:
 Act = Callable[[JobStore, Scene], None]
 
 
+def _violation(machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    return WORLD.violation(machine, SOURCE, before)
+
+
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A cast of actors: `stage` prepares a machine and gives each actor's part; `expected` checks what they leave."""
+    """A cast of actors: `stage` prepares a machine and gives each actor's part. `violation` tells what is wrong once
+    they are gone and a run came, from the machine and the watermarks before that run."""
 
     name: str
     stage: Callable[[SimulatedPosix], Mapping[str, Act]]
+    violation: Callable[[SimulatedPosix, Mapping[str, Watermark]], str] = _violation
 
 
 def _planned(machine: SimulatedPosix, world: World = WORLD) -> RunSettings:
-    """A run that has fenced, recovered and planned, and is about to ingest."""
+    """A run that has fenced, recovered and planned, and is about to ingest all of it with one task."""
     settings = world.begin(machine, SOURCE)
     recover_partition(settings, 0)
     manifest = share_out(settings, [plan_partition(settings, 0)])
-    publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+    publish_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=()))
     return settings
 
 
@@ -113,7 +124,7 @@ def _keeps(store: JobStore, scene: Scene) -> None:
 def _sets(store: JobStore, scene: Scene) -> None:
     """A person sets a dataset's watermark, if nothing of it was ever committed."""
     if store.bucket_log(0).refresh().state_of("a").watermark is None:
-        by_hand.set_watermark(store, "a", Watermark({"0": 1, "1": 0}), "person")
+        by_hand.set_watermark(store, "a", _SET, "person")
 
 
 def _twins(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -139,6 +150,21 @@ def _two_drivers(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 def _person_sets(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"run": _finishes(_planned(machine)), "person": _sets}
+
+
+def _violation_after_set(machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    """Dataset a begins where the person said. Who comes too late, between a look and the command, sets it back."""
+    store = WORLD.store(machine)
+    folder = store.bucket_log(0).folder
+    paths = sorted(f"{folder}/{e.name}" for e in store.fs.list_folder(folder) if e.name.endswith(SEGMENT_SUFFIX))
+    for path in paths:
+        record = decode_segment(store.fs.read(path), path).record
+        if isinstance(record, SetWatermark):
+            break
+        if isinstance(record, Done) and any(name.dataset_urn == "a" for name in record.sequences):
+            was_set = store.bucket_log(0).refresh().state_of("a").origin == _SET.positions
+            return violation_after_set_back(machine, WORLD, SOURCE, 3) if was_set else _violation(machine, before)
+    return WORLD.violation(machine, SOURCE, before, set_by_hand=True)
 
 
 def _quarantined(machine: SimulatedPosix) -> RunSettings:
@@ -281,7 +307,7 @@ CASTS = {
         Cast("zombie", _zombie),
         Cast("zombie-keeper", _zombie_and_keeper),
         Cast("two-drivers", _two_drivers),
-        Cast("person-sets", _person_sets),
+        Cast("person-sets", _person_sets, _violation_after_set),
         Cast("person-abandons", _person_abandons),
         Cast("person-retries", _person_retries),
         Cast("sweeper", _sweeper),

@@ -117,7 +117,7 @@ def play(name: str, seed: int) -> tuple[int, str]:
     if not wrong:
         before = WORLD.watermarks(machine)
         result = WORLD.run(machine, SOURCE)
-        violation = WORLD.violation(machine, SOURCE, before, set_by_hand=name == "person-sets")
+        violation = CASTS[name].violation(machine, before)
         if violation or not result.succeeded:
             wrong.append(violation or f"the last run does not succeed: {result}")
     return hash(tuple(turns.trace)), "; ".join(wrong)

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 from msgspec import structs
 
+from distcommit.app.audit import audit_store
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.urn import folder_of
+from distcommit.model.watermark import Watermark
 from distcommit.spark.planner import plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.settings import RunSettings
@@ -126,6 +128,20 @@ def run_and_look(machine: SimulatedPosix, world: World, source: ModelSource) -> 
     before = world.watermarks(machine)
     world.run(machine, source)
     return world.violation(machine, source, before)
+
+
+def violation_after_set_back(machine: SimulatedPosix, world: World, source: ModelSource, again: int) -> str:
+    """What is wrong once all was read, a person set a watermark back by `again` records, and a run came: these, and no
+    others, are there a second time."""
+    store = world.store(machine)
+    audit = audit_store(store, source.provenance, deep=True)
+    records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
+    found = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
+    if found != (records + again, again, 0, [], [], []):
+        return f"not {again} records are there a second time: {audit}"
+    reached = world.watermarks(machine)
+    ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
+    return "" if reached == ends else f"watermarks are {reached}, expected {ends}"
 
 
 def put_file(machine: SimulatedPosix, path: str, data: bytes) -> None:

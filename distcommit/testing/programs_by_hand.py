@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.audit import audit_store
 from distcommit.model.log_records import DatasetStatus, StepBatch
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
@@ -26,6 +25,7 @@ from distcommit.testing.program_parts import (
     run_and_look,
     staged,
     unsettled,
+    violation_after_set_back,
 )
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
@@ -151,15 +151,7 @@ def _set_back_and_run(machine: SimulatedPosix) -> str:
     if _begins(machine) == _ORIGIN:
         _set(_BACK, machine)
     World().run(machine, SOURCE)
-    store = World().store(machine)
-    audit = audit_store(store, SOURCE.provenance, deep=True)
-    records = sum(sum(dataset.partitions.values()) for dataset in SOURCE.datasets.values())
-    found = (audit.records, audit.duplicates, audit.gaps, audit.pending, audit.unreadable, audit.unknown_files)
-    if found != (records + 2, 2, 0, [], [], []):
-        return f"not two records were published a second time: {audit}"
-    reached = World().watermarks(machine)
-    ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in SOURCE.datasets.items()}
-    return "" if reached == ends else f"watermarks are {reached}"
+    return violation_after_set_back(machine, World(), SOURCE, 2)
 
 
 BY_HAND = (

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
+from distcommit.model.errors import ConflictError
+from distcommit.model.log_records import DatasetStatus
 from distcommit.testing import fault_histories
-from distcommit.testing.casts import Scene
+from distcommit.testing.casts import CASTS, SOURCE, WORLD, Scene
 from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
+from distcommit.testing.program_parts import Meddling
 from distcommit.testing.simulated_posix import SimulatedPosix
 
 
@@ -76,6 +80,41 @@ def test_what_is_no_history_is_said_so() -> None:
     assert "no history" in fault_histories.replay("no-such:EIO@1")
     assert "no history" in fault_histories.replay("second-run:EIO")
     assert "no history" in fault_histories.replay("abandon:slow@1"), "people take no lock"
+
+
+@pytest.mark.parametrize("role", ["owner", "zombie", "run"])
+def test_an_actor_that_meets_nobody_commits_everything(role: str) -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    name = {"owner": "twins", "zombie": "zombie", "run": "person-sets"}[role]
+    CASTS[name].stage(machine)[role](WORLD.store(machine), Scene())
+    assert WORLD.watermarks(machine).keys() == SOURCE.datasets.keys()
+
+
+def test_people_meet_a_quarantined_dataset() -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    CASTS["person-abandons"].stage(machine)
+    assert WORLD.store(machine).bucket_log(0).refresh().state_of("a").status is DatasetStatus.QUARANTINED
+
+
+@pytest.mark.parametrize("listing", range(6))
+def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    parts = CASTS["person-sets"].stage(machine)
+    left = [listing]
+
+    def fits(name: str, arguments: tuple[object, ...]) -> bool:
+        left[0] -= name == "scandir" and "/bucket=" in str(arguments[0])
+        return left[0] < 0
+
+    calls = Meddling(machine, fits, lambda: parts["run"](WORLD.store(machine), Scene())).as_calls()
+    with suppress(ConflictError):
+        parts["person"](WORLD.store(calls), Scene())
+    before = WORLD.watermarks(machine)
+    WORLD.run(machine, SOURCE)
+    assert CASTS["person-sets"].violation(machine, before) == ""
 
 
 def test_two_runs_with_a_live_lease_are_a_violation() -> None:
