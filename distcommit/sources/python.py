@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
+from distcommit.model.user_class import make_named
 from distcommit.model.work import DatasetPlan
 
 
@@ -26,21 +25,7 @@ class PythonSource(BaseModel, Source):
 
     @cached_property
     def _source(self) -> Source:
-        module, _, name = self.class_name.partition(":")
-        try:
-            made = getattr(importlib.import_module(module), name)(**self.options)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise ConfigurationError(
-                "the source's class can't be used",
-                class_name=self.class_name,
-                expected="package.module:Class, importable by driver and executors, made from source.options",
-                found=f"{type(error).__name__}: {error}",
-            ) from error
-        if not isinstance(made, Source):
-            raise ConfigurationError(
-                "the source's class is not a subclass of distcommit.Source", class_name=self.class_name
-            )
-        return made
+        return make_named(Source, "source", self.class_name, self.options)  # type: ignore[type-abstract]
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
