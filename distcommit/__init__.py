@@ -7,6 +7,17 @@ by themselves; `app` puts them together, `spark` runs them, `protocol` holds the
 from distcommit.app.job import Job
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
+from distcommit.model.sink import (
+    AlreadyCommitted,
+    AttemptIdentity,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    RetryLater,
+    Sink,
+    SinkCommitter,
+    SinkWriter,
+)
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, Lost, StepContext, Verdict
 from distcommit.model.watermark import Watermark
@@ -17,13 +28,18 @@ from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
 
 __all__ = [
+    "AlreadyCommitted",
+    "AttemptIdentity",
+    "CommitRequest",
     "CommitSequence",
     "CommitStep",
     "CommitStepStore",
+    "Committed",
     "DatasetPlan",
     "DistcommitError",
     "Extraction",
     "Extractor",
+    "FailedForGood",
     "FsRenameCommitStep",
     "HighWatermarkCommitStep",
     "Job",
@@ -31,6 +47,10 @@ __all__ = [
     "LogCommitStepStore",
     "Lost",
     "Provenance",
+    "RetryLater",
+    "Sink",
+    "SinkCommitter",
+    "SinkWriter",
     "Source",
     "StepContext",
     "Verdict",

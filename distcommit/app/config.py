@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.python import PythonSink
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.python import PythonSource
 
@@ -87,6 +88,10 @@ class SparkSettings(_Section):
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
 
 
+def _files_by_default(sink: Any) -> Any:
+    return {"type": "files", **sink} if isinstance(sink, Mapping) else sink
+
+
 class JobConfig(_Section):
     """A job, as its file says it."""
 
@@ -94,7 +99,9 @@ class JobConfig(_Section):
     source: Annotated[KafkaSource | PythonSource, Field(discriminator="type")]
     value: Decoder = Decoder()
     on_undecodable: Literal["fail", "divert"] = "fail"
-    sink: FileSinkSettings = FileSinkSettings()
+    sink: Annotated[FileSinkSettings | PythonSink, Field(discriminator="type"), BeforeValidator(_files_by_default)] = (
+        FileSinkSettings()
+    )
     paths: PathSettings
     commit: CommitSettings = CommitSettings()
     replay: ReplaySettings = ReplaySettings()
@@ -200,7 +207,7 @@ def _with_environment(value: Any, path: str) -> Any:
 
 def _explain(problem: Any, tree: Any) -> str:
     place = [str(part) for part in problem["loc"]]
-    shown = ".".join(part for part in place if part not in ("kafka", "python"))
+    shown = ".".join(part for at, part in enumerate(place) if not _is_type(place[:at], part))
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(place[-1], _known_keys(place[:-1]), n=1, cutoff=0.5)
         return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
@@ -209,11 +216,22 @@ def _explain(problem: Any, tree: Any) -> str:
     return f"{shown}: {problem['msg']}"
 
 
+_TYPES: dict[str, dict[str, type[BaseModel]]] = {
+    "source": {"kafka": KafkaSource, "python": PythonSource},
+    "sink": {"files": FileSinkSettings, "python": PythonSink},
+}
+"""What the `type` of a section stands for; pydantic names it as one more part of a problem's place."""
+
+
+def _is_type(section: Sequence[str], part: str) -> bool:
+    return len(section) == 1 and part in _TYPES.get(section[0], ())
+
+
 def _known_keys(place: Sequence[str]) -> list[str]:
     model: Any = JobConfig
-    for part in place:
-        if part in ("kafka", "python"):
-            model = {"kafka": KafkaSource, "python": PythonSource}[part]
+    for at, part in enumerate(place):
+        if _is_type(place[:at], part):
+            model = _TYPES[place[0]][part]
             continue
         annotation = model.model_fields[part].annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -221,4 +239,4 @@ def _known_keys(place: Sequence[str]) -> list[str]:
         else:
             options = [a for a in getattr(annotation, "__args__", ()) if isinstance(a, type)]
             model = next((a for a in options if issubclass(a, BaseModel)), model)
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]

@@ -19,7 +19,10 @@ from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
 from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.sink import Sink
 from distcommit.model.watermark import Position, Watermark
+from distcommit.sinks.python import PythonSink
 from distcommit.spark.clock import SystemClock
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.progress import Progress, progress_folder, read_progress
@@ -101,8 +104,16 @@ class Job:
             deep: read every record instead of the files' metadata.
 
         Raises:
-            ConfigurationError: if there is no store.
+            ConfigurationError: if there is no store, or if the job's sink is not one of files: its target is then to be
+                asked.
         """
+        sink = self._own_sink()
+        if sink is not None:
+            raise ConfigurationError(
+                "the audit reads published files, and this job has a sink of its own",
+                sink=sink.name,
+                todo="count each dataset's records at the sink's target, against the watermarks that `status` shows",
+            )
         return audit_store(self.open_store(create=False), self.config.source.provenance, deep=deep)
 
     def retry(self, urn: str) -> None:
@@ -114,8 +125,12 @@ class Job:
         by_hand.accept(self.open_store(create=False), urn, _who())
 
     def abandon(self, urn: str) -> None:
-        """Undoes a quarantined dataset's sequence; the next run reads its records again."""
-        by_hand.abandon(self.open_store(create=False), urn, _who())
+        """Undoes a quarantined dataset's sequence; the next run reads its records again.
+
+        Raises:
+            ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
+        """
+        by_hand.abandon(self.open_store(create=False), urn, _who(), self._own_sink())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all."""
@@ -130,10 +145,15 @@ class Job:
         roots = Roots(config.paths.store, config.paths.staging, config.paths.output)
         return open_store(fs, roots, config.job, config.commit.buckets, create=create)
 
+    def _own_sink(self) -> Sink | None:
+        """The user's own sink, made here, so that one that can't be used is an error before anything is done."""
+        return self.config.sink.made if isinstance(self.config.sink, PythonSink) else None
+
     @contextmanager
     def _begun(self) -> Iterator[tuple[SparkSession, RunSettings]]:
         """Store opened, lock held, session started, epoch fenced."""
         config = self.config
+        self._own_sink()
         store = self.open_store(create=True)
         run_id = new_run_id()
         with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):

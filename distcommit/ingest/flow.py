@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.staging import AttemptFolder
-from distcommit.model.errors import RecordError, SourceError, plain_text
+from distcommit.model.errors import ConfigurationError, RecordError, SourceError, plain_text
 from distcommit.model.ports import Clock, FileSystem
+from distcommit.model.sink import AttemptIdentity, Sink, SinkWriter, check_plain
 from distcommit.model.source import Extractor, Source
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.files import AttemptFiles, AttemptIdentity, FileSinkSettings
+from distcommit.sinks.files import AttemptFiles, FileSinkSettings
 
 logger = logging.getLogger(__name__)
 
@@ -25,15 +26,21 @@ MAX_BYTES = "max_bytes"
 
 @dataclass(frozen=True, slots=True)
 class WorkUnitFlow:
-    """The job's constructs from source to staged files. Picklable.
+    """The job's constructs from source to sink: files, or a sink of the user's own. Picklable.
 
-    `divert_rejected`: records that can't be decoded go to an error file; otherwise they fail the work unit.
+    `divert_rejected`: records that can't be decoded go to an error file, or to the sink's `reject`; otherwise they fail
+    the work unit.
     """
 
     source: Source
     decoder: Decoder
-    sink: FileSinkSettings
+    sink: FileSinkSettings | Sink
     divert_rejected: bool
+
+    @property
+    def own_sink(self) -> Sink | None:
+        """The user's own sink, None for files: what commit steps are given."""
+        return self.sink if isinstance(self.sink, Sink) else None
 
 
 def run_work_unit(
@@ -46,9 +53,10 @@ def run_work_unit(
     clock: Clock,
     deadline_ms: int = 0,
 ) -> TaskState:
-    """Reads the work unit into staged files. Never raises for what concerns this work unit alone: failures are states.
+    """Reads the work unit and prepares it at the sink. What concerns this work unit alone is never raised: failures are
+    states.
 
-    The files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
+    Staged files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
     state.
     """
     state = TaskState(
@@ -65,17 +73,10 @@ def run_work_unit(
     )
     if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
         return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
-    files = AttemptFiles(
-        fs,
-        folder=folder.path,
-        staged_prefix=folder.staged_prefix,
-        settings=flow.sink,
-        dataset_folder=folder_of(unit.dataset_urn),
-        identity=identity,
-        provenance=flow.source.provenance,
-    )
+    writer: SinkWriter | None = None
     read = written = diverted = bytes_read = 0
     try:
+        writer = _writer(flow, fs, folder, identity)
         extraction = extractor.extract(unit)
         max_bytes = int(unit.properties.get(MAX_BYTES, 0))
         for batch in extraction:
@@ -91,24 +92,30 @@ def run_work_unit(
                         found=decoded.first_error,
                         todo="mend the producer or the decoder, or set on_undecodable: divert",
                     )
-                files.reject(decoded.rejected)
+                writer.reject(decoded.rejected)
                 diverted += decoded.rejected.num_rows
             if decoded.records.num_rows:
-                files.write(decoded.records)
+                writer.write(decoded.records)
                 written += decoded.records.num_rows
             if (max_bytes and bytes_read >= max_bytes) or (deadline_ms and clock.now_ms() >= deadline_ms):
                 break
         actual_high = _checked(unit, extraction.actual_high())
-        state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, outputs=files.close())
+        prepared = tuple(writer.prepare_commit())
+        if flow.own_sink is None:
+            state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, outputs=prepared)
+        else:
+            _check_infos(flow.own_sink, prepared)
+            state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, commit_infos=prepared)
     except Exception as error:
         logger.warning("work unit failed: %s", error, extra={"work_unit": unit.work_unit_id}, exc_info=True)
-        files.abort()
         state = replace(
             state,
             outcome=TaskOutcome.FAILED,
             actual_high=unit.low,
             error=plain_text(f"{type(error).__name__}: {error}", 4000),
         )
+        if writer is not None:
+            _abort(writer)
     return replace(
         state,
         records_read=read,
@@ -117,6 +124,40 @@ def run_work_unit(
         bytes_read=bytes_read,
         finished_ms=clock.now_ms(),
     )
+
+
+def _writer(flow: WorkUnitFlow, fs: FileSystem, folder: AttemptFolder, identity: AttemptIdentity) -> SinkWriter:
+    if isinstance(flow.sink, Sink):
+        return flow.sink.open_writer(identity, folder.path)
+    return AttemptFiles(
+        fs,
+        folder=folder.path,
+        staged_prefix=folder.staged_prefix,
+        settings=flow.sink,
+        dataset_folder=folder_of(identity.dataset_urn),
+        identity=identity,
+        provenance=flow.source.provenance,
+    )
+
+
+def _abort(writer: SinkWriter) -> None:
+    try:
+        writer.abort()
+    except Exception:  # the attempt has failed anyway, for a better reason
+        logger.warning("a writer could not be aborted", exc_info=True)
+
+
+def _check_infos(sink: Sink, infos: tuple[object, ...]) -> None:
+    try:
+        check_plain(list(infos))
+    except TypeError as error:
+        raise ConfigurationError(
+            "a sink's commit infos can't be stored",
+            sink=sink.name,
+            expected="plain data: numbers, text, bytes, booleans, None, and lists and dicts of them",
+            found=str(error),
+            todo="mend the writer's prepare_commit",
+        ) from error
 
 
 def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:

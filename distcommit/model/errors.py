@@ -116,6 +116,11 @@ class SourceUnavailableError(TransientError):
     """The source as a whole can't be reached: nothing was planned; what was pending is replayed."""
 
 
+class SinkUnavailableError(TransientError):
+    """The job's sink as a whole can't be used, or is another one: what it has to commit stays pending, and no dataset's
+    attempts are counted."""
+
+
 class RecordError(DistcommitError):
     """A record could not be decoded: the work unit fails, or the record goes to the error file."""
 

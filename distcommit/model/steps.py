@@ -16,6 +16,7 @@ import msgspec
 
 from distcommit.model.errors import DistcommitError, LostError
 from distcommit.model.ports import FileSystem
+from distcommit.model.sink import Sink
 
 
 class Verdict(Enum):
@@ -38,11 +39,13 @@ Verification = Verdict | Lost
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What steps may touch: one file system, and two roots on it that every path is relative to."""
+    """What steps may touch: one file system, two roots on it that every path is relative to, and the job's sink if it
+    has one of its own."""
 
     fs: FileSystem
     staging_root: str
     output_root: str
+    sink: Sink | None = None
 
 
 class CommitStep(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -76,7 +77,10 @@ class StagedFile(Struct, frozen=True, array_like=True):
 
 
 class TaskState(Struct, frozen=True):
-    """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970."""
+    """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
+
+    What it prepared is in `outputs` for files, and in `commit_infos` (plain data) for a sink of the user's own.
+    """
 
     run_id: str
     epoch: int
@@ -95,3 +99,4 @@ class TaskState(Struct, frozen=True):
     error: str = ""
     started_ms: int = 0
     finished_ms: int = 0
+    commit_infos: tuple[Any, ...] = ()

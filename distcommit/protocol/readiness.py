@@ -111,7 +111,7 @@ def readiness(
     high = Watermark(reached, plan.start.incarnation)
     if failures and not winners:
         return Nothing(failures[0], failed=True)
-    if high == plan.planned_low and not any(state.outputs for state in winners):
+    if high == plan.planned_low and not any(state.outputs or state.commit_infos for state in winners):
         return Nothing("nothing new was read", failed=False)
     return Ready(tuple(winners), high, failures[0] if failures else "")
 

@@ -11,14 +11,13 @@ from pydantic import BaseModel, Field
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, SinkWriter
 from distcommit.model.source import Provenance
 from distcommit.model.work import StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.footer import FileKind
-from distcommit.sinks.open_file import WRITING, AttemptIdentity, ClosedFile, OpenFile
+from distcommit.sinks.open_file import WRITING, ClosedFile, OpenFile
 from distcommit.sinks.time_folders import TimePartition, split_by_time
-
-__all__ = ["REJECTED_FOLDER", "AttemptFiles", "AttemptIdentity", "FileSinkSettings", "TimePartition"]
 
 REJECTED_FOLDER = "_rejected"
 """Folder of the output root for records that were turned away; readers take names with `_` for hidden."""
@@ -35,18 +34,19 @@ class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
     written, passed by at most one row group; Avro: bytes in memory before compression, at most 256 MiB).
     """
 
+    type: Literal["files"] = "files"
     format: FileFormat = "parquet"
     compression: Compression = "zstd"
     partition_by: TimePartition | None = None
     target_file_bytes: int = Field(default=512 << 20, gt=0)
 
 
-class AttemptFiles:
+class AttemptFiles(SinkWriter):
     """The files that one attempt at one work unit writes, one at a time for each folder and kind.
 
     Rows wait in memory until there are enough for a row group, over all folders at most `max_waiting_bytes` and one
     batch. Files come into being with their first row group, so that a small one costs one write. Avro files are written
-    whole, from memory. After an error in `write`, `reject` or `close`, only `abort` is left. Not thread-safe.
+    whole, from memory. After an error in `write`, `reject` or `prepare_commit`, only `abort` is left. Not thread-safe.
 
     Args:
         fs: where the attempt's folder is.
@@ -118,7 +118,7 @@ class AttemptFiles:
         """
         self._take(batch, "rejected")
 
-    def close(self) -> tuple[StagedFile, ...]:
+    def prepare_commit(self) -> tuple[StagedFile, ...]:
         """Finishes all files and gives them their final names; the caller then syncs the tree.
 
         What goes to one folder of the output is alone in one staged folder, so that it can be published by one rename.
@@ -143,7 +143,7 @@ class AttemptFiles:
         return tuple(outputs)
 
     def abort(self) -> None:
-        """Closes what is open, as far as that works, and deletes nothing. Does nothing after `close`."""
+        """Closes what is open, as far as that works, and deletes nothing. Does nothing after `prepare_commit`."""
         if self._state == "closed":
             return
         self._state = "aborted"

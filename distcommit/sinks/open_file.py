@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from distcommit.model.ports import FileStatus, FileSystem, StagedWriter
+from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
 from distcommit.sinks.encoders import Encoder
 from distcommit.sinks.footer import FileKind, Footer
@@ -18,17 +19,6 @@ WRITING = ".writing"
 """Suffix of a file that is not closed yet."""
 
 _BATCH_OVERHEAD_BYTES = 4096  # what a batch of few rows costs in memory beside its data
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptIdentity:
-    """Which attempt at which work unit writes. `attempt` is unique to the call that makes it (a fresh uuid)."""
-
-    run_id: str
-    epoch: int
-    dataset_urn: str
-    work_unit_id: str
-    attempt: str
 
 
 @dataclass(frozen=True, slots=True)

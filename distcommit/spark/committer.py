@@ -15,6 +15,7 @@ from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
     LostError,
+    SinkUnavailableError,
     UnknownStepTypeError,
     UnknownVersionError,
     plain_text,
@@ -30,6 +31,7 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
+from distcommit.model.sink import CommitRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskState
@@ -41,6 +43,7 @@ from distcommit.spark.settings import RunSettings
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.task_states import TaskStateReader
 
@@ -62,7 +65,7 @@ class BucketCommitter:
         store = settings.store
         self._fs = store.fs
         self._probe = f"{OUTPUT_PROBE}{bucket}"
-        self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
+        self._context = StepContext(store.fs, store.roots.staging, store.roots.output, settings.flow.own_sink)
         self._log = store.bucket_log(bucket, settings.epoch)
         self._reader = TaskStateReader(store.fs, store.roots.store, settings.run_id, bucket)
         self._open = {plan.dataset_urn: plan for plan in plans}
@@ -219,6 +222,10 @@ class BucketCommitter:
         steps: list[CommitStep] = []
         for state in winners:
             steps += FsRenameCommitStep.of_all(self._context, state.outputs, whole=staged.are_whole(state))
+        files, records = len(steps), sum(file.records for state in winners for file in state.outputs)
+        if self._context.sink is not None:
+            records = sum(state.records_written + state.records_diverted for state in winners)
+            steps += self._sink_steps(plan.dataset_urn, winners)
         sequence = SealedSequence(
             dataset_urn=plan.dataset_urn,
             epoch=self._settings.epoch,
@@ -227,13 +234,20 @@ class BucketCommitter:
             steps=dump_steps(steps),
             start=plan.start.positions,
             skipped=plan.skipped,
-            records=sum(file.records for state in winners for file in state.outputs),
-            files=len(steps),
+            records=records,
+            files=files,
             left_out=plain_text(left_out, 500),
         )
         if not self._settings.job_level:
             self._made[_name(sequence)] = sequence, steps
         return sequence
+
+    def _sink_steps(self, urn: str, winners: Sequence[TaskState]) -> list[CommitStep]:
+        """The step that commits what writers of the user's own sink have prepared; none if they prepared nothing."""
+        infos = tuple(info for state in winners for info in state.commit_infos)
+        if self._context.sink is None or not infos:
+            return []
+        return [SinkCommitStep(self._context.sink, CommitRequest(urn, self._settings.epoch, infos))]
 
     def _seal(self, sequences: list[SealedSequence]) -> Fold:
         """Writes the sequences ahead, as one record. Those that somebody else sealed first are left to them."""
@@ -312,12 +326,12 @@ class BucketCommitter:
 
     def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool, outage: bool) -> None:
         """Reports that a sequence could not be finished. In replay it counts as this run's attempt, unless an outage
-        or this program's age is to blame; what is lost is quarantined at once."""
+        or this program's age or sink is to blame; what is lost is quarantined at once."""
         if self._log.refresh().sequence(name) is None:
             return  # closed by another committer meanwhile, which had the better view
         self._report.explain(name.dataset_urn, type(error).__name__, str(error))
         self._report.sequences_left += 1
-        not_for_us = isinstance(error, UnknownVersionError | UnknownStepTypeError)
+        not_for_us = isinstance(error, UnknownVersionError | UnknownStepTypeError | SinkUnavailableError)
         lost = isinstance(error, LostError | CorruptError) and not not_for_us
         if not lost and (not_for_us or outage or not replaying):
             return

@@ -14,10 +14,10 @@ from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.staging import new_attempt, remove_empty
 from distcommit.model.errors import DistcommitError, FencedError, plain_text
 from distcommit.model.parallel import in_flight
+from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.files import AttemptIdentity
 from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.progress import ProgressFile
 from distcommit.spark.reports import Report
@@ -197,9 +197,9 @@ class _IngestTask:
             logger.exception("staged files could not be synced")
             text = f"staged files could not be synced: {error}"
             self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
+            failed = {"outcome": TaskOutcome.FAILED, "outputs": (), "commit_infos": (), "error": text}
             self._finished = {
-                bucket: [replace(s, outcome=TaskOutcome.FAILED, outputs=(), error=text) for s in states]
-                for bucket, states in self._finished.items()
+                bucket: [replace(s, **failed) for s in states] for bucket, states in self._finished.items()
             }
         for bucket in list(self._finished):
             try:

@@ -18,6 +18,7 @@ from distcommit.model.log_records import (
     SequenceName,
     SetWatermark,
 )
+from distcommit.model.sink import Sink
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
@@ -48,22 +49,32 @@ def accept(store: JobStore, urn: str, who: str) -> None:
     _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED)
 
 
-def abandon(store: JobStore, urn: str, who: str) -> None:
+def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> None:
     """Undoes a quarantined dataset's sequence: the next run reads its records again, from the watermark it has.
 
     First no run may execute it any more (REVOKING), then what is staged is taken away, so that a zombie can't publish
-    it later, and only then what was published. Safe to call again after a crash.
+    it later, and only then what was published. Safe to call again after a crash. What a sink of the user's own was
+    given is taken back by the committer of `sink`.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or if the sink can't take back what it
+            has committed: the dataset is quarantined as before.
+        SinkUnavailableError: if its steps belong to another sink; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
     log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-    _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
-    context = StepContext(store.fs, store.roots.staging, store.roots.output)
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, sink)
     steps = list(load_steps(sequence.steps, context))
-    for step in steps:
-        step.withdraw()
+    _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    withdrawn = False
+    try:
+        for step in steps:
+            step.withdraw()
+            withdrawn = True
+    except ConflictError:
+        if not withdrawn:
+            _act(log, HandAction.RESTORED, sequence, who, DatasetStatus.REVOKING)
+        raise
     for step in steps:
         step.undo()
     _act(log, HandAction.ABANDONED, sequence, who, DatasetStatus.REVOKING)

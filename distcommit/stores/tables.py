@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
+from distcommit.model.sink import check_plain
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
 
@@ -26,7 +27,7 @@ _STAGED_FILE = pa.struct(
         pa.field("records", pa.int64(), nullable=False),
     ]
 )
-_VERSION_KEY, _VERSION = b"distcommit-table-version", b"1"
+_VERSION_KEY = b"distcommit-table-version"
 
 TASK_STATE_SCHEMA = pa.schema(
     [
@@ -48,9 +49,15 @@ TASK_STATE_SCHEMA = pa.schema(
         pa.field("started_ms", pa.int64(), nullable=False),
         pa.field("finished_ms", pa.int64(), nullable=False),
     ],
-    metadata={_VERSION_KEY: _VERSION},
+    metadata={_VERSION_KEY: b"1"},
 )
 """One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`."""
+
+TASK_STATE_SCHEMA_2 = TASK_STATE_SCHEMA.append(
+    pa.field("commit_infos", pa.list_(pa.field("element", pa.binary(), nullable=False)), nullable=False)
+).with_metadata({_VERSION_KEY: b"2"})
+"""With the commit infos of a sink, each in MessagePack. Written only where there are any, so that all other rows stay
+readable for programs that know version 1."""
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -64,10 +71,12 @@ PLAN_SCHEMA = pa.schema(
         pa.field("size", pa.int64(), nullable=False),
         pa.field("properties", pa.string(), nullable=False),
     ],
-    metadata={_VERSION_KEY: _VERSION},
+    metadata={_VERSION_KEY: b"1"},
 )
 """One row for each work unit; what concerns its dataset is repeated on each row."""
 
+_TASK_STATES = {b"1": TASK_STATE_SCHEMA, b"2": TASK_STATE_SCHEMA_2}
+_PLANS = {b"1": PLAN_SCHEMA}
 _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
@@ -95,17 +104,21 @@ def encode_task_states(states: Sequence[TaskState]) -> bytes:
     offsets = [0]
     for state in states:
         offsets.append(offsets[-1] + len(state.outputs))
+    schema = TASK_STATE_SCHEMA_2 if any(state.commit_infos for state in states) else TASK_STATE_SCHEMA
     columns: list[pa.Array] = []
-    for field in TASK_STATE_SCHEMA:
+    for field in schema:
         if field.name == "outputs":
             parts = [pa.array([getattr(f, part.name) for f in files], part.type) for part in _STAGED_FILE]
             rows = pa.StructArray.from_arrays(parts, fields=list(_STAGED_FILE))
             columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows, type=field.type))
+        elif field.name == "commit_infos":
+            infos = [list(map(msgspec.msgpack.encode, state.commit_infos)) for state in states]
+            columns.append(pa.array(infos, field.type))
         elif field.name in _WATERMARKS:
             columns.append(pa.array([_encode(getattr(state, field.name)).decode() for state in states], field.type))
         else:
             columns.append(pa.array([getattr(state, field.name) for state in states], field.type))
-    return _write(pa.Table.from_arrays(columns, schema=TASK_STATE_SCHEMA))
+    return _write(pa.Table.from_arrays(columns, schema=schema))
 
 
 def decode_task_states(data: bytes, path: str) -> list[TaskState]:
@@ -114,7 +127,7 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     Raises:
         CorruptError: if the file is not one that `encode_task_states` wrote.
     """
-    table = _read(data, path, TASK_STATE_SCHEMA)
+    table = _read(data, path, _TASK_STATES)
     try:
         outputs = table["outputs"].combine_chunks()
         if isinstance(outputs, pa.ChunkedArray):
@@ -131,7 +144,9 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
         columns["outputs"] = [tuple(files[low:high]) for low, high in pairwise(bounds)]
-        fields = TASK_STATE_SCHEMA.names
+        if "commit_infos" in columns:
+            columns["commit_infos"] = [tuple(map(_plain, infos)) for infos in columns["commit_infos"]]
+        fields = table.schema.names
         return [TaskState(*row) for row in zip(*(columns[name] for name in fields), strict=True)]
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
@@ -160,7 +175,7 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
     Raises:
         CorruptError: if the file is not one that `encode_plan` wrote.
     """
-    table = _read(data, path, PLAN_SCHEMA)
+    table = _read(data, path, _PLANS)
     try:
         units: dict[str, list[WorkUnit]] = {}
         heads: dict[str, tuple[Watermark | None, Watermark, tuple[SkippedRange, ...]]] = {}
@@ -200,21 +215,28 @@ def _write(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _read(data: bytes, path: str, schema: pa.Schema) -> pa.Table:
+def _plain(data: bytes) -> Any:
+    value = msgspec.msgpack.decode(data)
+    check_plain(value)
+    return value
+
+
+def _read(data: bytes, path: str, schemas: Mapping[bytes, pa.Schema]) -> pa.Table:
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(path, str(error)) from error
     version = (table.schema.metadata or {}).get(_VERSION_KEY, b"")
-    if version != _VERSION and version.isdigit():
+    schema = schemas.get(version)
+    if schema is None and version.isdigit():
         raise UnknownVersionError(
             "a table file has an unknown format version",
             path=path,
-            expected=_VERSION.decode(),
+            expected=b" or ".join(schemas).decode(),
             found=version.decode(),
             todo="run the version of distcommit that wrote it, or a newer one",
         )
-    if version != _VERSION or not table.schema.equals(schema):
+    if schema is None or not table.schema.equals(schema):
         raise _corrupt(path, f"columns {table.schema.names}")
     if any(table[field.name].null_count for field in schema if not field.nullable):
         raise _corrupt(path, "nulls where there can be none")

@@ -14,10 +14,11 @@ from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import MAX_BYTES, WorkUnitFlow, run_work_unit
 from distcommit.ingest.staging import new_attempt, prepare_bucket
 from distcommit.model.errors import SourceError
+from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.files import AttemptIdentity, FileSinkSettings
+from distcommit.sinks.files import FileSinkSettings
 from distcommit.testing.world import SimulatedFileSystem
 from tests.unit.spark.machines import Machine, QuickClock, fails
 

@@ -24,11 +24,12 @@ from pydantic import ValidationError
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.model.work import StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat
-from distcommit.sinks.files import AttemptFiles, AttemptIdentity, FileSinkSettings
+from distcommit.sinks.files import AttemptFiles, FileSinkSettings
 from distcommit.sinks.footer import read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.sinks.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
@@ -151,7 +152,7 @@ def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
     files = files_in(root, form, row_group_bytes=bounds[0], max_waiting_bytes=bounds[1], max_open_files=bounds[2])
     for rejected, rows in batches:
         (files.reject if rejected else files.write)(batch_of(rows))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(root, outputs)
     for rejected in (False, True):
         mine = [row for flag, rows in batches if flag == rejected for row in rows]
@@ -263,7 +264,7 @@ def test_null_and_absurd_times(
     form = FileSinkSettings(format=file_format, partition_by=TimePartition(time_zone=zone))
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 1, time_ms, b"")]))
-    (output,) = files.close()
+    (output,) = files.prepare_commit()
     assert output.final_path.split("/")[1] == folder
     table = read_records(LocalFileSystem(), f"{tmp_path}/{output.staged_path}")
     assert table.column("kafka_timestamp").cast(pa.int64()).to_pylist() == [time_ms]
@@ -289,7 +290,7 @@ def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 1, 0, b""), (0, 2, DAY_MS, b"")]))
     files.reject(numbered(3, 1))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     urn = folder_of(URN)
     assert [(output.staged_path, output.final_path) for output in outputs] == [
@@ -319,7 +320,7 @@ def test_files_roll_over_at_their_target_size(tmp_path: Path, file_format: FileF
     files = files_in(tmp_path, form)
     for start in range(0, 1000, 100):
         files.write(numbered(start, 100, random_bytes=1000))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert len(outputs) >= 5
     assert max(output.size_bytes for output in outputs) < 300_000
@@ -330,7 +331,7 @@ def test_files_roll_over_at_their_target_size(tmp_path: Path, file_format: FileF
 def test_one_batch_far_above_the_target_becomes_several_files(tmp_path: Path, file_format: FileFormat) -> None:
     files = files_in(tmp_path, FileSinkSettings(format=file_format, compression="none", target_file_bytes=50_000))
     files.write(numbered(0, 1000, random_bytes=1000))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert len(outputs) >= 15
 
@@ -342,7 +343,7 @@ def test_a_large_file_is_streamed_in_row_groups(tmp_path: Path) -> None:
     (begun,) = (tmp_path / "7/a1").iterdir()
     assert begun.name == "0001.parquet.writing"
     assert begun.stat().st_size > 0
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert pq.read_metadata(tmp_path / outputs[0].staged_path).num_row_groups >= 3
 
@@ -353,7 +354,7 @@ def test_the_folders_with_most_are_written_first_when_memory_is_short(tmp_path: 
     files.write(numbered(0, 10, time_ms=0))
     files.write(numbered(10, 1000, value=b"x" * 1000, time_ms=DAY_MS))
     assert [path.name for path in (tmp_path / "7/a1").iterdir()] == ["0002.parquet.writing"]
-    check_outputs(tmp_path, files.close())
+    check_outputs(tmp_path, files.prepare_commit())
 
 
 def test_open_files_are_bounded(tmp_path: Path) -> None:
@@ -367,7 +368,7 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
         if os.path.lexists(f"/proc/self/fd/{fd}")
     ]
     assert sum(name.startswith(str(tmp_path)) and name.endswith(".writing") for name in open_now) == 3
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert len(outputs) == 20
 
@@ -380,7 +381,7 @@ def test_making_room_goes_on_when_a_file_was_finished_early(tmp_path: Path) -> N
     second = numbered(34, 16, random_bytes=1000, time_ms=DAY_MS).to_pylist()
     third = numbered(50, 13, random_bytes=1000, time_ms=2 * DAY_MS).to_pylist()
     files.write(pa.RecordBatch.from_pylist(first + second + third, schema=SCHEMA))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert sorted(row["kafka_offset"] for row in records_of(tmp_path, outputs)) == list(range(63))
 
@@ -389,7 +390,7 @@ def test_no_records_no_files(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSinkSettings(partition_by=TimePartition()))
     files.write(batch_of([]))
     files.reject(batch_of([]))
-    assert files.close() == ()
+    assert files.prepare_commit() == ()
     assert list((tmp_path / "7").iterdir()) == []
 
 
@@ -397,7 +398,7 @@ def test_a_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSinkSettings())
     files.write(numbered(0, 2))
     files.write(numbered(2, 2).append_column("more", pa.array(["a", "b"])))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert [output.records for output in outputs] == [2, 2]
 
@@ -405,7 +406,7 @@ def test_a_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
 def test_rejected_records_may_have_a_schema_of_their_own_without_the_time(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSinkSettings(partition_by=TimePartition()))
     files.reject(numbered(0, 3).drop_columns(["kafka_timestamp"]))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert posixpath.dirname(outputs[0].final_path) == f"_rejected/{folder_of(URN)}"
 
@@ -413,13 +414,13 @@ def test_rejected_records_may_have_a_schema_of_their_own_without_the_time(tmp_pa
 def test_a_footer_in_the_records_schema_does_not_become_ours(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSinkSettings())
     files.write(numbered(0, 3).replace_schema_metadata({"distcommit": "somebody else's"}))
-    check_outputs(tmp_path, files.close())
+    check_outputs(tmp_path, files.prepare_commit())
 
 
 def test_without_offsets_in_the_source_the_footer_counts_only(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSinkSettings(), provenance=None)
     files.write(pa.record_batch({"n": [1, 2, 3]}))
-    (output,) = files.close()
+    (output,) = files.prepare_commit()
     footer = read_footer(LocalFileSystem(), f"{tmp_path}/{output.staged_path}")
     assert footer is not None
     assert (footer.records, footer.offsets) == (3, "")
@@ -445,7 +446,7 @@ def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, st
             identity=AttemptIdentity("r", epoch, URN, work_unit_id, attempt),
         )
         files.write(pa.record_batch({"n": [1]}))
-        names += [output.final_path for output in files.close()]
+        names += [output.final_path for output in files.prepare_commit()]
     assert len(set(names)) == 2
     assert all(name.count("/") == 1 and name.isascii() and name.isprintable() for name in names)
 
@@ -455,7 +456,7 @@ def test_dashes_in_ids_do_not_make_names_ambiguous(tmp_path: Path) -> None:
     for work_unit_id, attempt in (("a-b", "c"), ("a", "b-c")):
         files = files_in(tmp_path, FileSinkSettings(), work_unit_id=work_unit_id, attempt=attempt)
         files.write(numbered(0, 1))
-        names |= {output.final_path for output in files.close()}
+        names |= {output.final_path for output in files.prepare_commit()}
     assert len(names) == 2
 
 
@@ -469,9 +470,9 @@ def test_a_second_writer_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     first.write(numbered(0, 1))
     second.write(numbered(0, 1))
     with pytest.raises(FileExistsError):
-        first.close()
+        first.prepare_commit()
     first.abort()
-    check_outputs(tmp_path, second.close())
+    check_outputs(tmp_path, second.prepare_commit())
 
 
 def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) -> None:
@@ -486,16 +487,16 @@ def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) 
         with pytest.raises(pa.ArrowInvalid):
             pq.read_metadata(tmp_path / "7/a1" / name)
     with pytest.raises(ValueError, match="aborted"):
-        files.close()
+        files.prepare_commit()
 
 
 def test_abort_after_close_changes_nothing(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSinkSettings())
     files.write(numbered(0, 10))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     files.abort()
     check_outputs(tmp_path, outputs)
-    for again in (files.close, lambda: files.write(numbered(0, 1))):
+    for again in (files.prepare_commit, lambda: files.write(numbered(0, 1))):
         with pytest.raises(ValueError, match="closed"):
             again()
 
@@ -523,13 +524,13 @@ def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: Fil
     def write_all() -> None:
         for start in range(0, 1000, 100):
             files.write(numbered(start, 100, random_bytes=1000))
-        files.close()
+        files.prepare_commit()
 
     with pytest.raises(OSError, match="No space left") as caught:
         write_all()
     assert caught.value.errno == errno.ENOSPC
     with pytest.raises(ValueError, match="failed"):
-        files.close()
+        files.prepare_commit()
     files.abort()
     assert all(path.name.endswith(".writing") for path in tmp_path.rglob("*") if path.is_file())
 
@@ -540,7 +541,7 @@ def test_a_batch_that_was_refused_half_way_can_not_be_closed_over(tmp_path: Path
     with pytest.raises(SourceError):
         files.write(batch_of([(0, 11, 0, b""), (0, -1, 0, b"")]))
     with pytest.raises(ValueError, match="failed"):
-        files.close()
+        files.prepare_commit()
     files.abort()
 
 
@@ -577,7 +578,7 @@ def test_avro_holds_every_mapped_type(tmp_path: Path, compression: Compression) 
     batch = pa.RecordBatch.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
     files = files_in(tmp_path, FileSinkSettings(format="avro", compression=compression), provenance=None)
     files.write(batch)
-    (output,) = files.close()
+    (output,) = files.prepare_commit()
     path = tmp_path / output.staged_path
     found = read_records(LocalFileSystem(), str(path))
     for place, (kind, _) in enumerate(TYPES):
@@ -597,7 +598,7 @@ def test_other_avro_readers_agree(tmp_path: Path, compression: Compression) -> N
     files = files_in(tmp_path, FileSinkSettings(format="avro", compression=compression))
     batch = numbered(0, 10_000, value=b"x" * 100)
     files.write(batch)
-    (output,) = files.close()
+    (output,) = files.prepare_commit()
     with (tmp_path / output.staged_path).open("rb") as file:
         assert list(fastavro.reader(file)) == batch.to_pylist()
 
@@ -606,7 +607,7 @@ def test_columns_that_may_not_be_null_are_not_unions(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     files = files_in(tmp_path, FileSinkSettings(format="avro"), provenance=None)
     files.write(pa.record_batch({"n": [1]}, schema=schema))
-    (output,) = files.close()
+    (output,) = files.prepare_commit()
     assert read_records(LocalFileSystem(), f"{tmp_path}/{output.staged_path}").schema.equals(schema)
 
 
@@ -635,7 +636,7 @@ def test_parquet_files_are_compressed_as_set_unless_tiny(tmp_path: Path, compres
     for attempt, count, wanted in (("big", 10_000, expected), ("tiny", 10, "UNCOMPRESSED")):
         files = files_in(tmp_path, FileSinkSettings(compression=compression), attempt=attempt)
         files.write(numbered(0, count, value=b"x" * 20))
-        (output,) = files.close()
+        (output,) = files.prepare_commit()
         assert pq.read_metadata(tmp_path / output.staged_path).row_group(0).column(3).compression == wanted
 
 

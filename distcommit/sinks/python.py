@@ -1,0 +1,54 @@
+"""A sink of the user's own: a class that the executors can import."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
+from distcommit.model.user_class import make_named
+
+
+class PythonSink(BaseModel, Sink):
+    """Names a subclass of `Sink` as `package.module:Class`; it is made with `options` as keyword arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+
+    type: Literal["python"]
+    class_name: str = Field(alias="class")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @cached_property
+    def made(self) -> Sink:
+        """The sink itself.
+
+        Raises:
+            ConfigurationError: if the class can't be imported or made, is no `Sink`, or has no name.
+        """
+        made = make_named(Sink, "sink", self.class_name, self.options)  # type: ignore[type-abstract]
+        name = getattr(made, "name", None)
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(
+                "the sink's class has no name",
+                class_name=self.class_name,
+                expected='a class attribute `name = "..."`, which is stored with every commit',
+                found=repr(name),
+            )
+        return made
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "made"}}
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.made.name
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        return self.made.open_writer(attempt, staging_folder)
+
+    def open_committer(self) -> SinkCommitter:
+        return self.made.open_committer()

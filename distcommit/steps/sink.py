@@ -1,0 +1,158 @@
+"""Committing what a sink's writers have prepared, as a commit step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self, assert_never
+
+from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
+from distcommit.model.sink import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    RetryLater,
+    Sink,
+    SinkCommitter,
+    check_plain,
+)
+from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification
+from distcommit.steps.registry import register
+
+logger = logging.getLogger(__name__)
+
+
+@register
+class SinkCommitStep(CommitStep):
+    """Hands one dataset's commit infos of one run to the committer of the job's sink.
+
+    The proof is the target's and is asked for inside `commit`, in one transaction with the data; so `verify` always
+    says PENDING, and a replay commits again, which changes nothing. The sink itself is not stored: its name is, and the
+    job's configuration brings the sink of that name.
+    """
+
+    type_name: ClassVar[str] = "sink-commit"
+    __slots__ = ("request", "sink")
+
+    def __init__(self, sink: Sink, request: CommitRequest) -> None:
+        self.sink, self.request = sink, request
+
+    def __repr__(self) -> str:
+        return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
+
+    def to_row(self) -> list[Any]:
+        request = self.request
+        return [self.sink.name, request.dataset_urn, request.epoch, list(request.infos)]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        """The step, with the sink of the context.
+
+        Raises:
+            SinkUnavailableError: if the context has no sink of that name.
+        """
+        name, urn, epoch, infos = row
+        if tuple(map(type, row)) != (str, str, int, list):
+            raise TypeError(f"not the row of a sink's commit: {row!r}")
+        check_plain(infos)
+        sink = context.sink
+        if sink is None or sink.name != name:
+            raise SinkUnavailableError(
+                "a stored commit belongs to another sink",
+                dataset=urn,
+                epoch=epoch,
+                expected=f"a job file with the sink {name!r}",
+                found="the files sink" if sink is None else f"the sink {sink.name!r}",
+                todo="run the job with that sink until nothing is pending",
+            )
+        return cls(sink, CommitRequest(urn, epoch, tuple(infos)))
+
+    def verify(self) -> Verification:
+        return Verdict.PENDING
+
+    def execute(self) -> None:
+        error = self.execute_all([self])[0]
+        if error is not None:
+            raise error
+
+    @classmethod
+    def execute_all(
+        cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
+    ) -> list[DistcommitError | None]:
+        """One call of one committer for all of them."""
+        if not steps:
+            return []
+        requests = [step.request for step in steps]
+        try:
+            with _committer(steps[0].sink) as committer:
+                outcomes = committer.commit(requests)
+        except SinkUnavailableError as error:  # trying each by itself would only wait as often
+            return [error] * len(steps)
+        if len(outcomes) != len(requests):
+            raise DistcommitError(
+                "a sink's committer answers for other requests than it was given",
+                sink=steps[0].sink.name,
+                expected=f"{len(requests)} outcomes",
+                found=str(len(outcomes)),
+                todo="mend the committer's `commit`",
+            )
+        return [step._error(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
+
+    def withdraw(self) -> None:
+        """Lets the committer take it back, also what is visible already.
+
+        Raises:
+            ConflictError: if it is committed and can't be taken back; nothing was changed.
+        """
+        with _committer(self.sink) as committer:
+            try:
+                committer.abort([self.request])
+            except DistcommitError:
+                raise
+            except Exception as error:
+                raise DistcommitError(
+                    "a sink could not take back a commit",
+                    step=repr(self),
+                    found=f"{type(error).__name__}: {error}",
+                    todo="mend the sink's target, then abandon the dataset again",
+                ) from error
+
+    def undo(self) -> None:
+        """Nothing is left to do: `withdraw` has taken back both."""
+
+    def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
+        ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}
+        match outcome:
+            case Committed() | AlreadyCommitted():
+                return None
+            case RetryLater(reason):
+                todo = "nothing now: it is committed again, at the latest by the next run"
+                return TransientError("a sink could not commit yet", found=reason, todo=todo, **ids)
+            case FailedForGood(reason):
+                expected = f"the sink {self.sink.name!r} to commit what was prepared for it"
+                return LostError("a sink can never commit this", expected=expected, found=reason, **ids)
+        assert_never(outcome)
+
+
+@contextmanager
+def _committer(sink: Sink) -> Iterator[SinkCommitter]:
+    """An open committer, closed afterwards; what closing raises changes nothing of what was committed."""
+    try:
+        committer = sink.open_committer()
+    except Exception as error:
+        raise SinkUnavailableError(
+            "the sink can't be opened to commit",
+            sink=sink.name,
+            found=f"{type(error).__name__}: {error}",
+            todo="mend the sink's settings or its target and run again; nothing was lost",
+        ) from error
+    try:
+        yield committer
+    finally:
+        try:
+            committer.close()
+        except Exception:
+            logger.warning("a sink's committer could not be closed", exc_info=True)
