@@ -114,7 +114,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _newer(schema: pa.Schema) -> bytes:
-    return _parquet(schema.with_metadata(dict.fromkeys(schema.metadata or (), b"2")).empty_table())
+    return _parquet(schema.with_metadata(dict.fromkeys(schema.metadata or (), b"3")).empty_table())
 
 
 @cache

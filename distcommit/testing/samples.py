@@ -157,6 +157,20 @@ TASK_STATES = [
     ),
 ]
 
+_INFOS = ({"staged": "rows-1", "records": 4, "ratio": 0.5, "whole": True}, [2**64 - 1, -1, None, b"\xff"], "ü")
+TASK_STATES_WITH_INFOS = [
+    msgspec.structs.replace(TASK_STATES[0], outputs=(), commit_infos=_INFOS),
+    TASK_STATES[1],
+]
+"""What the writers of a sink of the user's own report."""
+SINK = "testing-sample"
+"""The name of the sink whose commit is sealed in `SINK_SEGMENT`."""
+_SINK_ROWS = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS)]])
+_SINK_SEQUENCE = SealedSequence(
+    _URN, 7, _LOW, _HIGH, (StepBatch("sink-commit", 1, _SINK_ROWS),), start={"2": 0}, records=4
+)
+SINK_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_SINK_SEQUENCE,)))
+
 MANIFEST = Manifest(1, RUN_ID, 7, {3: "ffee.parquet", 12: "ddcc.parquet"}, (((3, "00003_000000"), (12, "x")), ()))
 MARKER = StoreMarker("distcommit-store", 1, "job", 16, "0123456789abcdef0123456789abcdef")
 LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 30.0)

@@ -15,10 +15,12 @@ from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
     LockHeldError,
+    SinkUnavailableError,
     UnknownStepTypeError,
 )
 from distcommit.model.log_records import Intent
 from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
@@ -60,6 +62,18 @@ class Reader:
     names_path: bool = True
 
 
+class SampleSink(Sink):
+    """The sink that the samples name. It is never opened: reading runs no code of a sink."""
+
+    name = samples.SINK
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        raise NotImplementedError
+
+    def open_committer(self) -> SinkCommitter:
+        raise NotImplementedError
+
+
 def read_segment(data: bytes) -> object:
     """Decodes a segment and folds it, onto nothing and onto a checkpoint."""
     segment = decode_segment(data, PATH)
@@ -74,7 +88,7 @@ def read_segment(data: bytes) -> object:
 def read_sealed(data: bytes) -> object:
     """The segment, and the commit steps of the sequences in it."""
     segment = decode_segment(data, PATH)
-    context = StepContext(LocalFileSystem(SimulatedPosix()), "/staging", "/output")
+    context = StepContext(LocalFileSystem(SimulatedPosix()), "/staging", "/output", SampleSink())
     if isinstance(segment.record, Intent):
         for sequence in segment.record.sequences:
             list(load_steps(sequence.steps, context))
@@ -156,13 +170,17 @@ READERS = tuple(
         ("segment", tuple(map(encode_segment, samples.SEGMENTS.values())), read_segment),
         (
             "steps",
-            (encode_segment(samples.SEGMENTS["intent"]),),
+            (encode_segment(samples.SEGMENTS["intent"]), encode_segment(samples.SINK_SEGMENT)),
             read_sealed,
-            (CorruptError, UnknownStepTypeError, ConfigurationError),
+            (CorruptError, UnknownStepTypeError, ConfigurationError, SinkUnavailableError),
             False,
         ),
         ("plan", (encode_plan(samples.PLAN),), _read_plan),
-        ("task states", (encode_task_states(samples.TASK_STATES),), _read_task_states),
+        (
+            "task states",
+            (encode_task_states(samples.TASK_STATES), encode_task_states(samples.TASK_STATES_WITH_INFOS)),
+            _read_task_states,
+        ),
         ("manifest", (encode_document(samples.MANIFEST),), _read_manifest),
         (
             "store marker",

@@ -19,10 +19,18 @@ from distcommit.testing import samples
 from tests.golden.job import make_job
 
 GOLDEN = Path(__file__).parent / "v1"
+GOLDEN_2 = Path(__file__).parent / "v2"
+
+
+def make_2(folder: Path) -> None:
+    """Writes the golden files of what came with sinks of the user's own: version 2 of one table, and a type of step."""
+    folder.mkdir(parents=True)
+    (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_INFOS))
+    (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT))
 
 
 def make(folder: Path) -> None:
-    """Writes all golden files into a folder that has none yet."""
+    """Writes all golden files of version 1 into a folder that has none yet."""
     (folder / "segments").mkdir(parents=True)
     for name, segment in samples.SEGMENTS.items():
         (folder / "segments" / f"{name}.seg").write_bytes(encode_segment(segment))
@@ -38,7 +46,9 @@ def make(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN
-    if target.exists():
-        sys.exit(f"{target} is there: golden files are never overwritten; delete it first if that is what you want")
-    make(target)
+    parent = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN.parent
+    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2)):
+        if (parent / name).exists():
+            sys.stderr.write(f"{parent / name} is there and stays: golden files are never overwritten\n")
+        else:
+            write(parent / name)

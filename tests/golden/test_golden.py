@@ -15,12 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.model.log_records import DatasetState, Record, SealedSequence, SequenceName, StepBatch
+from distcommit.model.log_records import DatasetState, Intent, Record, SealedSequence, SequenceName, StepBatch
+from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.documents import decode_document
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
@@ -29,6 +33,7 @@ from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
+    TASK_STATE_SCHEMA_2,
     check_table,
     decode_plan,
     decode_task_states,
@@ -37,8 +42,8 @@ from distcommit.stores.tables import (
     table_name,
 )
 from distcommit.testing import samples
-from distcommit.testing.stored_bytes import PATH, READERS, checked_segment, sealed_segment
-from tests.golden.make import GOLDEN, make
+from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, sealed_segment
+from tests.golden.make import GOLDEN, GOLDEN_2, make, make_2
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
@@ -77,6 +82,25 @@ def test_tables_are_read_as_what_was_written() -> None:
     assert states == samples.TASK_STATES
     assert decode_plan(encode_plan(plan), PATH) == plan
     assert decode_task_states(encode_task_states(states), PATH) == states
+
+
+def test_what_came_with_sinks_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_2 / "task_states.parquet").read_bytes()
+    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA_2, check_metadata=True)
+    assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_INFOS
+    segment = decode_segment((GOLDEN_2 / "intent-sink.seg").read_bytes(), PATH)
+    assert segment == samples.SINK_SEGMENT
+    assert isinstance(segment.record, Intent)
+    context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink())
+    (step,) = load_steps(segment.record.sequences[0].steps, context)
+    assert isinstance(step, SinkCommitStep)
+    assert step.request.infos == samples.TASK_STATES_WITH_INFOS[0].commit_infos
+    assert dump_steps([step]) == segment.record.sequences[0].steps
+
+
+def test_rows_without_commit_infos_are_written_for_programs_that_know_none() -> None:
+    data = encode_task_states(samples.TASK_STATES)
+    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +172,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert once == again
     committed = (path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file())
     assert set(map(stable_name, once)) == set(map(stable_name, committed))
+    make_2(tmp_path / "2")
+    assert {path.name for path in (tmp_path / "2").iterdir()} == {path.name for path in GOLDEN_2.iterdir()}
 
 
 def stable_name(path: Path) -> str:
@@ -168,6 +194,7 @@ def test_the_specification_names_each_field_in_its_order(kind: type[msgspec.Stru
     [
         ("plan", PLAN_SCHEMA.names),
         ("task states", TASK_STATE_SCHEMA.names),
+        ("task states, version 2", TASK_STATE_SCHEMA_2.names),
         ("outputs", [field.name for field in TASK_STATE_SCHEMA.field("outputs").type.value_type]),
     ],
 )
@@ -178,10 +205,10 @@ def test_the_specification_names_each_column_in_its_order(table: str, names: lis
 # -- other versions
 
 
-def another_table_version(name: str) -> bytes:
+def another_table_version(name: str, version: bytes) -> bytes:
     table = pq.read_table(pa.BufferReader(golden(name)))
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({b"distcommit-table-version": b"2"}), sink)
+    pq.write_table(table.replace_schema_metadata({b"distcommit-table-version": version}), sink)
     return bytes(sink.getvalue())
 
 
@@ -210,14 +237,14 @@ OTHER_VERSIONS = [
         lambda: golden("manifest.json").replace(b'"version": 1', b'"version": 2', 1),
     ),
     case("manifest", lambda: b'{"version":2}'),
-    case("plan", lambda: another_table_version("plan.parquet")),
-    case("task states", lambda: another_table_version("task_states.parquet")),
+    case("plan", lambda: another_table_version("plan.parquet", b"2")),
+    case("task states", lambda: another_table_version("task_states.parquet", b"3")),
 ]
 
 
 @pytest.mark.parametrize(("reader", "data"), OTHER_VERSIONS)
 def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], bytes]) -> None:
-    with pytest.raises(UnknownVersionError, match="2") as caught:
+    with pytest.raises(UnknownVersionError, match=r"found [23]|version 2") as caught:
         READ[reader].read(data())
     if READ[reader].names_path:
         assert "path" in caught.value.ids
