@@ -121,7 +121,8 @@ def _inner_segment(rng: random.Random) -> bytes:
 
 def _inner_steps(rng: random.Random) -> bytes:
     """A whole record whose step batch is damaged."""
-    record = msgspec.msgpack.decode(msgspec.msgpack.encode(samples.SEGMENTS["intent"].record))
+    segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT))
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
     batch = record[2][0][4][0]
     place = rng.choice((0, 1, 2, 2, 2, 2))
     batch[place] = (rng.choice(("", "x", "high-watermark")), rng.choice((0, -1, 2)), damaged(batch[2], rng))[place]
@@ -143,11 +144,16 @@ def _inner_table(data: bytes, rng: random.Random) -> bytes:
     """A whole Parquet file in which one value is another one."""
     table = pq.read_table(io.BytesIO(data))
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    name = rng.choice(texts if rng.random() < 0.8 else table.schema.names)
+    names = table.schema.names[-1:] if "commit_infos" in table.schema.names else texts
+    name = rng.choice(names if rng.random() < 0.8 else table.schema.names)
     values = table[name].to_pylist()
     row = rng.randrange(len(values))
     old = values[row]
-    changed = damaged(old.encode(), rng).decode(errors="replace") if isinstance(old, str) else None
+    changed: object = None
+    if isinstance(old, str):
+        changed = damaged(old.encode(), rng).decode(errors="replace")
+    elif name == "commit_infos" and old:
+        changed = [damaged(old[0], rng), *old[1:]]
     values[row] = changed if rng.random() < 0.9 else None
     place = table.schema.get_field_index(name)
     column = pa.array(values, table.schema.field(name).type)
@@ -171,7 +177,9 @@ INNER: dict[str, Callable[[random.Random], bytes]] = {
     "steps": _inner_steps,
     "offsets": _inner_offsets,
     "plan": lambda rng: _inner_table(encode_plan(samples.PLAN), rng),
-    "task states": lambda rng: _inner_table(encode_task_states(samples.TASK_STATES), rng),
+    "task states": lambda rng: _inner_table(
+        encode_task_states(rng.choice((samples.TASK_STATES, samples.TASK_STATES_WITH_INFOS))), rng
+    ),
 }
 """By reader: bytes whose outer checks pass and whose inside is damaged."""
 
