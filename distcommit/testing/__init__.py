@@ -2,8 +2,8 @@
 
 Where to start:
 
-- You wrote a CommitStep, CommitStepStore, FileSystem or Source: subclass its suite in `testing.conformance`, whose
-  docstring shows how in eight lines (needs pytest).
+- You wrote a CommitStep, CommitStepStore, FileSystem, Source or Sink: subclass its suite in `testing.conformance`,
+  whose docstring shows how in eight lines (needs pytest). `testing.sqlite_sink` is a sink to learn from.
 - You want to see a whole job run, crash and recover in memory, in milliseconds::
 
       machine = SimulatedPosix()

@@ -1,4 +1,4 @@
-"""What a CommitStep, CommitStepStore, FileSystem or Source of your own has to keep, as pytest classes to subclass.
+"""What a CommitStep, CommitStepStore, FileSystem, Source or Sink of yours has to keep, as pytest classes to subclass.
 
     from distcommit.testing.conformance import CommitStepContract
 
@@ -29,9 +29,17 @@ from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, 
 from distcommit.model.steps import as_verification as verdict_of
 from distcommit.steps.registry import dump_steps, load_steps, register
 from distcommit.testing.file_system_contract import FileSystemContract
+from distcommit.testing.sink_contract import SinkContract
 from distcommit.testing.source_contract import SourceContract
 
-__all__ = ["CommitStepContract", "CommitStepStoreContract", "FileSystemContract", "NoteCommitStep", "SourceContract"]
+__all__ = [
+    "CommitStepContract",
+    "CommitStepStoreContract",
+    "FileSystemContract",
+    "NoteCommitStep",
+    "SinkContract",
+    "SourceContract",
+]
 
 
 class CommitStepContract(ABC):

@@ -1,0 +1,190 @@
+"""The example of a sink keeps what a sink has to keep, and sinks with one flaw each do not get through."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from distcommit.model.errors import CorruptError
+from distcommit.model.sink import AttemptIdentity, CommitOutcome, CommitRequest, Committed, Sink, SinkWriter
+from distcommit.testing.conformance import SinkContract
+from distcommit.testing.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
+
+
+class TestSqliteSink(SinkContract):
+    def make_sink(self, place: Path) -> Sink:
+        return SqliteSink(str(place / "rows.db"))
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        if not (place / "rows.db").exists():
+            return []
+        with sqlite3.connect(place / "rows.db") as db:
+            rows = db.execute("SELECT dataset, columns FROM records WHERE NOT rejected").fetchall()
+        db.close()
+        return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in rows]
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        Path(request.infos[-1]["path"]).unlink()
+        return True
+
+
+class Forgetful(SqliteCommitter):
+    """Has no ledger."""
+
+    def _newest(self, dataset: str) -> tuple[int, bool]:
+        return 0, False
+
+
+class ShortSighted(SqliteCommitter):
+    """Knows only of the newest epoch."""
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        if 0 < request.epoch < self._newest(request.dataset_urn)[0]:
+            with self._transaction():
+                self._load(request)
+            return Committed()
+        return super()._commit(request)
+
+
+class InTwoTransactions(SqliteCommitter):
+    """Moves its ledger after the rows."""
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        if self._newest(request.dataset_urn)[0] >= request.epoch:
+            return super()._commit(request)
+        with self._transaction():
+            self._load(request)
+        with self._transaction():
+            self._record(request, revoked=False)
+        return Committed()
+
+
+class LooksTooEarly(SqliteCommitter):
+    """Looks at the ledger before its transaction; all committers look at once."""
+
+    meeting = threading.Barrier(8)
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        done = self._newest(request.dataset_urn)[0] >= request.epoch
+        if threading.current_thread() is not threading.main_thread():
+            self.meeting.wait(20)
+        if done:
+            return super()._commit(request)
+        with self._transaction():
+            self._load(request)
+            self._record(request, revoked=False)
+        return Committed()
+
+
+class TakesNothingBack(SqliteCommitter):
+    """Says that it takes back, and does not."""
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        pass
+
+
+class ForgetsWhatItTookBack(SqliteCommitter):
+    """Removes rows, and would commit them again."""
+
+    def _record(self, request: CommitRequest, *, revoked: bool) -> None:
+        if revoked:
+            self._db.execute("DELETE FROM ledger WHERE dataset = ?", (request.dataset_urn,))
+        else:
+            super()._record(request, revoked=revoked)
+
+
+class TakesLostForCommitted(SqliteCommitter):
+    """Passes over staged files that are gone."""
+
+    def _load(self, request: CommitRequest) -> None:
+        there = tuple(info for info in request.infos if Path(info["path"]).exists())
+        super()._load(CommitRequest(request.dataset_urn, request.epoch, there))
+
+
+class LeavesOneOut(SqliteCommitter):
+    """Does not answer for its last request."""
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return super().commit(requests)[:1]
+
+
+class Eager(SqliteWriter):
+    """Its rows are visible as soon as they are written."""
+
+    committer: SqliteCommitter
+    attempt: AttemptIdentity
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        super().write(batch)
+        rows = [(self.attempt.dataset_urn, 1, False, msgspec.json.encode(row)) for row in batch.to_pylist()]
+        self.committer._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+
+
+class InTuples(SqliteWriter):
+    """Its commit infos are no plain data."""
+
+    def prepare_commit(self) -> Sequence[Any]:
+        return [tuple(info.items()) for info in super().prepare_commit()]
+
+
+@dataclass(frozen=True, slots=True)
+class FlawedSink(SqliteSink):
+    """The example with one of its parts replaced."""
+
+    committer: type[SqliteCommitter] = SqliteCommitter
+    writer: type[SqliteWriter] = SqliteWriter
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        writer = self.writer(f"{staging_folder}/rows.jsonl")
+        if isinstance(writer, Eager):
+            writer.attempt, writer.committer = attempt, SqliteCommitter(self.path)
+        return writer
+
+    def open_committer(self) -> SqliteCommitter:
+        return self.committer(self.path)
+
+
+class _Suite(TestSqliteSink):
+    """Not collected: run by the test below."""
+
+    __test__ = False
+
+    def __init__(self, committer: type[SqliteCommitter], writer: type[SqliteWriter]) -> None:
+        self.parts = committer, writer
+
+    def make_sink(self, place: Path) -> Sink:
+        return FlawedSink(str(place / "rows.db"), *self.parts)
+
+
+Test = Callable[[_Suite, Path], None]
+FLAWS: list[tuple[type[SqliteCommitter] | type[SqliteWriter], Test]] = [
+    (Forgetful, _Suite.test_committed_again_it_changes_nothing),
+    (ShortSighted, _Suite.test_committed_again_after_later_epochs_it_changes_nothing),
+    (InTwoTransactions, _Suite.test_killed_at_any_line_it_is_committed_by_the_next),
+    (LooksTooEarly, _Suite.test_committed_by_many_at_once_it_is_done_once),
+    (TakesNothingBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, True)),
+    (ForgetsWhatItTookBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, False)),
+    (TakesLostForCommitted, _Suite.test_what_is_lost_is_never_taken_for_committed),
+    (LeavesOneOut, _Suite.test_each_request_of_a_batch_has_its_own_outcome),
+    (Eager, _Suite.test_nothing_is_visible_before_commit),
+    (Eager, _Suite.test_attempts_that_fail_die_or_lose_leave_nothing_visible),
+    (InTuples, _Suite.test_what_was_prepared_is_the_same_after_storing),
+]
+
+
+@pytest.mark.parametrize(("flawed", "test"), FLAWS, ids=lambda part: getattr(part, "__name__", None))
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # writers that nobody closes then
+def test_a_flaw_is_found_by_the_test_for_it(
+    flawed: type[SqliteCommitter] | type[SqliteWriter], test: Test, tmp_path: Path
+) -> None:
+    suite = _Suite(SqliteCommitter, flawed) if issubclass(flawed, SqliteWriter) else _Suite(flawed, SqliteWriter)
+    with pytest.raises((AssertionError, CorruptError)):
+        test(suite, tmp_path)
