@@ -1,4 +1,5 @@
-"""Programs for the crash explorer beyond runs of the job: what people do by hand, own commit steps, the lock, damage.
+"""Programs for the crash explorer beyond runs of the usual job: what people do by hand, own commit steps and sinks, the
+lock, damage.
 
 Each has three parts: a machine as it is found, what is done on it (crashed at every operation), and what is done after
 the crash, which must end with everything as it has to be.
@@ -15,6 +16,7 @@ from distcommit.testing.programs_damage import DAMAGE
 from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
 from distcommit.testing.programs_own_steps import OWN_STEPS
+from distcommit.testing.programs_sink import SINK
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
@@ -39,5 +41,6 @@ def _forgotten(machine: SimulatedPosix) -> str:
 
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
 PROGRAMS = {
-    program.name: program for program in (*BY_HAND, *OWN_STEPS, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE)
+    program.name: program
+    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE)
 }

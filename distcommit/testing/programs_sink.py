@@ -1,0 +1,191 @@
+"""Programs for the crash explorer: whole runs of a job with a sink of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.fs.local import TEMPORARY
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.errors import ConflictError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import (
+    AlreadyCommitted,
+    AttemptIdentity,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    Sink,
+    SinkCommitter,
+    SinkWriter,
+)
+from distcommit.model.urn import folder_of
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import epoch_name
+from distcommit.spark.run import RunResult, run
+from distcommit.stores import by_hand
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.program_parts import SOURCE, Program, new_machine, unsettled
+from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, launch_here
+
+_NOTES = f"{ROOTS.output}/notes"
+_TAKEN_BACK = b"taken back"
+_MORE = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 4, "1": 1}), "c": ModelDataset({"0": 1})})
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSink(Sink):
+    """One note for each dataset and epoch, made by put-if-absent: it is the data and the proof at once.
+
+    `refused`: a dataset that it says it can never commit.
+    """
+
+    name: ClassVar[str] = "testing-notes"
+    fs: FileSystem
+    refused: str = ""
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        return _NoteWriter(self.fs, staging_folder)
+
+    def open_committer(self) -> SinkCommitter:
+        self.fs.make_folders(_NOTES)
+        return _NoteCommitter(self.fs, self.refused)
+
+
+@dataclass(slots=True)
+class _NoteWriter(SinkWriter):
+    fs: FileSystem
+    folder: str
+    values: list[str] = field(default_factory=list)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.values += batch["value"].to_pylist()
+
+    def reject(self, batch: pa.RecordBatch) -> None:
+        raise NotImplementedError
+
+    def prepare_commit(self) -> Sequence[Any]:
+        file = self.fs.create(f"{self.folder}/values")
+        file.write(msgspec.json.encode(self.values))
+        file.close_file(sync=False)
+        return [f"{self.folder}/values"]
+
+    def abort(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _NoteCommitter(SinkCommitter):
+    fs: FileSystem
+    refused: str
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return [self._commit(request) for request in requests]
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        for request in requests:
+            note = _note(request)
+            if not self.fs.put_if_absent(note, _TAKEN_BACK) and self.fs.read(note) != _TAKEN_BACK:
+                raise ConflictError("a note that stands can't be taken back", dataset=request.dataset_urn)
+            self.fs.sync([_NOTES], _NOTES)
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        if request.dataset_urn == self.refused:
+            return FailedForGood("this dataset is refused")
+        note = _note(request)
+        try:
+            found = self.fs.read(note)
+        except FileNotFoundError:
+            values = [value for path in request.infos for value in msgspec.json.decode(self.fs.read(path))]
+            if self.fs.put_if_absent(note, msgspec.json.encode(values)):
+                return Committed()
+            found = self.fs.read(note)
+        self.fs.sync([_NOTES], _NOTES)  # it may be a crashed process's
+        return FailedForGood("it was taken back") if found == _TAKEN_BACK else AlreadyCommitted()
+
+
+def _note(request: CommitRequest) -> str:
+    return f"{_NOTES}/{folder_of(request.dataset_urn)}-{epoch_name(request.epoch)}"
+
+
+def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, *, refused: str = "") -> RunResult:
+    """One whole run of the job whose sink leaves notes."""
+    settings = world.begin(calls, source)
+    flow = replace(settings.flow, sink=NoteSink(SimulatedFileSystem(calls), refused))
+    return run(launch_here, replace(settings, flow=flow))
+
+
+def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
+    """What is wrong after a whole run that nothing disturbed; empty if each record is in the notes, once."""
+    fs = SimulatedFileSystem(calls)
+    found = sorted(
+        value
+        for entry in fs.list_folder(_NOTES)
+        if not entry.name.startswith(TEMPORARY) and (data := fs.read(f"{_NOTES}/{entry.name}")) != _TAKEN_BACK
+        for value in msgspec.json.decode(data)
+    )
+    expected = sorted(
+        f"{urn}/{partition}/{offset}"
+        for urn, dataset in source.datasets.items()
+        for partition, count in dataset.partitions.items()
+        for offset in range(count)
+    )
+    if found != expected:
+        return f"noted are {found}, expected {expected}"
+    ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
+    if world.watermarks(calls) != ends:
+        return f"watermarks are {world.watermarks(calls)}, expected {ends}"
+    left = fs.list_folder(ROOTS.staging)
+    return f"left behind in task output: {left}" if left else ""
+
+
+def _committed(world: World) -> SimulatedPosix:
+    machine = new_machine()
+    run_with_sink(machine, SOURCE, world)
+    machine.syncfs("/")
+    return machine
+
+
+def _run_more(world: World, machine: SimulatedPosix) -> None:
+    run_with_sink(machine, _MORE, world)
+
+
+def _run_again(world: World, machine: SimulatedPosix) -> str:
+    result = run_with_sink(machine, _MORE, world)
+    return sink_violation(machine, _MORE, world) or ("" if result.succeeded else f"it does not succeed: {result}")
+
+
+def _refused() -> SimulatedPosix:
+    machine = new_machine()
+    run_with_sink(machine, SOURCE, World(), refused="a")
+    machine.syncfs("/")
+    return machine
+
+
+def _abandon(machine: SimulatedPosix) -> None:
+    state = unsettled(machine)
+    if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
+        sink = NoteSink(SimulatedFileSystem(machine))
+        by_hand.abandon(World().store(machine), state.dataset_urn, "person", sink)
+
+
+def _abandon_and_run(machine: SimulatedPosix) -> str:
+    _abandon(machine)
+    return _run_again(World(), machine)
+
+
+SINK = (
+    *(
+        Program(name, partial(_committed, world), partial(_run_more, world), partial(_run_again, world))
+        for name, world in (("own-sink", World(buckets=2)), ("own-sink-held", World(job_level=True)))
+    ),
+    Program("own-sink-abandoned", _refused, _abandon, _abandon_and_run),
+)
