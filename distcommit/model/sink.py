@@ -141,8 +141,8 @@ class Sink(ABC):
         Args:
             attempt: whose records they are.
             staging_folder: an empty folder of this attempt's own below `paths.staging`, absolute. The writer may put
-                files into it (no folders), and need not sync them: that is done before the attempt counts. They are
-                deleted once the dataset's commit is known to be done, or the attempt to have lost.
+                files into it, and need not sync them: that is done before the attempt counts. They are deleted once
+                the dataset's commit is known to be done, or the attempt to have lost.
         """
 
     @abstractmethod
