@@ -288,7 +288,7 @@ def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, se
             committer.count_held(plans)
         else:
             committer.publish(take_over=True)
-            report.reasons, report.reasons_more = [], 0
+            report.reasons, report.reasons_more, report.datasets_quarantined = [], 0, 0
             committer.count_outcomes(plans)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
     except FencedError:

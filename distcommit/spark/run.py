@@ -105,6 +105,7 @@ def run(
     commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
     for report in ingested:  # what a task could not commit is the drain's to tell
         report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0
+        report.datasets_quarantined = 0
     totals = add_up([recovered, planned, *ingested, *drained])
     return RunResult(
         run_id=settings.run_id,
