@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import MAX_BYTES, WorkUnitFlow, run_work_unit
 from distcommit.ingest.staging import new_attempt, prepare_bucket
 from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -80,12 +81,13 @@ def run_unit(
     unit: WorkUnit = UNIT,
     deadline_ms: int = 0,
     clock: QuickClock | None = None,
+    sink: Sink | None = None,
 ) -> TaskState:
     fs = SimulatedFileSystem(machine or Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)
     folder = new_attempt(fs, "/job/staging", 7, 0, unit.work_unit_id)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, folder.attempt)
-    flow = WorkUnitFlow(source, JSON, FileSinkSettings(), divert)
+    flow = WorkUnitFlow(source, JSON, sink or FileSinkSettings(), divert)
     return run_work_unit(flow, fs, source.open(), unit, folder, identity, clock or QuickClock(), deadline_ms)
 
 
@@ -189,3 +191,71 @@ def test_a_work_unit_whose_turn_comes_after_the_deadline_leaves_all_of_it_to_the
     state = run_unit(ListSource(((GOOD,), (GOOD,))), deadline_ms=1, machine=machine)
     assert (state.outcome, state.actual_high, counts(state)) == (TaskOutcome.SUCCEEDED, UNIT.low, (0, 0, 0))
     assert machine.paths("/job/staging") == {}
+
+
+@dataclass
+class NotingSink(Sink, SinkWriter):
+    """Notes what is asked of its one writer; `infos` is what that prepares, `fails` the method that raises."""
+
+    name: ClassVar[str] = "noting"
+    infos: Sequence[Any] = ("info", {"n": 1})
+    fails: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        assert staging_folder == f"/job/staging/0000000007/bucket=00000/00000_000001.{attempt.attempt}"
+        self._note("open")
+        return self
+
+    def open_committer(self) -> SinkCommitter:
+        raise NotImplementedError
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._note(f"write {batch.num_rows}")
+
+    def reject(self, batch: pa.RecordBatch) -> None:
+        self._note(f"reject {batch.num_rows}")
+
+    def prepare_commit(self) -> Sequence[Any]:
+        self._note("prepare")
+        return self.infos
+
+    def abort(self) -> None:
+        self._note("abort")
+
+    def _note(self, what: str) -> None:
+        self.notes.append(what)
+        if self.fails and what.startswith(self.fails):
+            raise ConnectionError(f"can't {what}")
+
+
+def test_a_sink_of_ones_own_is_given_the_records_and_its_commit_infos_are_reported() -> None:
+    sink = NotingSink()
+    state = run_unit(ListSource(((GOOD, GOOD, BAD), (BAD,))), divert=True, sink=sink)
+    assert (state.outcome, state.outputs, state.commit_infos) == (TaskOutcome.SUCCEEDED, (), ("info", {"n": 1}))
+    assert sink.notes == ["open", "reject 1", "write 2", "reject 1", "prepare"]
+    assert counts(state) == (4, 2, 2)
+
+
+@pytest.mark.parametrize("fails", ["open", "write", "reject", "prepare"])
+def test_whatever_a_sinks_writer_raises_is_a_failed_state_and_it_is_aborted(fails: str) -> None:
+    sink = NotingSink(fails=fails)
+    state = run_unit(ListSource(((GOOD,), (BAD,))), divert=True, sink=sink)
+    assert (state.outcome, state.commit_infos, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert state.error.startswith("ConnectionError: can't ")
+    assert sink.notes.count("abort") == (fails != "open")
+
+
+def test_what_abort_raises_does_not_hide_why() -> None:
+    sink = NotingSink(fails="abort")
+    state = run_unit(ListSource(((GOOD,),), SourceError("lost")), sink=sink)
+    assert (state.outcome, state.error) == (TaskOutcome.FAILED, "SourceError: lost")
+
+
+@pytest.mark.parametrize("info", [("a", "tuple"), {1: "key"}, object(), 2**64, {"deep": [{1, 2}]}])
+def test_commit_infos_that_can_not_be_stored_fail_the_work_unit(info: Any) -> None:
+    sink = NotingSink(infos=[{"good": [None, True, -1, 2.5, "text", b"bytes"]}, info])
+    state = run_unit(ListSource(((GOOD,),)), sink=sink)
+    assert (state.outcome, state.commit_infos) == (TaskOutcome.FAILED, ())
+    assert "a sink's commit infos can't be stored [sink=noting]" in state.error
+    assert sink.notes[-1] == "abort"

@@ -21,6 +21,7 @@ from distcommit.stores.plans import Manifest, publish_manifest, read_bucket_plan
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
+    TASK_STATE_SCHEMA_2,
     decode_plan,
     decode_task_states,
     encode_plan,
@@ -63,6 +64,14 @@ task_states = st.builds(
     error=texts,
     started_ms=int64s,
     finished_ms=int64s,
+    commit_infos=st.lists(
+        st.recursive(
+            st.none() | st.booleans() | int64s | st.floats(allow_nan=False) | texts | st.binary(max_size=8),
+            lambda below: st.lists(below, max_size=3) | st.dictionaries(texts, below, max_size=3),
+            max_leaves=5,
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 
 
@@ -216,6 +225,24 @@ def test_other_programs_read_task_states_as_a_plain_table() -> None:
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]
     assert first["outputs"][0]["checksum"] == 2**64 - 1
     assert [len(row["outputs"]) for row in table.to_pylist()] == [1, 0, 2]
+
+
+def test_other_programs_read_commit_infos_as_a_list_of_messagepack() -> None:
+    rows = [state(commit_infos=({"rows": 3}, None)), state()]
+    table = pq.read_table(io.BytesIO(encode_task_states(rows)))
+    assert table.schema.equals(TASK_STATE_SCHEMA_2)
+    assert table.schema.metadata == {b"distcommit-table-version": b"2"}
+    found = [list(map(msgspec.msgpack.decode, infos)) for infos in table["commit_infos"].to_pylist()]
+    assert found == [[{"rows": 3}, None], []]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x01\x02", msgspec.msgpack.encode(msgspec.msgpack.Ext(5, b"x"))])
+def test_a_commit_info_that_is_no_plain_value_is_corrupt(data: bytes) -> None:
+    table = pq.read_table(io.BytesIO(encode_task_states([state(commit_infos=(1,))])))
+    place = table.schema.get_field_index("commit_infos")
+    field = table.schema.field(place)
+    with pytest.raises(CorruptError):
+        decode_task_states(rewritten(table.set_column(place, field, pa.array([[data]], field.type))), "x")
 
 
 def test_other_programs_read_plans_as_a_plain_table() -> None:

@@ -1,0 +1,106 @@
+"""The `sink` section of a job file, and what a job does before anything else about a sink that can't be used."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from distcommit import Job
+from distcommit.app.config import JobConfig, load_config
+from distcommit.cli.main import app
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.python import PythonSink
+from distcommit.testing.sqlite_sink import SqliteCommitter, SqliteSink
+
+JOB = """\
+job: rows
+source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
+paths: {store: store, staging: staging, output: output}
+"""
+SQLITE = 'sink: {type: python, class: "distcommit.testing.sqlite_sink:SqliteSink", options: {path: "%s"}}\n'
+
+
+class Nameless(SqliteSink):
+    """Its name is empty."""
+
+    name = ""
+
+
+def config(folder: Path, sink: str = "") -> JobConfig:
+    (folder / "job.yaml").write_text(JOB + sink)
+    return load_config(folder / "job.yaml")
+
+
+@pytest.mark.parametrize("sink", ["", "sink: {}\n", "sink: {compression: snappy}\n", "sink: {type: files}\n"])
+def test_files_are_the_sink_that_needs_no_type(tmp_path: Path, sink: str) -> None:
+    found = config(tmp_path, sink).sink
+    assert isinstance(found, FileSinkSettings)
+    assert found.compression == ("snappy" if "snappy" in sink else "zstd")
+
+
+def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
+    found: Any = pickle.loads(pickle.dumps(config(tmp_path, SQLITE % (tmp_path / "rows.db")).sink))
+    assert isinstance(found, PythonSink)
+    assert found.name == "sqlite"
+    committer = found.open_committer()
+    assert isinstance(committer, SqliteCommitter)
+    committer.close()
+    assert (tmp_path / "rows.db").exists()
+    assert pickle.loads(pickle.dumps(found)).made == SqliteSink(str(tmp_path / "rows.db")), "also once it was made"
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ("sink: {compresion: snappy}", "unknown key 'sink.compresion', did you mean 'compression'?"),
+        ("sink: {type: files, partition_by: {colum: t}}", "'sink.partition_by.colum', did you mean 'column'?"),
+        ("sink: {type: python, clas: x}", "unknown key 'sink.clas', did you mean 'class'?"),
+        ("sink: {type: python}", "sink.class is missing"),
+        ("sink: {type: python, class: x, format: avro}", "unknown key 'sink.format'"),
+        ("sink: {type: pyton, class: x}", "sink: Input tag 'pyton' found"),
+        ("sink: files", "sink: Input should be a valid dictionary"),
+    ],
+)
+def test_a_sink_section_that_is_wrong_is_an_error_that_names_the_key(tmp_path: Path, sink: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        config(tmp_path, sink)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no.such.module:Sink", "the sink's class can't be used .*No module named 'no'"),
+        ("distcommit.testing.sqlite_sink:SqlSink", "the sink's class can't be used .*has no attribute 'SqlSink'"),
+        ("distcommit.testing.sqlite_sink", "the sink's class can't be used"),
+        ("builtins:dict", "not a subclass of distcommit.Sink"),
+        ("tests.unit.app.test_sinks:Nameless", "the sink's class has no name"),
+    ],
+)
+def test_a_class_that_can_not_be_used_is_an_error_before_anything_is_done(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    sink = f'sink: {{type: python, class: "{name}", options: {{path: x}}}}'
+    with pytest.raises(ConfigurationError, match=message):
+        Job(config(tmp_path, sink)).run()
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_options_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="unexpected keyword argument 'pth'"):
+        Job(config(tmp_path, (SQLITE % "x").replace("path:", "pth:"))).run()
+
+
+def test_the_audit_of_a_foreign_sink_says_that_it_can_not_audit_it(tmp_path: Path) -> None:
+    Job(config(tmp_path)).open_store(create=True)
+    config(tmp_path, SQLITE % "x")
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "job.yaml")])
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert "the audit reads published files, and this job has a sink of its own [sink=sqlite]" in said
+    assert "count each dataset's records at the sink's target" in said
