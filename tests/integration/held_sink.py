@@ -1,0 +1,37 @@
+"""The example sink, whose committer stops half-way through a batch until a file appears."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from distcommit.model.sink import CommitOutcome, CommitRequest, SinkCommitter
+from distcommit.testing.sqlite_sink import SqliteCommitter, SqliteSink
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSink(SqliteSink):
+    """`half_way`: a file that is made once half of a batch is committed; `release`: the file that is waited for."""
+
+    half_way: str
+    release: str
+
+    def open_committer(self) -> SinkCommitter:
+        return HeldCommitter(self)
+
+
+class HeldCommitter(SqliteCommitter):
+    def __init__(self, sink: HeldSink) -> None:
+        super().__init__(sink.path)
+        self.sink = sink
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        half = len(requests) // 2
+        first = super().commit(requests[:half])
+        if half:
+            Path(self.sink.half_way).touch()
+            while not Path(self.sink.release).exists():
+                time.sleep(0.05)  # this is the hold itself, not a way to wait for something
+        return [*first, *super().commit(requests[half:])]

@@ -1,0 +1,85 @@
+"""A job whose sink is the user's own class, through the command line on real Spark, killed as it commits."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.testing.victims import strike
+
+NAMES = [f"dataset-{number:02d}" for number in range(40)]
+RECORDS = 3
+"""Of each dataset of `NamedSource`."""
+
+
+def write_job(folder: Path) -> Path:
+    """The job file; all that a task has read is committed at its end, in one batch for each bucket."""
+    held = {name: str(folder / name) for name in ("half_way", "release")}
+    job = {
+        "job": "own-sink",
+        "source": {
+            "type": "python",
+            "class": "tests.integration.named_source:NamedSource",
+            "options": {"names": NAMES},
+        },
+        "sink": {
+            "type": "python",
+            "class": "tests.integration.held_sink:HeldSink",
+            "options": {"path": str(folder / "rows.db"), **held},
+        },
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 4, "min_interval_ms": 1_000_000},
+        "spark": {"master": "local[2,4]"},
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def rows(folder: Path) -> list[tuple[str, int]]:
+    """Dataset and offset of each row at the target."""
+    db = sqlite3.connect(folder / "rows.db")
+    found = db.execute("SELECT dataset, columns FROM records ORDER BY rowid").fetchall()
+    db.close()
+    return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in found]
+
+
+def pending(job: Job) -> list[str]:
+    return [row.dataset for row in job.status().datasets if row.status == "pending"]
+
+
+def test_killed_in_the_middle_of_commit_and_of_replay_each_record_is_there_once(tmp_path: Path) -> None:
+    path = write_job(tmp_path)
+    job = Job.from_file(path)
+    for attempt in ("commit", "replay"):
+        half_way = tmp_path / "half_way"
+        half_way.unlink(missing_ok=True)
+        with RunProcess(["run", str(path), "--json"], tmp_path / f"{attempt}.out", tmp_path / f"{attempt}.err") as run:
+            deadline_s = time.monotonic() + 120
+            while not half_way.exists() and time.monotonic() < deadline_s:
+                assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
+            assert half_way.exists(), "no commit was seen"
+            assert strike(run, "all", signal.SIGKILL, random.Random(1))
+        left = pending(job)
+        assert len(left) >= 2, "nothing was left half-way"
+        committed = {urn for urn, _ in rows(tmp_path)} & set(left)
+        assert committed, "of the datasets left pending some are at the target"
+        assert committed < set(left), "and some are not"
+
+    (tmp_path / "release").touch()
+    with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
+        assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
+        result = msgspec.json.decode(run.stdout.read_bytes().splitlines()[-1])
+    assert result["totals"]["sequences_replayed"] >= 2
+    assert pending(job) == []
+    assert sorted(rows(tmp_path)) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
+    assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
+    assert list((tmp_path / "staging").iterdir()) == []
