@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
@@ -111,6 +112,13 @@ def test_nothing_new_is_not_a_failure() -> None:
     empty = unit("u", {"0": 5}, {"0": 5})
     plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
     assert decide(state(empty), plan=plan) == Nothing("nothing new was read", failed=False)
+
+
+def test_what_was_prepared_is_committed_though_the_watermark_stays() -> None:
+    empty = unit("u", {"0": 5}, {"0": 5})
+    plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
+    prepared = replace(state(empty), commit_infos=("info",))
+    assert decide(prepared, plan=plan) == Ready((prepared,), Watermark({"0": 5}))
 
 
 def test_an_empty_partition_seen_for_the_first_time_keeps_its_start() -> None:

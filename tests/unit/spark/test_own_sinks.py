@@ -172,6 +172,15 @@ def test_what_fails_for_good_is_quarantined_at_once_and_the_others_go_on() -> No
     assert (result.succeeded, result.totals.datasets_quarantined) == (False, 1)
 
 
+@pytest.mark.parametrize("later", range(7))
+def test_what_fails_for_good_is_counted_once_whichever_try_it_is(later: int) -> None:
+    machine, answers = Machine(), iter([RetryLater("not yet")] * later)
+    sink = MemorySink(answers=lambda request: next(answers, FailedForGood("never")))
+    result = run_with(sink, machine, source(a=1))
+    assert statuses(WORLD, machine) == {"a": "quarantined"}
+    assert (len(sink.calls), result.totals.datasets_quarantined) == (later + 1, 1)
+
+
 def test_a_dataset_whose_commit_raises_does_not_hold_up_the_others() -> None:
     def answers(request: CommitRequest) -> CommitOutcome | None:
         if request.dataset_urn == "b":
@@ -190,16 +199,16 @@ def test_a_job_without_that_sink_leaves_what_it_has_to_commit_pending_for_any_nu
         name = "other"
 
     machine, sink = Machine(), MemorySink(answers=lambda request: RetryLater("not today"))
-    run_with(sink, machine, source(a=1, b=1))
+    run_with(sink, machine, source(a=1))
     for _ in range(WORLD.max_attempts + 1):
         result = go(WORLD, machine, source(c=1)) if other == "files" else run_with(OtherSink(), machine, NOTHING)
         text = next(reason.text for reason in result.totals.reasons if reason.subject == "a")
         assert "a job file with the sink 'memory'" in text
         assert ("the files sink" if other == "files" else "the sink 'other'") in text
-    assert tried(machine) == {"a": 0, "b": 0}
+    assert tried(machine) == {"a": 0}
     sink.answers = lambda request: None
     run_with(sink, machine, NOTHING)
-    assert sink.rows == {"a": ["a/0/0"], "b": ["b/0/0"]}
+    assert sink.rows == {"a": ["a/0/0"]}
 
 
 def test_a_sink_that_can_not_be_opened_is_nobodys_failed_attempt_and_is_asked_once_for_a_batch() -> None:

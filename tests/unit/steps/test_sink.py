@@ -1,0 +1,61 @@
+"""The step that hands commit infos to a sink: how it is stored, and what is taken for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import CorruptError, SinkUnavailableError
+from distcommit.model.log_records import StepBatch
+from distcommit.model.sink import CommitRequest
+from distcommit.model.steps import StepContext, Verdict
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sink import SinkCommitStep
+from distcommit.testing.samples import SINK
+from distcommit.testing.stored_bytes import SampleSink
+
+CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink())
+
+
+def load(*rows: Any) -> list[Any]:
+    return list(load_steps([StepBatch("sink-commit", 1, msgspec.msgpack.encode(rows))], CONTEXT))
+
+
+def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
+    """The sample sink raises when it is opened: nothing of it runs."""
+    request = CommitRequest("d", 7, ({"rows": 3}, [b"x", None]))
+    (batch,) = dump_steps([SinkCommitStep(SampleSink(), request)])
+    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]]]]
+    (step,) = load_steps([batch], CONTEXT)
+    assert isinstance(step, SinkCommitStep)
+    assert (step.request, step.sink) == (request, CONTEXT.sink)
+    assert step.verify() is Verdict.PENDING
+    assert SinkCommitStep.execute_all([]) == []
+
+
+def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
+    (batch,) = dump_steps([SinkCommitStep(SampleSink(), CommitRequest("d", 7, (1,)))])
+    with pytest.raises(SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found the files sink"):
+        list(load_steps([batch], StepContext(CONTEXT.fs, "/staging", "/output")))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [],
+        [SINK, "d", 7],
+        [SINK, "d", 7, [], 1],
+        [1, "d", 7, []],
+        [SINK, None, 7, []],
+        [SINK, "d", True, []],
+        [SINK, "d", 7, {}],
+        [SINK, "d", 7, [msgspec.msgpack.Ext(5, b"x")]],
+        [SINK, "d", 7, [[{"a": [{1: 2}]}]]],
+    ],
+)
+def test_another_row_is_corrupt_whatever_the_sink(row: list[Any]) -> None:
+    with pytest.raises(CorruptError):
+        load(row)
