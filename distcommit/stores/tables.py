@@ -137,17 +137,15 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
             StagedFile(*row)
             for row in zip(*(outputs.values.field(i).to_pylist() for i in range(_STAGED_FILE.num_fields)), strict=True)
         ]
-        columns: dict[str, list[Any]] = {
-            name: table[name].to_pylist() for name in table.schema.names if name != "outputs"
-        }
+        names = table.schema.names
+        columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in names if name != "outputs"}
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
         columns["outputs"] = [tuple(files[low:high]) for low, high in pairwise(bounds)]
         if "commit_infos" in columns:
             columns["commit_infos"] = [tuple(map(_plain, infos)) for infos in columns["commit_infos"]]
-        fields = table.schema.names
-        return [TaskState(*row) for row in zip(*(columns[name] for name in fields), strict=True)]
+        return [TaskState(*row) for row in zip(*(columns[name] for name in names), strict=True)]
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
 

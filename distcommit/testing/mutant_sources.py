@@ -20,7 +20,7 @@ STORES = (
     *("tables", "task_states"),
 )
 PROTOCOL = ("fold", "paths", "readiness")
-STEPS = ("execution", "folders", "publishing", "registry", "rename", "watermark")
+STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 SPARK = ("committer", "recover", "ingest", "planner", "run")
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (

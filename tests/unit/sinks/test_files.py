@@ -307,7 +307,7 @@ def test_files_for_one_folder_lie_in_the_attempt_s_own_under_their_final_names(t
     files = files_in(tmp_path, FileSinkSettings(target_file_bytes=1))
     files.write(numbered(3, 1))
     files.write(numbered(3, 2))
-    outputs = files.close()
+    outputs = files.prepare_commit()
     assert len(outputs) > 1
     assert {output.staged_path for output in outputs} == {
         f"7/a1/{output.final_path.rpartition('/')[2]}" for output in outputs
