@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +22,7 @@ from distcommit.model.sink import (
     CommitRequest,
     Committed,
     FailedForGood,
+    RetryLater,
     Sink,
     SinkCommitter,
     SinkWriter,
@@ -32,12 +33,13 @@ from distcommit.protocol.paths import epoch_name
 from distcommit.spark.run import RunResult, run
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.program_parts import SOURCE, Program, new_machine, unsettled
+from distcommit.testing.program_parts import SOURCE, Program, new_machine, require_refused, unsettled
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, launch_here
 
 _NOTES = f"{ROOTS.output}/notes"
 _TAKEN_BACK = b"taken back"
+_Mood = Literal["", "never", "later", "silent", "closed", "odd infos", "taken", "down"]
 _MORE = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 4, "1": 1}), "c": ModelDataset({"0": 1})})
 
 
@@ -45,25 +47,29 @@ _MORE = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 4, "1": 1}), "c"
 class NoteSink(Sink):
     """One note for each dataset and epoch, made by put-if-absent: it is the data and the proof at once.
 
-    `refused`: a dataset that it says it can never commit.
+    `mood`: what is wrong with it. It can "never" commit dataset a, or only "later"; it is "silent" when asked, or
+    "closed" to committers; its writers give "odd infos"; to abort, a note is "taken", or the target is "down".
     """
 
     name: ClassVar[str] = "testing-notes"
     fs: FileSystem
-    refused: str = ""
+    mood: _Mood = ""
 
     def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
-        return _NoteWriter(self.fs, staging_folder)
+        return _NoteWriter(self.fs, staging_folder, self.mood)
 
     def open_committer(self) -> SinkCommitter:
+        if self.mood == "closed":
+            raise ConnectionError("no committer here")
         self.fs.make_folders(_NOTES)
-        return _NoteCommitter(self.fs, self.refused)
+        return _NoteCommitter(self.fs, self.mood)
 
 
 @dataclass(slots=True)
 class _NoteWriter(SinkWriter):
     fs: FileSystem
     folder: str
+    mood: _Mood
     values: list[str] = field(default_factory=list)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -76,7 +82,7 @@ class _NoteWriter(SinkWriter):
         file = self.fs.create(f"{self.folder}/values")
         file.write(msgspec.json.encode(self.values))
         file.close_file(sync=False)
-        return [f"{self.folder}/values"]
+        return [f"{self.folder}/values"] if self.mood != "odd infos" else [{1: "key"}]
 
     def abort(self) -> None:
         pass
@@ -85,12 +91,16 @@ class _NoteWriter(SinkWriter):
 @dataclass(slots=True)
 class _NoteCommitter(SinkCommitter):
     fs: FileSystem
-    refused: str
+    mood: _Mood
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return [self._commit(request) for request in requests]
+        return [self._commit(request) for request in requests] if self.mood != "silent" else []
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
+        if self.mood == "down":
+            raise ConnectionError("the target is down")
+        if self.mood == "taken":
+            raise ConflictError("a note that stands can't be taken back")
         for request in requests:
             note = _note(request)
             if not self.fs.put_if_absent(note, _TAKEN_BACK) and self.fs.read(note) != _TAKEN_BACK:
@@ -98,8 +108,8 @@ class _NoteCommitter(SinkCommitter):
             self.fs.sync([_NOTES], _NOTES)
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
-        if request.dataset_urn == self.refused:
-            return FailedForGood("this dataset is refused")
+        if request.dataset_urn == "a" and self.mood in ("never", "later"):
+            return FailedForGood("this dataset is refused") if self.mood == "never" else RetryLater("not now")
         note = _note(request)
         try:
             found = self.fs.read(note)
@@ -116,10 +126,10 @@ def _note(request: CommitRequest) -> str:
     return f"{_NOTES}/{folder_of(request.dataset_urn)}-{epoch_name(request.epoch)}"
 
 
-def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, *, refused: str = "") -> RunResult:
+def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, mood: _Mood = "") -> RunResult:
     """One whole run of the job whose sink leaves notes."""
     settings = world.begin(calls, source)
-    flow = replace(settings.flow, sink=NoteSink(SimulatedFileSystem(calls), refused))
+    flow = replace(settings.flow, sink=NoteSink(SimulatedFileSystem(calls), mood))
     return run(launch_here, replace(settings, flow=flow))
 
 
@@ -165,16 +175,23 @@ def _run_again(world: World, machine: SimulatedPosix) -> str:
 
 def _refused() -> SimulatedPosix:
     machine = new_machine()
-    run_with_sink(machine, SOURCE, World(), refused="a")
+    run_with_sink(machine, SOURCE, World(), "never")
     machine.syncfs("/")
     return machine
 
 
-def _abandon(machine: SimulatedPosix) -> None:
+def _abandon(machine: SimulatedPosix, mood: _Mood = "") -> None:
     state = unsettled(machine)
     if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
-        sink = NoteSink(SimulatedFileSystem(machine))
+        sink = NoteSink(SimulatedFileSystem(machine), mood)
         by_hand.abandon(World().store(machine), state.dataset_urn, "person", sink)
+
+
+def _abandon_at_last(machine: SimulatedPosix) -> None:
+    """The target can't take it back, then is down, then takes it back."""
+    require_refused([partial(_abandon, machine, "taken")], ConflictError)
+    require_refused([partial(_abandon, machine, "down")])
+    _abandon(machine)
 
 
 def _abandon_and_run(machine: SimulatedPosix) -> str:
@@ -182,10 +199,18 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
     return _run_again(World(), machine)
 
 
+def _in_all_moods(machine: SimulatedPosix) -> None:
+    """Runs with whatever can be wrong with a sink, and one of a job that has none."""
+    for mood in ("odd infos", "later", "silent", "closed"):
+        run_with_sink(machine, _MORE, World(), mood)
+    World().run(machine, ModelSource({}))
+
+
 SINK = (
     *(
         Program(name, partial(_committed, world), partial(_run_more, world), partial(_run_again, world))
         for name, world in (("own-sink", World(buckets=2)), ("own-sink-held", World(job_level=True)))
     ),
-    Program("own-sink-abandoned", _refused, _abandon, _abandon_and_run),
+    Program("own-sink-abandoned", _refused, _abandon_at_last, _abandon_and_run),
+    Program("own-sink-moods", partial(_committed, World()), _in_all_moods, partial(_run_again, World(max_attempts=9))),
 )
