@@ -121,7 +121,7 @@ def _inner_segment(rng: random.Random) -> bytes:
 
 def _inner_steps(rng: random.Random) -> bytes:
     """A whole record whose step batch is damaged."""
-    segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT))
+    segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))
     record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
     batch = record[2][0][4][0]
     place = rng.choice((0, 1, 2, 2, 2, 2))

@@ -171,6 +171,37 @@ _SINK_SEQUENCE = SealedSequence(
 )
 SINK_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_SINK_SEQUENCE,)))
 
+RENAMES = (
+    StagedFile(
+        "0000000007/bucket=00003/u.a/x-0001.parquet",
+        "orders/x-0001.parquet",
+        10,
+        1 << 63,
+        5,
+        1_700_000_000_000_000_000,
+        3,
+    ),
+    StagedFile("0000000007/bucket=00003/u.a/x-0002.parquet", "orders/x-0002.parquet", 11, 2, 0, -1, 0),
+    StagedFile("0000000007/bucket=00003/u.b/1.avro", "_rejected/orders/x-0003.avro", 12, 3, 7, 8, 9),
+)
+_RENAME_ROWS = msgspec.msgpack.encode(
+    [
+        [
+            *("0000000007/bucket=00003/u.a", "orders"),
+            [
+                ["x-0001.parquet", 10, 1 << 63, 5, 1_700_000_000_000_000_000, 3, ""],
+                ["x-0002.parquet", 11, 2, 0, -1, 0, ""],
+            ],
+        ],
+        [*("0000000007/bucket=00003/u.b", "_rejected/orders"), [["x-0003.avro", 12, 3, 7, 8, 9, "1.avro"]]],
+    ]
+)
+_RENAME_SEQUENCE = SealedSequence(
+    _URN, 7, _LOW, _HIGH, (StepBatch("fs-rename", 2, _RENAME_ROWS),), start={"2": 0}, records=12, files=3
+)
+RENAME_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_RENAME_SEQUENCE,)))
+"""Seals the renames of `RENAMES`, as version 2 of them is stored."""
+
 MANIFEST = Manifest(1, RUN_ID, 7, {3: "ffee.parquet", 12: "ddcc.parquet"}, (((3, "00003_000000"), (12, "x")), ()))
 MARKER = StoreMarker("distcommit-store", 1, "job", 16, "0123456789abcdef0123456789abcdef")
 LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 30.0)

@@ -170,7 +170,7 @@ READERS = tuple(
         ("segment", tuple(map(encode_segment, samples.SEGMENTS.values())), read_segment),
         (
             "steps",
-            (encode_segment(samples.SEGMENTS["intent"]), encode_segment(samples.SINK_SEGMENT)),
+            tuple(map(encode_segment, (samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))),
             read_sealed,
             (CorruptError, UnknownStepTypeError, ConfigurationError, SinkUnavailableError),
             False,

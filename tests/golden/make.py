@@ -23,10 +23,11 @@ GOLDEN_2 = Path(__file__).parent / "v2"
 
 
 def make_2(folder: Path) -> None:
-    """Writes the golden files of what came with sinks of the user's own: version 2 of one table, and a type of step."""
+    """Writes the golden files of version 2: of task states, and of renames; and of the type of step that sinks have."""
     folder.mkdir(parents=True)
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_INFOS))
     (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT))
+    (folder / "intent-rename.seg").write_bytes(encode_segment(samples.RENAME_SEGMENT))
 
 
 def make(folder: Path) -> None:

@@ -24,6 +24,7 @@ from distcommit.model.work import SkippedRange
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.documents import decode_document
 from distcommit.stores.job_lock import LockRecord
@@ -82,6 +83,16 @@ def test_tables_are_read_as_what_was_written() -> None:
     assert states == samples.TASK_STATES
     assert decode_plan(encode_plan(plan), PATH) == plan
     assert decode_task_states(encode_task_states(states), PATH) == states
+
+
+def test_renames_of_version_2_are_read_as_what_was_written() -> None:
+    segment = decode_segment((GOLDEN_2 / "intent-rename.seg").read_bytes(), PATH)
+    assert segment == samples.RENAME_SEGMENT
+    assert isinstance(segment.record, Intent)
+    context = StepContext(LocalFileSystem(), "/staging", "/output")
+    steps = list(load_steps(segment.record.sequences[0].steps, context))
+    assert [step.file for step in steps if isinstance(step, FsRenameCommitStep)] == list(samples.RENAMES)
+    assert dump_steps(steps) == segment.record.sequences[0].steps
 
 
 def test_what_came_with_sinks_is_read_as_what_was_written() -> None:
