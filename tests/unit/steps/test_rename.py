@@ -154,3 +154,49 @@ def test_many_renames_cost_one_call_each_and_one_barrier(tmp_path: Path) -> None
     assert FsRenameCommitStep.execute_all([FsRenameCommitStep.of(counting, s.file) for s in steps]) == [None] * 200
     counts = {name: calls.count(name) for name in set(calls)}
     assert counts == {"rename": 200, "sync": 3}, "new folders (their parents), then all that was touched"
+
+
+def test_many_calls_in_flight_do_what_one_after_the_other_does(tmp_path: Path) -> None:
+    fs = LocalFileSystem(parallel_calls=8)
+    for root in ("staging", "output"):
+        (tmp_path / root).mkdir()
+    plain = StepContext(fs, str(tmp_path / "staging"), str(tmp_path / "output"))
+    steps = [staged(plain, f"{i % 3}/{i}/{i}/f{j}") for i in range(12) for j in range(4)]
+    stranger = tmp_path / "output" / steps[7].file.final_path
+    stranger.parent.mkdir(parents=True)
+    stranger.write_bytes(b"somebody's")
+    errors = FsRenameCommitStep.execute_all(steps)
+    assert [place for place, error in enumerate(errors) if error is not None] == [7]
+    assert isinstance(errors[7], LostError)
+    assert stranger.read_bytes() == b"somebody's"
+    verdicts = FsRenameCommitStep.verify_all(steps)
+    assert [place for place, verdict in enumerate(verdicts) if verdict is not Verdict.DONE] == [7]
+    assert isinstance(verdicts[7], Lost)
+
+
+def test_a_folder_that_can_not_be_made_fails_only_the_steps_that_need_it(tmp_path: Path) -> None:
+    fs = LocalFileSystem(parallel_calls=4)
+    for root in ("staging", "output"):
+        (tmp_path / root).mkdir()
+    plain = StepContext(fs, str(tmp_path / "staging"), str(tmp_path / "output"))
+    steps = [staged(plain, f"{name}/deep/f") for name in "abc"]
+    (tmp_path / "output/out").mkdir()
+    (tmp_path / "output/out/b").write_bytes(b"a file where a folder has to be")
+    errors = FsRenameCommitStep.execute_all(steps)
+    assert [error is None for error in errors] == [True, False, True]
+
+
+def test_a_folder_of_a_batch_is_moved_as_a_whole_and_only_what_came_along_is_done(tmp_path: Path) -> None:
+    for root in ("staging", "output"):
+        (tmp_path / root).mkdir()
+
+    class Thief(LocalFileSystem):
+        def rename_folder(self, source: str, target: str) -> bool:
+            (Path(source) / "f1").unlink()
+            return super().rename_folder(source, target)
+
+    plain = StepContext(Thief(), str(tmp_path / "staging"), str(tmp_path / "output"))
+    files = [staged(plain, f"a/f{j}").file for j in range(3)]
+    errors = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(plain, files, whole=True))
+    assert [type(error) for error in errors] == [type(None), LostError, type(None)]
+    assert sorted(path.name for path in (tmp_path / "output/out/a").iterdir()) == ["f0", "f2"]
