@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from benchmarks.questions.commit import commit as run_commit
+from benchmarks.questions.latency import latency as run_latency
 from benchmarks.questions.operations import operations as run_operations
 from benchmarks.questions.recovery import recovery as run_recovery
 from benchmarks.questions.scale import scale as run_scale
@@ -29,6 +30,7 @@ Seed = Annotated[int, typer.Option(help="What names are made from.")]
 Sizes = Annotated[str, typer.Option(help="Numbers of datasets with commas between, two at least.")]
 Folder = Annotated[Path, typer.Option(help="A folder on the disk that is measured.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
+DelayMs = Annotated[float, typer.Option(min=0, help="Milliseconds that each metadata operation waits.")]
 _HERE = Path(tempfile.gettempdir())
 
 
@@ -56,6 +58,27 @@ def commit(
         run_commit(shape, repeats=repeats, marginal_datasets=marginal_datasets, only=only, folder=folder, tell=_tell),
         as_json,
     )
+
+
+@app.command()
+def latency(
+    datasets: Datasets = 2000,
+    files: Files = 20,
+    repeats: Repeats = 5,
+    delay_ms: DelayMs = 2.0,
+    threads: Annotated[int, typer.Option(min=1, help="Operations that any arm has under way at a time.")] = 32,
+    slots: Annotated[int, typer.Option(min=1, help="Spark slots; the threads are shared out among them.")] = 8,
+    buckets: Buckets = 64,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """What publishing costs where each metadata operation takes long, with the same threads in every arm."""
+    shape = Shape(datasets, files, buckets, seed)
+    results = run_latency(
+        shape, delay_ms=delay_ms, threads=threads, slots=slots, repeats=repeats, folder=folder, tell=_tell
+    )
+    _show(results, as_json)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The Spark session of the benchmarks: the product's own settings, two slots on this machine."""
+"""The Spark sessions of the benchmarks: the product's own settings, on this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from distcommit.app.config import SparkSettings
 from distcommit.app.session import open_session, partitions_of
 
 
-def session_or(spark: SparkSession | None) -> AbstractContextManager[tuple[SparkSession, int]]:
-    """That session, or a new one."""
-    return spark_session() if spark is None else nullcontext((spark, 2 * spark.sparkContext.defaultParallelism))
+def session_or(spark: SparkSession | None, slots: int = 2) -> AbstractContextManager[tuple[SparkSession, int]]:
+    """That session, or a new one with that many slots."""
+    return spark_session(slots) if spark is None else nullcontext((spark, 2 * spark.sparkContext.defaultParallelism))
 
 
 @contextmanager

@@ -15,9 +15,11 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from benchmarks.runner import Arm, Parts, WrongResultError
+from benchmarks.workloads.latency import Latency, NoLatency, Wait
 from benchmarks.workloads.tree import Shape, TreeDataset, files_left, tree_datasets, write_staged
 
 CALLS_PER_DATASET, CALLS_PER_FILE = 34, 4
@@ -28,11 +30,12 @@ class GobblinPattern(Arm):
     """The original design on a driver.
 
     With `fsync` it is made safe against power loss at the least cost: store file, state file, and the three folders in
-    which something changes. `threads` commit datasets at a time (Gobblin's own default is 20).
+    which something changes. `threads` commit datasets at a time (Gobblin's own default is 20). With a latency each
+    operation of the file system waits; syncing does not.
     """
 
-    def __init__(self, *, fsync: bool, threads: int = 1) -> None:
-        self._fsync, self._threads = fsync, threads
+    def __init__(self, *, fsync: bool, threads: int = 1, latency: Latency | None = None) -> None:
+        self._fsync, self._threads, self._latency = fsync, threads, latency or NoLatency()
         self.name = "gobblin" + ("_fsync" if fsync else "") + (f"_{threads}t" if threads > 1 else "")
 
     def publish(self, shape: Shape, root: Path) -> Parts:
@@ -40,61 +43,84 @@ class GobblinPattern(Arm):
         for folder in ("store", "state"):
             os.mkdir(root / folder)
         work = list(tree_datasets(shape))
+        wait = self._latency.wait or no_wait
+        commit = partial(commit_dataset, str(root), files=shape.files, fsync=self._fsync, wait=wait)
         gc.collect()
+        self._latency.take()
         began = time.perf_counter()
         if self._threads == 1:
             for dataset in work:
-                commit_dataset(str(root), dataset, shape.files, fsync=self._fsync)
+                commit(dataset)
         else:
             with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(lambda one: commit_dataset(str(root), one, shape.files, fsync=self._fsync), work))
+                list(pool.map(commit, work))
         remove_empty_parents(root, work)
         seconds = time.perf_counter() - began
         if left := files_left(root / "staging") + files_left(root / "store"):
             raise WrongResultError(f"{self.name} left {left} files and folders")
-        return {"seconds": seconds}
+        return {"seconds": seconds} | self._latency.take()
 
 
-def commit_dataset(root: str, dataset: TreeDataset, files: int, *, fsync: bool) -> None:
-    """One dataset, from its task states to its state file."""
+def no_wait(kind: str) -> None:
+    """For operations that take what they take here."""
+
+
+def commit_dataset(root: str, dataset: TreeDataset, files: int, *, fsync: bool, wait: Wait = no_wait) -> None:
+    """One dataset, from its task states to its state file. `wait` is told each operation before it is done."""
     staged, target = f"{root}/staging/{dataset.staged}", f"{root}/output/{dataset.folder}"
     store_file, state_folder = f"{root}/store/{dataset.folder}", f"{root}/state/{dataset.folder}"
     steps = [(f"{staged}/{name}", f"{target}/{name}") for name in dataset.names(files)]
 
-    os.stat(f"{root}/store")
-    _exists(store_file)
-    write_file(store_file, _sequence(dataset, steps), fsync=fsync)
+    def exists(path: str) -> bool:
+        wait("stat")
+        return os.path.exists(path)
+
+    def write(path: str, data: bytes, *, fsync: bool) -> None:
+        wait("create")
+        write_file(path, data, fsync=fsync)
+
+    exists(f"{root}/store")
+    exists(store_file)
+    write(store_file, _sequence(dataset, steps), fsync=fsync)
     if fsync:
         sync_folder(f"{root}/store")
-    _exists(store_file)
+    exists(store_file)
+    wait("open")
     read_file(store_file)
-    _exists(target)
+    exists(target)
+    wait("mkdir")
     os.mkdir(target)
     for source, published in steps:
-        _exists(published)
-        _exists(source)
-        _exists(os.path.dirname(published))
+        exists(published)
+        exists(source)
+        exists(os.path.dirname(published))
+        wait("rename")
         os.rename(source, published)
     if fsync:
         sync_folder(target)
 
     state_file, alias = f"{state_folder}/{dataset.attempt}.jst", f"{state_folder}/current.jst"
     state = json.dumps({"dataset": dataset.urn, "watermark": files, "state": "COMMITTED"}).encode()
-    _exists(state_folder)
+    exists(state_folder)
+    wait("mkdir")
     os.mkdir(state_folder)
-    _exists(state_file)
-    write_file(f"{state_file}.tmp", state, fsync=fsync)
-    _exists(state_file)
+    exists(state_file)
+    write(f"{state_file}.tmp", state, fsync=fsync)
+    exists(state_file)
+    wait("rename")
     os.rename(f"{state_file}.tmp", state_file)
-    _exists(alias)
-    write_file(alias, state, fsync=False)
+    exists(alias)
+    write(alias, state, fsync=False)
     if fsync:
         sync_folder(state_folder)
 
-    _exists(store_file)
+    exists(store_file)
+    wait("unlink")
     os.unlink(store_file)
-    _exists(staged)
+    exists(staged)
+    wait("list")
     list_folder(staged)
+    wait("rmdir")
     os.rmdir(staged)
 
 
@@ -140,11 +166,3 @@ def _sequence(dataset: TreeDataset, steps: Sequence[tuple[str, str]]) -> bytes:
     """The commit sequence as JSON, as large as Gobblin's would be at the least."""
     renames = [{"type": "FsRenameCommitStep", "src": source, "dst": target} for source, target in steps]
     return json.dumps({"job": "benchmark", "dataset": dataset.urn, "steps": renames}).encode()
-
-
-def _exists(path: str) -> bool:
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return False
-    return True

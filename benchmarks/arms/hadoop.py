@@ -7,27 +7,40 @@ threads, as on two slots; the job commits afterwards, as in Spark.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
-from benchmarks.workloads.tree import Shape, TreeDataset, tree_datasets, write_dataset
+from benchmarks.workloads.latency import Latency, NoLatency
+from benchmarks.workloads.tree import Shape, TreeDataset, make_folders, tree_datasets, write_dataset
 
 _SLOTS = 2
+_DELAYING = "DelayingFileSystem"
 
 
 class HadoopArm(Arm):
-    """A job of `tasks` tasks, each with the buckets that are its own, written to the committer's work paths."""
+    """A job of `tasks` tasks, each with the buckets that are its own, written to the committer's work paths.
+
+    `slots` tasks commit at a time. With a latency each operation of its file system waits.
+    """
 
     _file_by_file = True
 
-    def __init__(self, spark: SparkSession, tasks: int) -> None:
-        self._spark, self._tasks = spark, tasks
+    def __init__(self, spark: SparkSession, tasks: int, *, slots: int = _SLOTS, latency: Latency | None = None) -> None:
+        self._spark, self._tasks, self._slots, self._latency = spark, tasks, slots, latency or NoLatency()
         self._jvm: Any = spark.sparkContext._jvm
+
+    def missing(self) -> str:
+        return "there is no javac" if self._latency.address and not _javac() else ""
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         output = root / "output"
@@ -48,12 +61,14 @@ class HadoopArm(Arm):
         os.sync()
         prepared_ns = time.time_ns()
         self._jvm.java.lang.System.gc()
+        self._latency.take()
         began = time.perf_counter()
-        with ThreadPoolExecutor(_SLOTS) as slots:
+        with ThreadPoolExecutor(self._slots) as slots:
             list(slots.map(_commit_task, committers))
         tasks_done = time.perf_counter()
         job_committer.commitJob(job_context)
         ended = time.perf_counter()
+        waited = self._latency.take()
         if (output / "_temporary").exists():
             raise WrongResultError(f"{self.name} left its temporary folder")
         parts = {"seconds": ended - began, "task_stage_s": tasks_done - began, "job_stage_s": ended - tasks_done}
@@ -61,7 +76,7 @@ class HadoopArm(Arm):
         renamed = _renamed_since(output, prepared_ns)
         if renamed != (shape.files_in_all if self._file_by_file else 0):
             raise WrongResultError(f"{self.name} renamed {renamed} files of {shape.files_in_all} one by one")
-        return parts | {"files_renamed": float(renamed)}
+        return parts | waited | {"files_renamed": float(renamed)}
 
     def _configuration(self) -> Any:
         configuration = self._jvm.org.apache.hadoop.conf.Configuration(
@@ -69,6 +84,13 @@ class HadoopArm(Arm):
         )
         for key, value in self._settings().items():
             configuration.set(key, value)
+        if self._latency.address:
+            net, gateway = self._jvm.java.net, cast("Any", self._spark.sparkContext._gateway)
+            urls = gateway.new_array(net.URL, 1)
+            urls[0] = net.URL(f"{Path(_delaying_classes().name).as_uri()}/")
+            configuration.setClassLoader(net.URLClassLoader(urls, configuration.getClassLoader()))
+            configuration.set("fs.file.impl", _DELAYING)
+            configuration.set("benchmark.latency.address", self._latency.address)
         return configuration
 
     def _settings(self) -> dict[str, str]:
@@ -122,14 +144,28 @@ class FileOutputCommitter(HadoopArm):
 
     def _prepare_output(self, shape: Shape, output: Path) -> None:
         if self._algorithm == 1 and not self._new_folders:
-            for dataset in tree_datasets(shape):
-                os.mkdir(output / dataset.folder)
+            make_folders(shape, output.parent)
 
 
 class ManifestCommitter(HadoopArm):
-    """The manifest committer, with its own default of threads and its own count of renames."""
+    """The manifest committer, with its own count of renames. `threads` do its job stage, 32 by its own default."""
 
     name = "manifest"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        tasks: int,
+        *,
+        slots: int = _SLOTS,
+        threads: int = 32,
+        latency: Latency | None = None,
+    ) -> None:
+        super().__init__(spark, tasks, slots=slots, latency=latency)
+        self._threads = threads
+
+    def _settings(self) -> dict[str, str]:
+        return super()._settings() | {"mapreduce.manifest.committer.io.threads": str(self._threads)}
 
     def _committer(self, path: Any, context: Any) -> Any:
         return self._jvm.org.apache.hadoop.mapreduce.lib.output.committer.manifest.ManifestCommitter(path, context)
@@ -154,3 +190,20 @@ def _renamed_since(output: Path, since_ns: int) -> int:
         if Path(folder) != output:
             changed += sum(os.stat(f"{folder}/{name}").st_ctime_ns >= since_ns for name in names)
     return changed
+
+
+def _javac() -> str | None:
+    """The compiler of the Java that runs here."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("javac", path=f"{home}/bin" if home else None)
+
+
+@cache
+def _delaying_classes() -> tempfile.TemporaryDirectory[str]:
+    """The folder with the compiled file system that waits; it goes with this process."""
+    compiler, folder = _javac(), tempfile.TemporaryDirectory(prefix="classes-")
+    assert compiler is not None
+    jars = Path(pyspark.__file__).parent / "jars"
+    source = Path(__file__).parents[1] / "java" / f"{_DELAYING}.java"
+    subprocess.run([compiler, "-d", folder.name, "-cp", f"{jars}/*", str(source)], check=True)
+    return folder

@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
+from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.model.ports import FileSystem
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.reports import Report, add_up
@@ -26,39 +28,52 @@ class Ours(Arm):
 
     A job of the same shape that does nothing is timed right before, and its median is taken off: in a run the session
     is there, and its cost does not depend on the commit. The workers are warm, as they are after ingest.
-    `into_folders`: the datasets' folders are there already, so that files go one by one.
+
+    Args:
+        spark: where it runs.
+        partitions: how many tasks share the buckets.
+        name: of the arm.
+        fs: the file system to commit on, by default this machine's.
+        latency: what operations of `fs` wait for.
+        into_folders: whether the datasets' folders are there, so that files go one by one, as on each run but the first
+            where folders don't change with time; otherwise whole staged folders are renamed.
     """
 
     def __init__(
-        self, spark: SparkSession, partitions: int, *, durable: bool = True, into_folders: bool = False
+        self,
+        spark: SparkSession,
+        partitions: int,
+        *,
+        name: str = "ours",
+        fs: FileSystem | None = None,
+        latency: Latency | None = None,
+        into_folders: bool = False,
     ) -> None:
-        self._spark, self._partitions = spark, partitions
-        self._durable, self._into_folders = durable, into_folders
-        self.name = f"ours{'' if durable else '_not_durable'}{'_into_folders' if into_folders else ''}"
+        self._spark, self._partitions, self._into_folders = spark, partitions, into_folders
+        self.name = f"{name}_into_folders" if into_folders else name
+        self._latency = latency or NoLatency()
+        self._fs = fs or LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE)
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         partitions = min(self._partitions, shape.buckets)
         if self._into_folders:
             make_folders(shape, root)
-        settings = ingested(
-            shape,
-            root,
-            partitions,
-            LocalFileSystem(durable=self._durable, parallel_buckets=BUCKETS_AT_ONCE if self._durable else 1),
-        )
+        settings = ingested(shape, root, partitions, self._fs)
         launch = SparkLaunch(self._spark)
         launch(warm_partition, settings, partitions, Report)
         no_ops = [_seconds_of_no_op(launch, settings, partitions) for _ in range(_NO_OPS)]
+        self._latency.take()
         began = time.perf_counter()
         reports = launch(drain_partition, settings, partitions, Report)
         wall = time.perf_counter() - began
+        waited = self._latency.take()
         total, left = add_up(reports), files_left(root / "staging")
         if total.datasets_published != shape.datasets or total.fenced or left:
             raise WrongResultError(
                 f"{self.name}: {total.datasets_published} of {shape.datasets} published, {left} left in staging; "
                 f"{total.fenced or total.reasons}"
             )
-        return {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)}
+        return {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | waited
 
 
 def no_op_partition(settings: RunSettings, partition: int) -> Report:

@@ -19,6 +19,7 @@ from benchmarks.results import Results, Sample, medians, quotients, results_of
 from benchmarks.runner import Arm, Tell, alternate
 from benchmarks.session import spark_session
 from benchmarks.workloads.tree import Shape
+from distcommit.fs.local import LocalFileSystem
 
 _RATIOS = (
     *(("ours", f"bare_{arm}") for arm in ("2p", "1p", "2p_sync", "1p_sync")),
@@ -52,7 +53,7 @@ def all_arms(spark: SparkSession, partitions: int) -> list[Arm]:
         BareRename(2, sync=True, folders=True),
         Ours(spark, partitions),
         Ours(spark, partitions, into_folders=True),
-        Ours(spark, partitions, durable=False),
+        Ours(spark, partitions, name="ours_not_durable", fs=LocalFileSystem(durable=False)),
         WhileWriting(Ours(spark, partitions)),
         WhileWriting(BareRename(2, sync=True)),
         *(GobblinPattern(fsync=fsync, threads=threads) for threads in (1, 20) for fsync in (False, True)),

@@ -1,0 +1,120 @@
+"""What does publishing cost where each metadata operation takes long, with the same threads in every arm?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from benchmarks.arms.bare import BareRename
+from benchmarks.arms.gobblin import GobblinPattern
+from benchmarks.arms.hadoop import ManifestCommitter
+from benchmarks.arms.ours import Ours
+from benchmarks.results import Results, Sample, medians, results_of
+from benchmarks.runner import Arm, Tell, WrongResultError, alternate
+from benchmarks.session import session_or
+from benchmarks.workloads.latency import Latency, LatencyServer, far_file_system
+from benchmarks.workloads.tree import Shape
+
+_OURS = ("ours", "ours_into_folders")
+_NOTES = [
+    "each operation on names, and each sync, waits in a server process; it counts them, and how many wait at a time",
+    "threads are shared out: ours has threads / slots in each Spark slot, bare threads / 2 in each of 2 processes",
+    "manifest: task commits in as many threads as there are slots, its job stage in all the threads; nothing synced",
+    "ours renames a new dataset's folder as a whole; into_folders: folders are there, files go one by one",
+    "a listing, a recursive delete and a mkdirs are one operation each, as on HDFS; ours syncs, the others do not",
+]
+
+
+def far_arms(spark: SparkSession, partitions: int, latency: Latency, *, threads: int, slots: int) -> list[Arm]:
+    """The arms, each with that many operations under way at most."""
+    fs = far_file_system(latency, threads // slots)
+    return [
+        Ours(spark, partitions, fs=fs, latency=latency),
+        Ours(spark, partitions, fs=fs, latency=latency, into_folders=True),
+        BareRename(2, threads=threads // 2, latency=latency),
+        BareRename(2, folders=True, threads=threads // 2, latency=latency),
+        ManifestCommitter(spark, partitions, slots=slots, threads=threads, latency=latency),
+        GobblinPattern(fsync=False, threads=threads, latency=latency),
+    ]
+
+
+def latency(
+    shape: Shape,
+    *,
+    delay_ms: float,
+    threads: int,
+    slots: int,
+    repeats: int,
+    folder: Path,
+    tell: Tell,
+    spark: SparkSession | None = None,
+) -> Results:
+    """Times the arms on that shape, and counts what they wait for.
+
+    Args:
+        shape: the tree.
+        delay_ms: what each operation waits.
+        threads: operations that any arm has under way at a time; a multiple of `slots` and of 2.
+        slots: Spark slots.
+        repeats: samples of each arm.
+        folder: on the disk that is measured.
+        tell: told each sample.
+        spark: a session to use; it has that many slots.
+
+    Raises:
+        WrongResultError: if an arm had more operations under way, or fewer in all than it has files.
+    """
+    if threads % slots or threads % 2:
+        raise ValueError(f"{threads} threads can't be shared out among {slots} slots and 2 processes")
+    with ExitStack() as stack:
+        server = stack.enter_context(LatencyServer(delay_ms / 1000))
+        session, partitions = stack.enter_context(session_or(spark, slots))
+        arms = far_arms(session, partitions, server, threads=threads, slots=slots)
+        skipped = {arm.name: reason for arm in arms if (reason := arm.missing())}
+        samples = alternate([arm for arm in arms if arm.name not in skipped], shape, repeats, folder, tell)
+    for sample in samples:
+        check(sample, shape, threads)
+    return results_of(
+        "latency",
+        ratios(samples, shape),
+        samples,
+        seed=shape.seed,
+        folder=folder,
+        parameters={
+            "datasets": shape.datasets,
+            "files": shape.files,
+            "buckets": shape.buckets,
+            "partitions": partitions,
+            "repeats": repeats,
+            "delay_ms": delay_ms,
+            "threads": threads,
+            "slots": slots,
+        },
+        skipped=skipped,
+        notes=_NOTES,
+    )
+
+
+def check(sample: Sample, shape: Shape, threads: int) -> None:
+    """Every rename waited, and not more of them at a time than all arms may have."""
+    waited, most = sample.parts["operations_rename"], sample.parts["most_at_a_time"]
+    least = shape.datasets if sample.arm == "ours" or sample.arm.startswith("bare_folders") else shape.files_in_all
+    if waited < least or most > threads:
+        raise WrongResultError(
+            f"{sample.arm}: {waited:.0f} renames waited, expected {least} at least; {most:.0f} operations at a time, "
+            f"expected {threads} at most"
+        )
+
+
+def ratios(samples: Sequence[Sample], shape: Shape) -> dict[str, float]:
+    """Quotients of medians of seconds and of operations, and operations for each dataset."""
+    seconds = medians(samples)
+    operations = {arm: median(s.parts["operations"] for s in samples if s.arm == arm) for arm in seconds}
+    pairs = [(ours, peer) for ours in _OURS for peer in seconds if ours in seconds and peer not in _OURS]
+    found = {f"latency_{ours}_over_{peer}": seconds[ours] / seconds[peer] for ours, peer in pairs}
+    found |= {f"operations_{ours}_over_{peer}": operations[ours] / operations[peer] for ours, peer in pairs}
+    return found | {f"operations_per_dataset_{arm}": count / shape.datasets for arm, count in operations.items()}
