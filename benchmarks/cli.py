@@ -31,6 +31,7 @@ Sizes = Annotated[str, typer.Option(help="Numbers of datasets with commas betwee
 Folder = Annotated[Path, typer.Option(help="A folder on the disk that is measured.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 DelayMs = Annotated[float, typer.Option(min=0, help="Milliseconds that each metadata operation waits.")]
+Executors = Annotated[str, typer.Option(help="Numbers of executors with commas between; none if empty.")]
 _HERE = Path(tempfile.gettempdir())
 
 
@@ -101,13 +102,24 @@ def recovery(
     repeats: Repeats = 5,
     buckets: Buckets = 64,
     history: Annotated[int, typer.Option(min=2, help="Runs behind when nothing is pending.")] = 100,
+    executors: Executors = "1,2",
+    delay_ms: DelayMs = 2.0,
     seed: Seed = 1,
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
     """What recovery costs with nothing pending after a long history, and with N datasets pending."""
     results = run_recovery(
-        _sizes(sizes), files, buckets=buckets, history=history, repeats=repeats, seed=seed, folder=folder, tell=_tell
+        _sizes(sizes),
+        files,
+        buckets=buckets,
+        history=history,
+        repeats=repeats,
+        executors=_sizes(executors),
+        delay_ms=delay_ms,
+        seed=seed,
+        folder=folder,
+        tell=_tell,
     )
     _show(results, as_json)
 
@@ -129,10 +141,29 @@ def visibility(
 
 @app.command()
 def scale(
-    sizes: Sizes = "1000,5000,20000,50000", buckets: Buckets = 64, folder: Folder = _HERE, as_json: Json = False
+    sizes: Sizes = "1000,5000,20000,50000",
+    buckets: Buckets = 64,
+    executors: Executors = "1,2,4,8",
+    datasets: Annotated[int, typer.Option(min=1, help="Datasets that the executors commit.")] = 5000,
+    files: Files = 20,
+    repeats: Repeats = 3,
+    delay_ms: DelayMs = 2.0,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
 ) -> None:
-    """What a whole run holds in the driver, and how its time and log grow, over the number of datasets."""
-    _show(run_scale(_sizes(sizes), buckets=buckets, folder=folder, tell=_tell), as_json)
+    """What a whole run holds in the driver, how its time and log grow, and what more executors bring."""
+    results = run_scale(
+        _sizes(sizes),
+        buckets=buckets,
+        executors=_sizes(executors),
+        shape=Shape(datasets, files, buckets, seed),
+        delay_ms=delay_ms,
+        repeats=repeats,
+        folder=folder,
+        tell=_tell,
+    )
+    _show(results, as_json)
 
 
 @app.command()
@@ -153,7 +184,7 @@ def report(
 
 
 def _sizes(text: str) -> list[int]:
-    return [int(size) for size in text.split(",")]
+    return [int(size) for size in text.split(",") if size]
 
 
 def _tell(text: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+import benchmarks
 from distcommit.app.config import SparkSettings
 from distcommit.app.session import open_session, partitions_of
 
@@ -14,6 +16,26 @@ from distcommit.app.session import open_session, partitions_of
 def session_or(spark: SparkSession | None, slots: int = 2) -> AbstractContextManager[tuple[SparkSession, int]]:
     """That session, or a new one with that many slots."""
     return spark_session(slots) if spark is None else nullcontext((spark, 2 * spark.sparkContext.defaultParallelism))
+
+
+_EXECUTOR_MIB = 512
+
+
+@contextmanager
+def cluster_session(executors: int) -> Iterator[SparkSession]:
+    """A session on that many executors with one slot each, every one a process of its own, and all of them there."""
+    conf = {
+        "spark.executor.memory": f"{_EXECUTOR_MIB}m",
+        "spark.executorEnv.PYTHONPATH": str(Path(benchmarks.__file__).parents[1]),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    }
+    settings = SparkSettings(master=f"local-cluster[{executors},1,{_EXECUTOR_MIB}]", conf=conf)
+    spark = open_session(settings, "distcommit benchmarks")
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -73,7 +74,13 @@ class Ours(Arm):
                 f"{self.name}: {total.datasets_published} of {shape.datasets} published, {left} left in staging; "
                 f"{total.fenced or total.reasons}"
             )
-        return {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | waited
+        parts = {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | waited
+        return parts | {"executors": executors_of(reports)}
+
+
+def executors_of(reports: Sequence[Report]) -> float:
+    """How many executors worked: each has one process from which its Python workers are forked."""
+    return float(len({report.daemon_pid for report in reports}))
 
 
 def no_op_partition(settings: RunSettings, partition: int) -> Report:

@@ -10,15 +10,18 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from benchmarks.arms.ours import Ours, warm_partition
+from benchmarks.arms.executors import measure_executors, speed_ups
+from benchmarks.arms.ours import Ours, executors_of, warm_partition
 from benchmarks.results import Results, medians, results_of
 from benchmarks.runner import Arm, Parts, Tell, WrongResultError, alternate, scratch
 from benchmarks.session import spark_session
 from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import JOB, ingested, roots_of, run_settings
+from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, files_left
 from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_folder
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
@@ -57,30 +60,45 @@ class DyingCalls(CountingCalls):
 class Recovery(Arm):
     """The recover job over datasets that a killed run has sealed, and of which it had published that share."""
 
-    def __init__(self, spark: SparkSession, partitions: int, name: str, published: float) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        partitions: int,
+        name: str,
+        published: float,
+        *,
+        fs: FileSystem | None = None,
+        latency: Latency | None = None,
+    ) -> None:
         self._spark, self._partitions, self.name, self._published = spark, partitions, name, published
+        self._latency = latency or NoLatency()
+        self._fs = fs or LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE)
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         calls = DyingCalls(output=f"{root}/output/")
         killed = ingested(shape, root, shape.buckets, LocalFileSystem(calls, durable=False))
         for bucket in range(shape.buckets):  # a partition for each bucket, so that each of them is struck
             _kill(killed, calls, bucket, self._published)
-        store = replace(killed.store, fs=LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE))
         partitions = min(self._partitions, shape.buckets)
         run_id = killed.run_id + "-again"
-        settings = replace(killed, store=store, run_id=run_id, epoch=fence_job(store, run_id), partitions=partitions)
+        epoch = fence_job(replace(killed.store, fs=LocalFileSystem()), run_id)
+        store = replace(killed.store, fs=self._fs)
+        settings = replace(killed, store=store, run_id=run_id, epoch=epoch, partitions=partitions)
         launch = SparkLaunch(self._spark)
         LocalFileSystem().sync_tree(str(root))
         launch(warm_partition, settings, partitions, Report)
         began = time.perf_counter()
         launch(warm_partition, settings, partitions, Report)
         no_op = time.perf_counter() - began
+        self._latency.take()
         began = time.perf_counter()
-        total = add_up(launch(recover_partition, settings, partitions, Report))
+        reports = launch(recover_partition, settings, partitions, Report)
         wall = time.perf_counter() - began
+        waited, total = self._latency.take(), add_up(reports)
         if total.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
             raise WrongResultError(f"{total.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
-        return {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op}
+        parts = {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op} | waited
+        return parts | {"executors": executors_of(reports)}
 
 
 def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, published: float) -> None:
@@ -100,7 +118,17 @@ def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, published: floa
 
 
 def recovery(
-    sizes: Sequence[int], files: int, *, buckets: int, history: int, repeats: int, seed: int, folder: Path, tell: Tell
+    sizes: Sequence[int],
+    files: int,
+    *,
+    buckets: int,
+    history: int,
+    repeats: int,
+    executors: Sequence[int],
+    delay_ms: float,
+    seed: int,
+    folder: Path,
+    tell: Tell,
 ) -> Results:
     """Times recovery and a full commit at each size, and counts what recovery does where nothing is pending.
 
@@ -110,6 +138,8 @@ def recovery(
         buckets: buckets of the store.
         history: how many runs lie behind when nothing is pending.
         repeats: samples of each.
+        executors: numbers of executors that recover the smallest size, where each metadata operation takes long.
+        delay_ms: how long.
         seed: what names are made from.
         folder: on the disk that is measured.
         tell: told each sample.
@@ -125,6 +155,16 @@ def recovery(
             for datasets in sizes
             for sample in alternate(arms, Shape(datasets, files, buckets, seed), repeats, folder, tell)
         ]
+    on_executors = measure_executors(
+        "recover",
+        executors,
+        lambda spark, fs, latency: Recovery(spark, buckets, "recover", 0.0, fs=fs, latency=latency),
+        Shape(min(sizes), files, buckets, seed),
+        delay_ms=delay_ms,
+        repeats=repeats,
+        folder=folder,
+        tell=tell,
+    )
     seconds, smallest = medians(samples, max(sizes)), medians(samples, min(sizes))
     ratios = {
         "recover_untouched_over_commit": seconds["recover_untouched"] / seconds["ours"],
@@ -135,15 +175,27 @@ def recovery(
         ratios["recover_untouched_growth_over_linear"] = (
             seconds["recover_untouched"] / smallest["recover_untouched"] / growth
         )
+    ratios |= speed_ups(on_executors, executors)
     ratios |= nothing_pending(min(sizes), buckets, history, folder, tell)
     return results_of(
         "recovery",
         ratios,
-        samples,
+        samples + on_executors,
         seed=seed,
         folder=folder,
-        parameters={"sizes": list(sizes), "files": files, "buckets": buckets, "history": history, "repeats": repeats},
-        notes=["a dataset is half done when each bucket was struck after half of its renames"],
+        parameters={
+            "sizes": list(sizes),
+            "files": files,
+            "buckets": buckets,
+            "history": history,
+            "repeats": repeats,
+            "executors": list(executors),
+            "delay_ms": delay_ms,
+        },
+        notes=[
+            "half done: each bucket was struck when half of its datasets were published",
+            "executors: each metadata operation waits in a server process, one at a time in each executor",
+        ],
     )
 
 

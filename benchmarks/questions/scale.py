@@ -12,25 +12,42 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.arms.executors import measure_executors, speed_ups
+from benchmarks.arms.ours import Ours
 from benchmarks.results import Results, Sample, results_of, slope
 from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from benchmarks.workloads.tree import Shape
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.run import run
 from distcommit.stores.job_store import open_store
 
 
 def scale(
-    sizes: Sequence[int], *, buckets: int, folder: Path, tell: Tell, spark: SparkSession | None = None
+    sizes: Sequence[int],
+    *,
+    buckets: int,
+    executors: Sequence[int],
+    shape: Shape,
+    delay_ms: float,
+    repeats: int,
+    folder: Path,
+    tell: Tell,
+    spark: SparkSession | None = None,
 ) -> Results:
-    """Runs the whole job once at each size, one file of one record for each dataset, and looks at the driver.
+    """Runs the whole job once at each size, one file of one record for each dataset, and looks at the driver; then
+    commits a tree on real executors where each metadata operation takes long.
 
     Args:
         sizes: numbers of datasets, two at least.
         buckets: buckets of the store.
+        executors: numbers of executors; empty for none.
+        shape: the tree that they commit.
+        delay_ms: what each metadata operation waits there.
+        repeats: samples of each number of executors.
         folder: on the disk that is used.
         tell: told each sample.
         spark: a session to use.
@@ -41,14 +58,38 @@ def scale(
     names = ("driver_python_peak_bytes", "jvm_heap_bytes", "log_bytes")
     ratios = {f"{name}_per_dataset": slope((float(s.datasets), s.parts[name]) for s in samples) for name in names}
     ratios["wall_ms_per_dataset"] = slope((float(s.datasets), s.seconds * 1000) for s in samples)
+    on_executors = measure_executors(
+        "commit",
+        executors,
+        lambda spark, fs, latency: Ours(spark, shape.buckets, fs=fs, latency=latency),
+        shape,
+        delay_ms=delay_ms,
+        repeats=repeats,
+        folder=folder,
+        tell=tell,
+    )
+    ratios |= speed_ups(on_executors, executors)
     return results_of(
         "scale",
         ratios,
-        samples,
-        seed=0,
+        samples + on_executors,
+        seed=shape.seed,
         folder=folder,
-        parameters={"sizes": list(sizes), "buckets": buckets},
-        notes=["slopes over the number of datasets; JVM heap is what is left after a collection, driver and executors"],
+        parameters={
+            "sizes": list(sizes),
+            "buckets": buckets,
+            "executors": list(executors),
+            "executor_datasets": shape.datasets,
+            "executor_files": shape.files,
+            "executor_buckets": shape.buckets,
+            "delay_ms": delay_ms,
+            "repeats": repeats,
+        },
+        notes=[
+            "slopes over the number of datasets; JVM heap is what is left after a collection, driver and executors",
+            "executors: processes with one slot; each metadata operation waits in a server process, one at a time in "
+            "each executor; one task for each bucket",
+        ],
     )
 
 

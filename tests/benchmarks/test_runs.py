@@ -38,7 +38,17 @@ def test_visibility(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_scale(spark: SparkSession, tmp_path: Path) -> None:
-    results = scale([6, 12], buckets=4, folder=tmp_path, tell=lambda text: None, spark=spark)
+    results = scale(
+        [6, 12],
+        buckets=4,
+        executors=[],
+        shape=Shape(6, 2, 4),
+        delay_ms=1,
+        repeats=1,
+        folder=tmp_path,
+        tell=lambda text: None,
+        spark=spark,
+    )
     assert results.ratios["log_bytes_per_dataset"] > 0
     assert results.samples[0].parts["driver_python_peak_bytes"] > 0
 
