@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+pytest_plugins = ["tests.servers.fixtures"]
 REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
 
 

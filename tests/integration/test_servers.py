@@ -1,0 +1,119 @@
+"""The servers that other tests stand on: they answer, and they are gone afterwards, also after a crash."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import PartitionMetadata
+from confluent_kafka.cimpl import NewTopic
+
+from tests.servers.kafka import KafkaServer
+from tests.servers.process import ServerProcess, ServerUnavailableError
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait_for(path: Path) -> str:
+    deadline_s = time.monotonic() + 20
+    while not (path.exists() and path.read_text(encoding="ascii").endswith("\n")):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    return path.read_text(encoding="ascii")
+
+
+def test_a_server_ends_with_the_process_that_started_it_even_by_sigkill(tmp_path: Path) -> None:
+    program = f"""
+import time, pathlib
+from tests.servers.process import ServerProcess
+place = pathlib.Path({str(tmp_path)!r})
+ServerProcess("sleeper", ["sh", "-c", f"echo $$ >{{place}}/pid; sleep 600 & sleep 600"], place / "log")
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2]) as starter:
+        sleeper = int(_wait_for(tmp_path / "pid"))
+        assert _is_alive(sleeper)
+        starter.send_signal(signal.SIGKILL)
+    deadline_s = time.monotonic() + 20
+    while _is_alive(sleeper):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with (
+        ServerProcess("broken", ["sh", "-c", "echo no disk; exit 1"], tmp_path / "log") as process,
+        pytest.raises(ServerUnavailableError, match="broken ended while it started: no disk"),
+    ):
+        process.wait_until(lambda: False)
+
+
+def test_kafka_keeps_what_it_acknowledged(kafka_server: KafkaServer) -> None:
+    topic = f"t-{uuid.uuid4().hex}"
+    client = AdminClient({"bootstrap.servers": kafka_server.bootstrap_servers})
+    client.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = Producer({"bootstrap.servers": kafka_server.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    for value, keep in ((b"aborted", False), (b"committed", True)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        if keep:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    consumer = Consumer({"bootstrap.servers": kafka_server.bootstrap_servers, "group.id": topic})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    assert message.value() == b"committed"
+
+
+def test_a_leader_moves_to_the_other_broker_and_back(kafka_pair: KafkaServer) -> None:
+    topic = f"t-{uuid.uuid4().hex}"
+    client = AdminClient({"bootstrap.servers": kafka_pair.bootstrap_servers, "log_level": 0})
+    client.create_topics([NewTopic(topic, 2, 2)])[topic].result()
+
+    def partitions() -> list[PartitionMetadata]:
+        return list(client.list_topics(topic, timeout=10).topics[topic].partitions.values())
+
+    def wait_until(reached: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + 60
+        while not reached():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+
+    wait_until(lambda: sorted(partition.leader for partition in partitions()) == [1, 2])
+    kafka_pair.kill_broker(2)
+    wait_until(lambda: [partition.leader for partition in partitions()] == [1, 1])
+    kafka_pair.start_broker(2)
+    wait_until(lambda: all(len(partition.isrs) == 2 for partition in partitions()))
+    client.elect_leaders(ElectionType.PREFERRED, None).result()
+    wait_until(lambda: sorted(partition.leader for partition in partitions()) == [1, 2])
+
+
+def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.servers", "kafka"]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        key, _, brokers = line.strip().partition("=")
+        assert key == "BROKERS"
+        assert AdminClient({"bootstrap.servers": brokers}).list_topics(timeout=10).brokers
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    with pytest.raises(Exception, match="_TRANSPORT"):
+        AdminClient({"bootstrap.servers": brokers, "log_level": 0}).list_topics(timeout=1)

@@ -1,0 +1,43 @@
+"""`python -m tests.servers kafka|hdfs|spark|s3`: starts a server, prints how to reach it, and ends it on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from tests.servers.kafka import KafkaServer
+from tests.servers.process import ServerUnavailableError
+
+
+@contextmanager
+def _kafka() -> Iterator[str]:
+    with KafkaServer() as server:
+        yield f"BROKERS={server.bootstrap_servers}"
+
+
+SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"kafka": _kafka}
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one server until a signal comes."""
+    if len(arguments) != 1 or arguments[0] not in SERVERS:
+        print(f"usage: python -m tests.servers {'|'.join(SERVERS)}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with SERVERS[arguments[0]]() as how_to_reach_it:
+            print(how_to_reach_it, flush=True)
+            print("Ctrl-C ends it", file=sys.stderr)
+            signal.pause()
+    except ServerUnavailableError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

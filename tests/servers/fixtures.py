@@ -1,0 +1,35 @@
+"""One server of each kind per test session, started when the first test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import TypeVar
+
+import pytest
+
+from tests.servers.kafka import KafkaServer
+from tests.servers.process import ServerUnavailableError
+
+T = TypeVar("T")
+
+
+def _started(server: AbstractContextManager[T]) -> Iterator[T]:
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(server)
+        except ServerUnavailableError as error:
+            pytest.skip(str(error))
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kafka_server() -> Iterator[KafkaServer]:
+    """A Kafka broker. Tests share it: use names of your own for topics, groups and transactions."""
+    yield from _started(KafkaServer())
+
+
+@pytest.fixture(scope="session")
+def kafka_pair() -> Iterator[KafkaServer]:
+    """Two Kafka brokers; a test may kill the second and starts it again."""
+    yield from _started(KafkaServer(brokers=2))

@@ -1,0 +1,81 @@
+"""Java servers: their jars by Maven, once per machine and version, and the command that runs one."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from tests.servers.process import ServerUnavailableError
+
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_POMS = Path(__file__).parent / "maven"
+
+
+def cache_folder() -> Path:
+    """Where jars are kept: `$XDG_CACHE_HOME/distcommit`, or `~/.cache/distcommit`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "distcommit"
+
+
+@functools.cache
+def jars(server: str) -> Path:
+    """A folder with the jars of `maven/<server>.xml`. The first call on a machine takes them from Maven Central.
+
+    Raises:
+        ServerUnavailableError: if Maven is missing or can't get them.
+    """
+    pom = _POMS / f"{server}.xml"
+    version = ET.parse(pom).getroot().findtext("{*}version")
+    folder = cache_folder() / f"{server}-{version}"
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ServerUnavailableError(
+            f"{server} comes by Maven, and there is no mvn on PATH (Debian: apt-get install maven)"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as new:
+        command = [maven, "-q", "-B", "-f", str(pom), _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={new}/jars"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ServerUnavailableError(
+                f"Maven can't get {server} {version}: {(done.stdout + done.stderr).strip()[:1000]}"
+            )
+        try:
+            Path(new, "jars").rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another test run was first
+                raise
+    return folder
+
+
+def java_command(server: str, main_class: str, *arguments: str) -> list[str]:
+    """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
+
+    Raises:
+        ServerUnavailableError: if there is no Java, or as `jars`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        raise ServerUnavailableError(
+            f"{server} needs Java, and there is none on PATH (Debian: openjdk-17-jre-headless)"
+        )
+    return [
+        java,
+        "-Xmx512m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Djava.net.preferIPv4Stack=true",
+        "-cp",
+        f"{jars(server)}/*",
+        main_class,
+        *arguments,
+    ]

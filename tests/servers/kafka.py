@@ -1,0 +1,119 @@
+"""Apache Kafka in KRaft mode: one broker, or two where leaders have to move."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka.admin import AdminClient
+
+from tests.servers.java import java_command
+from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+
+
+class KafkaServer:
+    """Brokers 1 to `brokers`; broker 1 is also the controller, so only the others may be killed and started again.
+
+    Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
+    """
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.brokers = brokers
+        self._stack = contextlib.ExitStack()
+        self._processes: dict[int, ServerProcess] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """As clients want it: host:port, separated by commas."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
+            controller, *self._ports = free_ports(1 + self.brokers)
+            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            stack.callback(self._kill_all)
+            for broker in range(1, self.brokers + 1):
+                self._settings(broker).write_text(self._properties(broker, controller), encoding="utf-8")
+                self._format(broker, cluster_id)
+            for broker in range(1, self.brokers + 1):
+                self._launch(broker)
+            for broker in range(1, self.brokers + 1):
+                self._wait_for(broker)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def kill_broker(self, broker: int) -> None:
+        """SIGKILL to a broker other than the first; its data stays."""
+        if broker == 1:
+            raise ValueError("broker 1 is the controller: without it no leader moves")
+        self._processes.pop(broker).kill()
+
+    def start_broker(self, broker: int) -> None:
+        """Starts a killed broker again, on its port and its data."""
+        self._launch(broker)
+        self._wait_for(broker)
+
+    def _settings(self, broker: int) -> Path:
+        return self._folder / f"broker-{broker}.properties"
+
+    def _properties(self, broker: int, controller: int) -> str:
+        listener = f"PLAINTEXT://127.0.0.1:{self._ports[broker - 1]}"
+        is_controller = broker == 1
+        properties = {
+            "process.roles": "broker,controller" if is_controller else "broker",
+            "node.id": broker,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller}" if is_controller else listener,
+            "advertised.listeners": listener,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self._folder / f"data-{broker}",
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0,
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.replication.factor": self.brokers,
+            "transaction.state.log.num.partitions": 1,
+            "transaction.state.log.replication.factor": self.brokers,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": self.brokers,
+            "share.coordinator.state.topic.min.isr": 1,
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+        }
+        return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+    def _format(self, broker: int, cluster_id: str) -> None:
+        command = java_command(
+            "kafka", "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings(broker))
+        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ServerUnavailableError(
+                f"Kafka's storage can't be formatted: {(done.stdout + done.stderr).strip()[-1000:]}"
+            )
+
+    def _launch(self, broker: int) -> None:
+        command = java_command("kafka", "kafka.Kafka", str(self._settings(broker)))
+        self._processes[broker] = ServerProcess(
+            f"Kafka broker {broker}", command, self._folder / f"broker-{broker}.log"
+        )
+
+    def _wait_for(self, broker: int) -> None:
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        self._processes[broker].wait_until(lambda: broker in client.list_topics(timeout=2).brokers)
+
+    def _kill_all(self) -> None:
+        while self._processes:
+            self._processes.popitem()[1].kill()
