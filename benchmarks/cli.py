@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from benchmarks.questions.commit import commit as run_commit
+from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
 from benchmarks.questions.operations import operations as run_operations
 from benchmarks.questions.recovery import recovery as run_recovery
@@ -160,6 +161,37 @@ def scale(
         shape=Shape(datasets, files, buckets, seed),
         delay_ms=delay_ms,
         repeats=repeats,
+        folder=folder,
+        tell=_tell,
+    )
+    _show(results, as_json)
+
+
+@app.command()
+def ingest(
+    topics: Annotated[int, typer.Option(min=1, help="Large topics.")] = 8,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of each.")] = 2,
+    records: Annotated[int, typer.Option(min=1, help="Records of each partition.")] = 100_000,
+    value_bytes: Annotated[int, typer.Option(min=32, help="Bytes of a value.")] = 1000,
+    datasets: Annotated[int, typer.Option(min=1, help="Small topics, for the commit's share.")] = 1000,
+    files: Annotated[int, typer.Option(min=1, help="Files of each small topic.")] = 4,
+    records_per_file: Annotated[int, typer.Option(min=1, help="Records of each of their files.")] = 250,
+    repeats: Repeats = 3,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """How fast Kafka topics become Parquet files, next to Spark's own way, and what share of it is commit."""
+    results = run_ingest(
+        topics=topics,
+        partitions=partitions,
+        records=records,
+        value_bytes=value_bytes,
+        datasets=datasets,
+        files=files,
+        records_per_file=records_per_file,
+        repeats=repeats,
+        seed=seed,
         folder=folder,
         tell=_tell,
     )

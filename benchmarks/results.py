@@ -12,7 +12,7 @@ from statistics import median
 
 import msgspec
 
-_PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "deltalake", "pyiceberg")
+_PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "confluent-kafka", "deltalake", "pyiceberg")
 
 Parameters = dict[str, str | int | float | list[int]]
 """What a benchmark was asked to measure."""

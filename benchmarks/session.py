@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
@@ -39,9 +39,9 @@ def cluster_session(executors: int) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def spark_session(slots: int = 2) -> Iterator[tuple[SparkSession, int]]:
+def spark_session(slots: int = 2, conf: Mapping[str, str] | None = None) -> Iterator[tuple[SparkSession, int]]:
     """A session, and how many partitions the product takes by default (for any number of buckets above it)."""
-    settings = SparkSettings(master=f"local[{slots},4]")
+    settings = SparkSettings(master=f"local[{slots},4]", conf=dict(conf or {}))
     spark = open_session(settings, "distcommit benchmarks")
     try:
         yield spark, partitions_of(spark, settings, 65536)

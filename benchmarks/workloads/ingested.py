@@ -15,6 +15,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.ports import FileSystem
+from distcommit.model.source import Source
 from distcommit.model.work import StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
@@ -36,7 +37,7 @@ def roots_of(root: Path) -> Roots:
     return Roots(f"{root}/store", f"{root}/staging", f"{root}/output")
 
 
-def run_settings(store: JobStore, source: NumberedSource, partitions: int) -> RunSettings:
+def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSinkSettings | None = None) -> RunSettings:
     """A new run of that job with the product's default settings; fences the job log."""
     run_id = new_run_id()
     epoch = fence_job(store, run_id)
@@ -46,7 +47,7 @@ def run_settings(store: JobStore, source: NumberedSource, partitions: int) -> Ru
         run_id=run_id,
         epoch=epoch,
         partitions=partitions,
-        flow=WorkUnitFlow(source, Decoder(), FileSinkSettings(), False),
+        flow=WorkUnitFlow(source, Decoder(), sink or FileSinkSettings(), False),
         policy=CommitPolicy.FULL,
         job_level=False,
         min_interval_s=0.2,

@@ -1,30 +1,12 @@
-"""Questions that start Spark sessions of their own, tiny, by the commands that people type."""
+"""Work on real executors, as many as are asked for."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from benchmarks.results import Results
-
-ROOT = Path(__file__).parents[2]
-
-
-def answer(*arguments: str, folder: Path) -> Results:
-    """What a command prints with --json."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments, "--folder", str(folder), "--json"],
-        capture_output=True,
-        cwd=ROOT,
-        check=False,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
-    return msgspec.json.decode(done.stdout, type=Results)
+from tests.benchmarks.commands import answer
 
 
 def test_more_executors_commit_the_same(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Where executors spend their time, looked at from beside: a thread that notes what the main thread is doing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.settings import RunSettings
+
+Result = TypeVar("Result", bound=msgspec.Struct)
+_EVERY_S = 0.005
+_PLACES = {"commit": ("/spark/committer.py", ""), "sync": ("/spark/ingest.py", "_publish_states")}
+"""By file, and by function if it is not the whole file. What is found first, from the innermost frame out, counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Generic[Result]):
+    """An executor function that leaves in `folder` how many seconds of it were spent where: in `commit` (seal, execute,
+    close, clean up), in `sync` (staged files and task states made durable) and in all."""
+
+    function: Callable[[RunSettings, int], Result]
+    folder: str
+
+    def __call__(self, settings: RunSettings, partition: int) -> Result:
+        seen: Counter[str] = Counter()
+        ended, main = threading.Event(), threading.get_ident()
+
+        def look() -> None:
+            while not ended.wait(_EVERY_S):
+                seen["all"] += 1
+                if place := _place_of(sys._current_frames().get(main)):
+                    seen[place] += 1
+
+        watcher = threading.Thread(target=look, daemon=True)
+        began = time.perf_counter()
+        watcher.start()
+        try:
+            return self.function(settings, partition)
+        finally:
+            seconds = time.perf_counter() - began
+            ended.set()
+            watcher.join()
+            share = {place: seconds * seen[place] / max(1, seen["all"]) for place in _PLACES}
+            left = msgspec.json.encode({"seconds": seconds, **share})
+            Path(self.folder, f"{self.function.__name__}-{uuid.uuid4().hex}").write_bytes(left)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledLaunch:
+    """Launches on Spark as the product does, with each function sampled."""
+
+    spark: SparkSession
+    folder: Path
+
+    def __call__(
+        self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        return SparkLaunch(self.spark)(Sampled(function, str(self.folder)), settings, tasks, kind)
+
+    def seconds_of(self, name: str) -> Counter[str]:
+        """The sums over all tasks of the function with that name."""
+        total: Counter[str] = Counter()
+        for path in self.folder.glob(f"{name}-*"):
+            total.update(msgspec.json.decode(path.read_bytes(), type=dict[str, float]))
+        return total
+
+
+def _place_of(frame: FrameType | None) -> str:
+    while frame is not None:
+        for place, (file, function) in _PLACES.items():
+            if frame.f_code.co_filename.endswith(file) and function in ("", frame.f_code.co_name):
+                return place
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,97 @@
+"""Kafka topics with records of which each is known, and what a copy of them must hold."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from xxhash import xxh3_64_intdigest
+
+FIRST_DAY_MS = 1_700_000_000_000 // 86_400_000 * 86_400_000
+_DAY_MS = 86_400_000
+_TEXT_BYTES = 48 << 20
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What was produced: `topics` topics of as many partitions, `records` in each partition, with values of that many
+    bytes, spread over `days` days of message time. `digest` is what `digest_of_files` finds in a copy of all."""
+
+    brokers: str
+    names: tuple[str, ...]
+    partitions: int
+    records: int
+    value_bytes: int
+    days: int
+    digest: str
+
+    @property
+    def records_in_all(self) -> int:
+        return len(self.names) * self.partitions * self.records
+
+
+def produce(
+    brokers: str, prefix: str, topics: int, partitions: int, records: int, *, value_bytes: int, days: int, seed: int
+) -> Topics:
+    """Makes topics and fills them. Values are text that compresses to about three quarters; each begins with a number
+    of its own."""
+    names = tuple(f"{prefix}-{number:05d}" for number in range(topics))
+    _make(brokers, names, partitions)
+    text = random.Random(seed).randbytes(_TEXT_BYTES // 2).hex().encode()
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
+    errors: list[str] = []
+    number = digest = 0
+
+    def noted(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(str(error))
+
+    for place in range(records):
+        time_ms = FIRST_DAY_MS + place * days // records * _DAY_MS
+        for name in names:
+            for partition in range(partitions):
+                start = number * 7919 % (_TEXT_BYTES - value_bytes)
+                value = b"%016d" % number + text[start : start + value_bytes - 16]
+                digest += xxh3_64_intdigest(value)
+                while True:
+                    try:
+                        producer.produce(name, value, b"%d" % number, partition, noted, timestamp=time_ms)
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+                number += 1
+        producer.poll(0)
+    if producer.flush(300) or errors:
+        raise RuntimeError(f"{len(errors)} records could not be produced: {errors[:1]}")
+    return Topics(brokers, names, partitions, records, value_bytes, days, _shown(number, digest))
+
+
+def digest_of_files(output: Path) -> tuple[str, int, int]:
+    """The digest of the values in all Parquet files below a folder, and how many files and row groups there are."""
+    records = digest = files = row_groups = 0
+    for path in sorted(output.rglob("*.parquet")):
+        with pq.ParquetFile(path) as file:
+            files, row_groups = files + 1, row_groups + file.num_row_groups
+            for batch in file.iter_batches(columns=["value"]):
+                values = batch.column(0).to_pylist()
+                records += len(values)
+                digest += sum(map(xxh3_64_intdigest, values))
+    return _shown(records, digest), files, row_groups
+
+
+def _shown(records: int, digest: int) -> str:
+    return f"{records} records, xxh3 {digest & _MASK:016x}"
+
+
+def _make(brokers: str, names: tuple[str, ...], partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for begin in range(0, len(names), 200):
+        wanted = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names[begin : begin + 200]]
+        for future in admin.create_topics(wanted, request_timeout=60).values():
+            future.result()
