@@ -19,44 +19,51 @@ def missing() -> str:
 
 
 def plot(results: Results, path: Path) -> None:
-    """One PNG: seconds by arm where arms are compared at one size, seconds over datasets where sizes differ."""
+    """One PNG: bars for arms next to each other, and lines for those that were measured at several sizes."""
     import matplotlib as mpl  # noqa: PLC0415 - optional
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
+    sizes: dict[str, set[int]] = {}
     timed = [sample for sample in results.samples if sample.seconds > 0]
-    sizes = sorted({sample.datasets for sample in timed})
-    arms = {sample.arm for sample in timed}
-    by_size = len(sizes) > 1 and len(arms) <= 4
-    figure, axes = plt.subplots(figsize=(9, 5 if by_size else 1.2 + 0.36 * len(arms)), layout="constrained")
-    if by_size:
-        _over_sizes(axes, timed)
-    else:
-        _by_arm(axes, [sample for sample in timed if sample.datasets == sizes[0]])
-    files = results.samples[0].files
-    axes.set_title(
-        f"{results.question}: {sizes[0]:,} datasets, {files} files each" if not by_size else results.question
+    for sample in timed:
+        sizes.setdefault(sample.arm, set()).add(sample.datasets)
+    side_by_side = [sample for sample in timed if sample.datasets == min(sizes[sample.arm])]
+    over_sizes = [sample for sample in timed if len(sizes[sample.arm]) > 1]
+    heights = [1.2 + 0.36 * len(sizes)] * (len(sizes) > 1 or not over_sizes) + [4.5] * bool(over_sizes)
+    figure, axes = plt.subplots(
+        len(heights), figsize=(9, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
     )
+    if len(sizes) > 1 or not over_sizes:
+        _by_arm(axes[0, 0], side_by_side)
+    if over_sizes:
+        _over_sizes(axes[-1, 0], over_sizes)
+    figure.suptitle(results.question)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
 
 def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
+    """Seconds, or microseconds for each file where arms had trees of different sizes."""
+    same = len({(sample.datasets, sample.files) for sample in samples}) == 1
+    unit = "s" if same else "µs a file"
     groups: dict[str, list[float]] = {}
     for sample in samples:
-        groups.setdefault(sample.arm, []).append(sample.seconds)
+        value = sample.seconds if same else sample.seconds / (sample.datasets * sample.files) * 1e6
+        groups.setdefault(sample.arm, []).append(value)
     order = sorted(groups, key=lambda arm: median(groups[arm]), reverse=True)
     centres = [median(groups[arm]) for arm in order]
     axes.barh(order, centres, color=[_colour(arm) for arm in order])
     for place, arm in enumerate(order):
-        seconds = groups[arm]
-        axes.plot(seconds, [place] * len(seconds), "o", color="black", markersize=3)
-        text = f"  {centres[place]:.3g} s"
-        axes.text(max(seconds), place, text, va="center", fontsize=9)
+        values = groups[arm]
+        axes.plot(values, [place] * len(values), "o", color="black", markersize=3)
+        axes.text(max(values), place, f"  {centres[place]:.3g} {unit}", va="center", fontsize=9)
     axes.set_xscale("log")
     axes.margins(x=0.12)
-    axes.set_xlabel("seconds (log scale; bars are medians, dots samples)")
+    if same:
+        axes.set_title(f"{samples[0].datasets:,} datasets, {samples[0].files} files each", fontsize=10)
+    axes.set_xlabel(f"{unit} (log scale; bars are medians, dots samples)")
 
 
 def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:

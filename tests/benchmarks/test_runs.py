@@ -53,8 +53,13 @@ def test_scale(spark: SparkSession, tmp_path: Path) -> None:
     assert results.samples[0].parts["driver_python_peak_bytes"] > 0
 
 
-def test_report(tmp_path: Path) -> None:
-    samples = [Sample(arm, 10, 2, n, 0.5 + n) for arm in ("ours", "bare_2p") for n in range(3)]
+@pytest.mark.parametrize(
+    "sizes", [{"ours": [10], "bare_2p": [10]}, {"ours": [10, 20, 40]}, {"ours": [10, 40], "bare_2p": [10], "slow": [2]}]
+)
+def test_report(sizes: dict[str, list[int]], tmp_path: Path) -> None:
+    samples = [
+        Sample(arm, size, 2, repeat, 0.5 + repeat) for arm in sizes for size in sizes[arm] for repeat in range(3)
+    ]
     results = results_of("commit", {"ours_over_bare_2p": 1.0}, samples, seed=1, folder=tmp_path, parameters={})
     (tmp_path / "commit.json").write_bytes(msgspec.json.encode(results))
     assert msgspec.json.decode((tmp_path / "commit.json").read_bytes(), type=Results) == results
