@@ -6,10 +6,13 @@ import gc
 import os
 import shutil
 import tempfile
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from benchmarks.results import Sample
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest
@@ -47,8 +50,16 @@ class WrongResultError(Exception):
     """An arm did not do what all arms have to do; its time means nothing."""
 
 
-def alternate(arms: Iterable[Arm], shape: Shape, repeats: int, folder: Path, tell: Tell) -> list[Sample]:
-    """`repeats` samples of each arm; the arms take turns, and another one begins each time.
+def alternate(
+    arms: Iterable[Arm],
+    shape: Shape,
+    repeats: int,
+    folder: Path,
+    tell: Tell,
+    at_most: Mapping[str, int] = MappingProxyType({}),
+) -> list[Sample]:
+    """`repeats` samples of each arm; the arms take turns, and another one begins each time. `at_most` datasets are
+    given to the arms that it names.
 
     Raises:
         WrongResultError: if an arm's result is not the expected one.
@@ -57,8 +68,14 @@ def alternate(arms: Iterable[Arm], shape: Shape, repeats: int, folder: Path, tel
     for repeat in range(repeats):
         first = repeat % max(1, len(listed))
         for arm in listed[first:] + listed[:first]:
-            sample = measure(arm, shape, repeat, folder)
-            tell(f"{arm.name} {shape.datasets} x {shape.files} #{repeat + 1}: {sample.seconds:.3f} s")
+            own = replace(shape, datasets=min(shape.datasets, at_most.get(arm.name, shape.datasets)))
+            began = time.perf_counter()
+            sample = measure(arm, own, repeat, folder)
+            whole = time.perf_counter() - began
+            tell(
+                f"{arm.name} {own.datasets} x {own.files} #{repeat + 1}: {sample.seconds:.3f} s, "
+                f"{whole:.0f} s with preparation and check"
+            )
             samples.append(sample)
     return samples
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from benchmarks.arms.bare import BareRename
@@ -34,6 +35,8 @@ _PEERS = (
     *("v1", "v1_new_folders", "v2", "manifest", "manifest_job_stage"),
     *("deltalake", "deltalake_one_table", "pyiceberg"),
 )
+_AT_MOST = {"file_per_step_fsync": 500, "pyiceberg": 500, "gobblin_fsync": 1000, "gobblin_fsync_20t": 1000}
+"""Datasets for arms that would take minutes a sample."""
 _NOTES = [
     "ours: the drain job of the product on Spark, less the median of no-op jobs of the same shape (parts.no_op_job_s)",
     "ours renames a new dataset's folder as a whole; into_folders: folders are there, files go one by one",
@@ -84,7 +87,9 @@ def commit(
     with spark_session() as (spark, partitions):
         wanted = [arm for arm in all_arms(spark, partitions) if not only or arm.name in only]
         skipped = {arm.name: reason for arm in wanted if (reason := arm.missing())}
-        samples = alternate([arm for arm in wanted if arm.name not in skipped], shape, repeats, folder, tell)
+        ready = [arm for arm in wanted if arm.name not in skipped]
+        samples = alternate(ready, shape, repeats, folder, tell, _AT_MOST)
+        smaller = {sample.arm: sample.datasets for sample in samples if sample.datasets < shape.datasets}
         if marginal_datasets:
             larger = Shape(marginal_datasets, shape.files, shape.buckets, shape.seed)
             pair: list[Arm] = [BareRename(2), Ours(spark, partitions)]
@@ -104,17 +109,25 @@ def commit(
             "marginal_datasets": marginal_datasets,
         },
         skipped=skipped,
-        notes=[*_NOTES, *_too_small(samples)],
+        notes=[
+            *_NOTES,
+            *(
+                f"scaled: {arm} published {size} datasets; its ratios compare per dataset"
+                for arm, size in smaller.items()
+            ),
+            *_too_small(samples),
+        ],
     )
 
 
 def ratios(samples: Sequence[Sample], datasets: int, marginal_datasets: int) -> dict[str, float]:
-    """The quotients of the medians, as far as both sides were measured."""
+    """The quotients of the medians per dataset, as far as both sides were measured."""
     seconds = medians(samples, datasets)
+    each = medians(replace(s, seconds=s.seconds / s.datasets) for s in samples if s.datasets <= datasets)
     stages = [s.parts["job_stage_s"] for s in samples if s.arm == "manifest" and s.datasets == datasets]
     if stages:
-        seconds["manifest_job_stage"] = median(stages)
-    found = quotients(seconds, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
+        each["manifest_job_stage"] = median(stages) / datasets
+    found = quotients(each, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
     larger = medians(samples, marginal_datasets) if marginal_datasets else {}
     if {"ours", "bare_2p"} <= larger.keys() & seconds.keys():
         added = {arm: larger[arm] - seconds[arm] for arm in ("ours", "bare_2p")}

@@ -60,6 +60,12 @@ def test_arms_take_turns(tmp_path: Path) -> None:
     assert [s.arm for s in samples] == ["bare_1p", "bare_2p", "bare_2p", "bare_1p", "bare_1p", "bare_2p"]
 
 
+def test_slow_arms_get_fewer_datasets(tmp_path: Path) -> None:
+    arms = [BareRename(1), BareRename(2)]
+    samples = alternate(arms, TINY, 1, tmp_path, lambda text: None, {"bare_1p": 2, "bare_2p": 100})
+    assert {sample.arm: sample.datasets for sample in samples} == {"bare_1p": 2, "bare_2p": TINY.datasets}
+
+
 def test_ratios_are_of_medians() -> None:
     def samples(arm: str, datasets: int, *seconds: float) -> list[Sample]:
         parts = {"job_stage_s": seconds[0] / 2}
@@ -69,6 +75,7 @@ def test_ratios_are_of_medians() -> None:
         [
             *(*samples("ours", 10, 1.2, 1.0, 9.0), *samples("bare_2p", 10, 1.0, 1.0, 1.0)),
             *(*samples("manifest", 10, 12.0, 12.0), *samples("gobblin", 10, 6.0)),
+            *samples("file_per_step_fsync", 5, 10.0),  # of fewer datasets
             *(*samples("ours", 40, 4.5), *samples("bare_2p", 40, 4.0)),
         ],
         10,
@@ -80,6 +87,7 @@ def test_ratios_are_of_medians() -> None:
             "manifest_over_ours": 10.0,
             "manifest_job_stage_over_ours": 5.0,
             "gobblin_over_ours": 5.0,
+            "file_per_step_fsync_over_ours": 2.0 / 0.12,
             "marginal_ours_over_bare_2p": 1.1,
         }
     )
