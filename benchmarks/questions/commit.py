@@ -35,8 +35,13 @@ _PEERS = (
     *("v1", "v1_new_folders", "v2", "manifest", "manifest_job_stage"),
     *("deltalake", "deltalake_one_table", "pyiceberg"),
 )
-_AT_MOST = {"file_per_step_fsync": 500, "pyiceberg": 500, "gobblin_fsync": 1000, "gobblin_fsync_20t": 1000}
-"""Datasets for arms that would take minutes a sample."""
+_AT_MOST = {
+    **dict.fromkeys(("file_per_step_fsync", "pyiceberg"), 500),
+    **dict.fromkeys(("gobblin", "gobblin_20t", "gobblin_fsync", "gobblin_fsync_20t"), 1000),
+    **dict.fromkeys(("v1", "v1_new_folders", "v2", "manifest", "deltalake"), 1000),
+}
+"""Datasets for peers whose cost grows with their number alone, so that the whole question takes minutes, not hours."""
+_MARGINAL_REPEATS = 3
 _NOTES = [
     "ours: the drain job of the product on Spark, less the median of no-op jobs of the same shape (parts.no_op_job_s)",
     "ours renames a new dataset's folder as a whole; into_folders: folders are there, files go one by one",
@@ -79,7 +84,7 @@ def commit(
     Args:
         shape: the tree.
         repeats: samples of each arm.
-        marginal_datasets: a second, larger size for ours and the limit; 0 for none.
+        marginal_datasets: a second, larger size for ours and the limit, three samples at most; 0 for none.
         only: names of arms; empty for all.
         folder: on the disk that is measured.
         tell: told each sample.
@@ -93,7 +98,7 @@ def commit(
         if marginal_datasets:
             larger = Shape(marginal_datasets, shape.files, shape.buckets, shape.seed)
             pair: list[Arm] = [BareRename(2), Ours(spark, partitions)]
-            samples += alternate(pair, larger, repeats, folder, tell)
+            samples += alternate(pair, larger, min(repeats, _MARGINAL_REPEATS), folder, tell)
     return results_of(
         "commit",
         ratios(samples, shape.datasets, marginal_datasets),
@@ -124,9 +129,9 @@ def ratios(samples: Sequence[Sample], datasets: int, marginal_datasets: int) -> 
     """The quotients of the medians per dataset, as far as both sides were measured."""
     seconds = medians(samples, datasets)
     each = medians(replace(s, seconds=s.seconds / s.datasets) for s in samples if s.datasets <= datasets)
-    stages = [s.parts["job_stage_s"] for s in samples if s.arm == "manifest" and s.datasets == datasets]
+    stages = [s.parts["job_stage_s"] / s.datasets for s in samples if s.arm == "manifest" and s.datasets <= datasets]
     if stages:
-        each["manifest_job_stage"] = median(stages) / datasets
+        each["manifest_job_stage"] = median(stages)
     found = quotients(each, [*_RATIOS, *((peer, "ours") for peer in _PEERS)])
     larger = medians(samples, marginal_datasets) if marginal_datasets else {}
     if {"ours", "bare_2p"} <= larger.keys() & seconds.keys():
