@@ -19,8 +19,8 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from benchmarks.workloads.tree import Shape
+from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.run import run
 from distcommit.stores.job_store import open_store
