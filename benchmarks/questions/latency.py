@@ -21,6 +21,7 @@ from benchmarks.workloads.tree import Shape
 
 _OURS = ("ours", "ours_into_folders")
 _NOTES = [
+    "ours: less the median of no-op jobs of the same shape (parts.no_op_job_s; parts.wall_s is all of it)",
     "each operation on names, and each sync, waits in a server process; it counts them, and how many wait at a time",
     "threads are shared out: ours has threads / slots in each Spark slot, bare threads / 2 in each of 2 processes",
     "manifest: task commits in as many threads as there are slots, its job stage in all the threads; nothing synced",

@@ -18,6 +18,7 @@ def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     assert results.ratios["speed_up_2_executors_over_1"] > 0
     one, two = (sample for sample in results.samples if sample.arm.endswith("_executors"))
     assert (one.parts["executors"], two.parts["executors"]) == (1, 2)
+    assert one.seconds == one.parts["wall_s"] >= one.parts["operations"] * 0.002, "nothing is taken off"
     assert one.parts["most_at_a_time"] == 1
     assert two.parts["most_at_a_time"] == 2
     assert two.parts["operations_rename"] == pytest.approx(one.parts["operations_rename"], rel=0.1)
