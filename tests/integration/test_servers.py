@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import json
 import signal
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
@@ -16,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
+from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerProcess, ServerUnavailableError
 
@@ -103,6 +108,21 @@ def test_a_leader_moves_to_the_other_broker_and_back(kafka_pair: KafkaServer) ->
     wait_until(lambda: all(len(partition.isrs) == 2 for partition in partitions()))
     client.elect_leaders(ElectionType.PREFERRED, None).result()
     wait_until(lambda: sorted(partition.leader for partition in partitions()) == [1, 2])
+
+
+def test_hdfs_keeps_a_file_on_two_data_nodes(hdfs_server: HdfsServer) -> None:
+    path = f"{hdfs_server.http_url}/webhdfs/v1/t-{uuid.uuid4().hex}"
+    query = f"user.name={getpass.getuser()}&op="
+    with pytest.raises(HTTPError) as redirected:  # urllib follows no redirect of a PUT
+        urlopen(Request(f"{path}?{query}CREATE", method="PUT"), timeout=20)
+    redirected.value.close()
+    place = redirected.value.headers["Location"]
+    with urlopen(Request(place, data=b"kept", method="PUT"), timeout=20) as answer:
+        assert answer.status == 201
+    with urlopen(f"{path}?{query}OPEN", timeout=20) as answer:
+        assert answer.read() == b"kept"
+    with urlopen(f"{path}?{query}GETFILESTATUS", timeout=20) as answer:
+        assert json.load(answer)["FileStatus"]["replication"] == 2
 
 
 def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
 
@@ -17,7 +18,13 @@ def _kafka() -> Iterator[str]:
         yield f"BROKERS={server.bootstrap_servers}"
 
 
-SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"kafka": _kafka}
+@contextmanager
+def _hdfs() -> Iterator[str]:
+    with HdfsServer() as server:
+        yield f"HADOOP_CONF_DIR={server.conf_dir}  # {server.url}, WebHDFS at {server.http_url}"
+
+
+SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"kafka": _kafka, "hdfs": _hdfs}
 
 
 def main(arguments: list[str]) -> int:

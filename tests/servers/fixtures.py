@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
 
@@ -33,3 +34,9 @@ def kafka_server() -> Iterator[KafkaServer]:
 def kafka_pair() -> Iterator[KafkaServer]:
     """Two Kafka brokers; a test may kill the second and starts it again."""
     yield from _started(KafkaServer(brokers=2))
+
+
+@pytest.fixture(scope="session")
+def hdfs_server() -> Iterator[HdfsServer]:
+    """HDFS with a NameNode, two DataNodes and WebHDFS. Tests share it: use a folder of your own."""
+    yield from _started(HdfsServer())

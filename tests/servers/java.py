@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from tests.servers.process import ServerUnavailableError
@@ -29,8 +29,7 @@ def jars(server: str) -> Path:
         ServerUnavailableError: if Maven is missing or can't get them.
     """
     pom = _POMS / f"{server}.xml"
-    version = ET.parse(pom).getroot().findtext("{*}version")
-    folder = cache_folder() / f"{server}-{version}"
+    folder = cache_folder() / f"{server}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
     maven = shutil.which("mvn")
@@ -43,9 +42,7 @@ def jars(server: str) -> Path:
         command = [maven, "-q", "-B", "-f", str(pom), _COPY, "-DincludeScope=runtime", f"-DoutputDirectory={new}/jars"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ServerUnavailableError(
-                f"Maven can't get {server} {version}: {(done.stdout + done.stderr).strip()[:1000]}"
-            )
+            raise ServerUnavailableError(f"Maven can't get {server}: {(done.stdout + done.stderr).strip()[:1000]}")
         try:
             Path(new, "jars").rename(folder)
         except OSError:
@@ -54,8 +51,14 @@ def jars(server: str) -> Path:
     return folder
 
 
-def java_command(server: str, main_class: str, *arguments: str) -> list[str]:
+def java_command(server: str, main_class: str, *arguments: str, conf_dir: Path | None = None) -> list[str]:
     """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
+
+    Args:
+        server: which of `maven/`.
+        main_class: the class to run.
+        *arguments: what it is told.
+        conf_dir: a folder of settings that come first on the class path.
 
     Raises:
         ServerUnavailableError: if there is no Java, or as `jars`.
@@ -75,7 +78,7 @@ def java_command(server: str, main_class: str, *arguments: str) -> list[str]:
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-Djava.net.preferIPv4Stack=true",
         "-cp",
-        f"{jars(server)}/*",
+        f"{conf_dir}:{jars(server)}/*" if conf_dir else f"{jars(server)}/*",
         main_class,
         *arguments,
     ]

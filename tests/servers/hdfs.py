@@ -1,0 +1,181 @@
+"""Apache Hadoop HDFS: a NameNode, two DataNodes and WebHDFS; or a name service of two NameNodes, one of them active."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from xml.sax.saxutils import escape
+
+from tests.servers.java import java_command
+from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+
+_NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+_DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+_NAME_SERVICE = "tested"
+
+
+class HdfsServer:
+    """NameNodes 1 to `name_nodes`, of which the first is active, and two DataNodes. Each file has two replicas.
+
+    Args:
+        name_nodes: 1, or 2 for a name service with failover by hand.
+    """
+
+    def __init__(self, name_nodes: int = 1) -> None:
+        self._name_nodes = range(1, name_nodes + 1)
+        self._stack = contextlib.ExitStack()
+        self._processes: dict[str, ServerProcess] = {}
+
+    @property
+    def url(self) -> str:
+        """`hdfs://` with the NameNode's host and port, or the name service."""
+        return f"hdfs://{_NAME_SERVICE}" if len(self._name_nodes) > 1 else f"hdfs://127.0.0.1:{self._rpc[0]}"
+
+    @property
+    def http_url(self) -> str:
+        """The first NameNode's web address, under which WebHDFS is."""
+        return f"http://127.0.0.1:{self._http[0]}"
+
+    @property
+    def conf_dir(self) -> Path:
+        """A HADOOP_CONF_DIR for clients."""
+        return self._folder / "conf"
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hdfs-")))
+            ports = free_ports(2 * len(self._name_nodes))
+            self._rpc, self._http = ports[::2], ports[1::2]
+            stack.callback(self._kill_all)
+            self.conf_dir.mkdir()
+            _write_settings(self.conf_dir / "core-site.xml", {"fs.defaultFS": self.url, **_CORE})
+            _write_settings(self.conf_dir / "hdfs-site.xml", {**_HDFS, **self._addresses()})
+            self._call(_NAME_NODE, *self._as_node(1), "-format", "-force", "-nonInteractive")
+            self._launch_name_node(1)
+            for node in (1, 2):
+                self._launch_data_node(node)
+            for node in self._name_nodes[1:]:
+                self._wait_for(f"NameNode {node - 1}", lambda: bool(self._state(1)))
+                self._call(_NAME_NODE, *self._as_node(node), "-bootstrapStandby", "-force", "-nonInteractive")
+                self._launch_name_node(node)
+            if len(self._name_nodes) > 1:
+                self._wait_for("NameNode 2", lambda: bool(self._state(2)))
+                self.make_active(1)
+            self._wait_until_usable(1)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def kill(self) -> None:
+        """SIGKILL to all nodes at once, as far as that goes; their folders stay."""
+        self._kill_all()
+
+    def start_again(self) -> None:
+        """Starts the nodes of a name service of one again, on their ports and folders."""
+        self._launch_name_node(1)
+        for node in (1, 2):
+            self._launch_data_node(node)
+        self._wait_until_usable(1)
+
+    def kill_name_node(self, node: int) -> None:
+        """SIGKILL to one NameNode."""
+        self._processes.pop(f"NameNode {node}").kill()
+
+    def make_active(self, node: int) -> None:
+        """Makes a NameNode of a name service the active one."""
+        self._call("org.apache.hadoop.hdfs.tools.DFSHAAdmin", "-transitionToActive", "--forceactive", f"nn{node}")
+        self._wait_until_usable(node)
+
+    def _addresses(self) -> dict[str, str]:
+        if len(self._name_nodes) == 1:
+            return {
+                "dfs.namenode.rpc-address": f"127.0.0.1:{self._rpc[0]}",
+                "dfs.namenode.http-address": f"127.0.0.1:{self._http[0]}",
+            }
+        addresses = {
+            "dfs.nameservices": _NAME_SERVICE,
+            f"dfs.ha.namenodes.{_NAME_SERVICE}": ",".join(f"nn{node}" for node in self._name_nodes),
+            f"dfs.client.failover.proxy.provider.{_NAME_SERVICE}": (
+                "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+            ),
+            "dfs.ha.fencing.methods": "shell(/bin/true)",
+            "dfs.namenode.shared.edits.dir": f"file://{self._folder}/edits",
+        }
+        for node, rpc, http in zip(self._name_nodes, self._rpc, self._http, strict=True):
+            addresses[f"dfs.namenode.rpc-address.{_NAME_SERVICE}.nn{node}"] = f"127.0.0.1:{rpc}"
+            addresses[f"dfs.namenode.http-address.{_NAME_SERVICE}.nn{node}"] = f"127.0.0.1:{http}"
+        return addresses
+
+    def _as_node(self, node: int) -> list[str]:
+        own = ["-D", f"dfs.namenode.name.dir=file://{self._folder}/name-{node}"]
+        return own if len(self._name_nodes) == 1 else [*own, "-D", f"dfs.ha.namenode.id=nn{node}"]
+
+    def _launch_name_node(self, node: int) -> None:
+        self._launch(f"NameNode {node}", _NAME_NODE, *self._as_node(node))
+
+    def _launch_data_node(self, node: int) -> None:
+        self._launch(f"DataNode {node}", _DATA_NODE, "-D", f"dfs.datanode.data.dir=file://{self._folder}/data-{node}")
+
+    def _launch(self, name: str, main_class: str, *arguments: str) -> None:
+        command = java_command("hdfs", main_class, *arguments, conf_dir=self.conf_dir)
+        self._processes[name] = ServerProcess(name, command, self._folder / f"{name}.log")
+
+    def _call(self, main_class: str, *arguments: str) -> None:
+        command = java_command("hdfs", main_class, *arguments, conf_dir=self.conf_dir)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            output = (done.stdout + done.stderr).strip()
+            raise ServerUnavailableError(f"HDFS can't do {' '.join([main_class, *arguments])}: {output[:3000]}")
+
+    def _wait_until_usable(self, node: int) -> None:
+        def is_usable() -> bool:
+            state = self._state(node)
+            return state["FSState"] == "Operational" and state["NumLiveDataNodes"] == 2
+
+        self._wait_for(f"NameNode {node}", is_usable)
+
+    def _wait_for(self, name: str, ready: Callable[[], bool]) -> None:
+        self._processes[name].wait_until(ready)
+
+    def _state(self, node: int) -> dict[str, object]:
+        query = f"http://127.0.0.1:{self._http[node - 1]}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+        with urllib.request.urlopen(query, timeout=5) as answer:
+            beans = json.load(answer)["beans"]
+        return dict(beans[0])
+
+    def _kill_all(self) -> None:
+        while self._processes:
+            self._processes.popitem()[1].kill()
+
+
+_CORE = {"hadoop.security.authentication": "simple"}
+_HDFS = {
+    "dfs.replication": "2",
+    "dfs.namenode.safemode.extension": "0",
+    "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+    "dfs.namenode.fs-limits.min-block-size": "4096",
+    "dfs.datanode.hostname": "127.0.0.1",
+    "dfs.datanode.address": "127.0.0.1:0",
+    "dfs.datanode.http.address": "127.0.0.1:0",
+    "dfs.datanode.ipc.address": "127.0.0.1:0",
+    "dfs.heartbeat.interval": "1",
+}
+
+
+def _write_settings(path: Path, settings: Mapping[str, str]) -> None:
+    properties = "".join(
+        f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>\n"
+        for key, value in settings.items()
+    )
+    path.write_text(f'<?xml version="1.0"?>\n<configuration>\n{properties}</configuration>\n', encoding="utf-8")
