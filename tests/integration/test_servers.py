@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
@@ -23,6 +26,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerProcess, ServerUnavailableError
+from tests.servers.s3 import S3Server
+from tests.servers.spark import SparkCluster
 
 
 def _is_alive(pid: int) -> bool:
@@ -123,6 +128,28 @@ def test_hdfs_keeps_a_file_on_two_data_nodes(hdfs_server: HdfsServer) -> None:
         assert answer.read() == b"kept"
     with urlopen(f"{path}?{query}GETFILESTATUS", timeout=20) as answer:
         assert json.load(answer)["FileStatus"]["replication"] == 2
+
+
+def test_spark_runs_tasks_on_both_workers(spark_cluster: SparkCluster) -> None:
+    command = [sys.executable, "-m", "tests.integration.where_tasks_run", spark_cluster.master]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert sorted(re.findall("/work-([12])/", done.stdout)) == ["1", "2"]
+
+
+def test_s3_puts_a_name_once(s3_server: S3Server) -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3_server.endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="any",
+        aws_secret_access_key="any",
+    )
+    bucket = f"b-{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=bucket)
+    client.put_object(Bucket=bucket, Key="a", Body=b"first", IfNoneMatch="*")
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        client.put_object(Bucket=bucket, Key="a", Body=b"second", IfNoneMatch="*")
+    assert client.get_object(Bucket=bucket, Key="a")["Body"].read() == b"first"
 
 
 def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
+from tests.servers.s3 import S3Server
+from tests.servers.spark import SparkCluster
 
 
 @contextmanager
@@ -24,7 +26,24 @@ def _hdfs() -> Iterator[str]:
         yield f"HADOOP_CONF_DIR={server.conf_dir}  # {server.url}, WebHDFS at {server.http_url}"
 
 
-SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {"kafka": _kafka, "hdfs": _hdfs}
+@contextmanager
+def _spark() -> Iterator[str]:
+    with SparkCluster() as cluster:
+        yield f"MASTER={cluster.master}"
+
+
+@contextmanager
+def _s3() -> Iterator[str]:
+    with S3Server() as server:
+        yield f"AWS_ENDPOINT_URL={server.endpoint_url}"
+
+
+SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "kafka": _kafka,
+    "hdfs": _hdfs,
+    "spark": _spark,
+    "s3": _s3,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -11,6 +11,8 @@ import pytest
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
+from tests.servers.s3 import S3Server
+from tests.servers.spark import SparkCluster
 
 T = TypeVar("T")
 
@@ -40,3 +42,15 @@ def kafka_pair() -> Iterator[KafkaServer]:
 def hdfs_server() -> Iterator[HdfsServer]:
     """HDFS with a NameNode, two DataNodes and WebHDFS. Tests share it: use a folder of your own."""
     yield from _started(HdfsServer())
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[SparkCluster]:
+    """A Spark master with two workers. A test that kills a worker starts it again."""
+    yield from _started(SparkCluster())
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server. Tests share it: use a bucket of your own."""
+    yield from _started(S3Server())

@@ -1,0 +1,48 @@
+"""An S3 server in memory: moto's, which answers conditional PUTs. It is a mock: it says nothing about durability."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+
+
+class S3Server:
+    """Takes any credentials; buckets are made by the test."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where the server is."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        try:
+            import moto.server  # noqa: F401
+        except ImportError as error:
+            raise ServerUnavailableError(f"the S3 server is moto's, from the extra `dev` ({error})") from None
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="s3-")))
+            self._port = free_ports(1)[0]
+            command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+            process = stack.enter_context(ServerProcess("the S3 server", command, folder / "log"))
+            process.wait_until(self._answers)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _answers(self) -> bool:
+        with urllib.request.urlopen(f"{self.endpoint_url}/moto-api/", timeout=5) as answer:
+            return bool(answer.status == 200)

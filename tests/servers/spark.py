@@ -1,0 +1,91 @@
+"""A Spark standalone cluster of a master and two workers, from the pyspark package."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyspark
+
+from tests.servers.process import ServerProcess, free_ports
+
+_SPARK_HOME = Path(pyspark.__file__).parent
+_CORES = 2
+
+
+class SparkCluster:
+    """A master and two workers of two cores each, on hosts 127.0.0.2 and .3, so that Spark takes them for two machines.
+
+    Executors end with their worker. The job sets `spark.driver.host` to 127.0.0.1.
+    """
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._workers: dict[int, ServerProcess] = {}
+
+    @property
+    def master(self) -> str:
+        """The URL of the master."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-")))
+            self._port, self._web_port = free_ports(2)
+            arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._web_port)]
+            master = stack.enter_context(self._launch("Spark master", "master.Master", *arguments))
+            stack.callback(self._kill_workers)
+            master.wait_until(lambda: self._workers_alive() == 0)
+            for worker in (1, 2):
+                self._launch_worker(worker)
+            for worker in (1, 2):
+                self._workers[worker].wait_until(lambda: self._workers_alive() == 2)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def kill_worker(self, worker: int) -> None:
+        """SIGKILL to a worker (1 or 2), with its executors and their Python workers."""
+        self._workers.pop(worker).kill()
+
+    def start_worker(self, worker: int) -> None:
+        """Starts a killed worker again; returns when the master knows it."""
+        before = self._workers_alive()
+        self._launch_worker(worker)
+        self._workers[worker].wait_until(lambda: self._workers_alive() > before)
+
+    def _launch_worker(self, worker: int) -> None:
+        arguments = ["--host", f"127.0.0.{worker + 1}", "--cores", str(_CORES), "--memory", "1g", "--webui-port", "0"]
+        self._workers[worker] = self._launch(
+            f"Spark worker {worker}",
+            "worker.Worker",
+            *arguments,
+            "--work-dir",
+            str(self._folder / f"work-{worker}"),
+            self.master,
+        )
+
+    def _launch(self, name: str, main_class: str, *arguments: str) -> ServerProcess:
+        return ServerProcess(
+            name,
+            [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{main_class}", *arguments],
+            self._folder / f"{name}.log",
+            {"SPARK_HOME": str(_SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m", "SPARK_LOCAL_DIRS": str(self._folder)},
+        )
+
+    def _workers_alive(self) -> int:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._web_port}/json/", timeout=5) as answer:
+            return int(json.load(answer)["aliveworkers"])
+
+    def _kill_workers(self) -> None:
+        while self._workers:
+            self._workers.popitem()[1].kill()
