@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from distcommit.app.places import check_places, normal_place
 from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
@@ -26,7 +27,7 @@ class _Section(BaseModel):
 
 
 class PathSettings(_Section):
-    """The job's folders, absolute or relative to the job file. Staging and output must share one file system."""
+    """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs."""
 
     store: str
     staging: str
@@ -151,22 +152,9 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
             found="; ".join(_explain(problem, tree) for problem in error.errors(include_url=False)),
             todo="correct it; conf/ has commented examples",
         ) from None
-    folders = {
-        name: os.path.realpath(os.path.join(file.parent, value)) for name, value in config.paths.model_dump().items()
-    }
-    _check_folders(folders)
-    return config.model_copy(update={"paths": PathSettings(**folders)})
-
-
-def _check_folders(folders: Mapping[str, str]) -> None:
-    for name, folder in folders.items():
-        for other, other_folder in folders.items():
-            if name != other and (folder + "/").startswith(other_folder + "/"):
-                raise ConfigurationError(
-                    "one of the job's folders lies in another",
-                    expected="paths.store, paths.staging and paths.output apart from each other",
-                    found=f"paths.{name} {folder} in paths.{other} {other_folder}",
-                )
+    places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
+    check_places(places)
+    return config.model_copy(update={"paths": PathSettings(**places)})
 
 
 def _override(tree: dict[str, Any], text: str) -> None:

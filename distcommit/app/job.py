@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.config import JobConfig, load_config
+from distcommit.app.places import open_file_system, path_of
 from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import Sink
@@ -140,9 +140,8 @@ class Job:
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
         config = self.config
-        durable = config.commit.durability == "fsync"
-        fs = LocalFileSystem(durable=durable, parallel_buckets=BUCKETS_AT_ONCE if durable else 1)
-        roots = Roots(config.paths.store, config.paths.staging, config.paths.output)
+        fs = open_file_system(config.paths.store, durable=config.commit.durability == "fsync")
+        roots = Roots(path_of(config.paths.store), path_of(config.paths.staging), path_of(config.paths.output))
         return open_store(fs, roots, config.job, config.commit.buckets, create=create)
 
     def _own_sink(self) -> Sink | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +23,18 @@ class FileSystemContract(ABC):
             return MyFileSystem(), str(place)
     """
 
+    REFUSED_NAMES: frozenset[str] = frozenset()
+    """Those of `NAMES` that the file system does not take; it says so when it is asked to make one."""
+
     @abstractmethod
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
         """The file system, and an empty folder on it to work in. `place` is an empty local folder."""
+
+    def as_sent(self, fs: FileSystem) -> FileSystem:
+        """The same as another process gets it."""
+        sent = pickle.loads(pickle.dumps(fs))
+        assert isinstance(sent, type(fs))
+        return sent
 
     @pytest.fixture
     def fs(self, opened: tuple[FileSystem, str]) -> FileSystem:
@@ -50,6 +60,10 @@ class FileSystemContract(ABC):
     @pytest.mark.parametrize("name", NAMES)
     def test_a_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:
         path = f"{root}/{name}"
+        if name in self.REFUSED_NAMES:
+            with pytest.raises(OSError, match="nvalid"):
+                fs.create(path)
+            return
         writer = fs.create(path)
         for piece in (b"one", bytearray(b"two"), memoryview(b"three")):
             assert writer.write(piece) == len(piece)
@@ -162,6 +176,40 @@ class FileSystemContract(ABC):
             won = list(pool.map(rename, range(8)))
         assert fs.status(f"{root}/a") is None
         assert [entry.name for entry in fs.list_folder(root)] == [str(n) for n in range(8) if won[n]]
+
+    def test_a_folder_is_renamed_as_a_whole_and_never_replaces(self, fs: FileSystem, root: str) -> None:
+        fs.make_folders(f"{root}/a/deep")
+        before = self.write(fs, f"{root}/a/deep/file", b"x")
+        if not fs.rename_folder(f"{root}/a", f"{root}/b"):
+            assert fs.status(f"{root}/a/deep/file") == before
+            return
+        fs.sync([root], root)
+        assert fs.status(f"{root}/b/deep/file") == before
+        assert fs.status(f"{root}/a") is None
+        self.write(fs, f"{root}/file", b"y")
+        fs.make_folder(f"{root}/empty")
+        for target in ("file", "empty"):
+            assert not fs.rename_folder(f"{root}/b", f"{root}/{target}")
+        for source, target in (("missing", "c"), ("b", "missing/c")):
+            with pytest.raises(FileNotFoundError):
+                fs.rename_folder(f"{root}/{source}", f"{root}/{target}")
+        assert fs.read(f"{root}/b/deep/file") == b"x"
+        assert fs.read(f"{root}/file") == b"y"
+        assert fs.list_folder(f"{root}/empty") == []
+
+    def test_others_see_at_once_what_was_done(self, fs: FileSystem, root: str) -> None:
+        other = self.as_sent(fs)
+        for number in range(20):
+            path, moved = f"{root}/{number}", f"{root}/moved-{number}"
+            assert other.status(path) is None
+            assert fs.put_if_absent(path, b"x")
+            assert other.status(path) == fs.status(path)
+            assert [entry.name for entry in other.list_folder(root)] == [str(number)]
+            fs.rename(path, moved)
+            assert [entry.name for entry in other.list_folder(root)] == [f"moved-{number}"]
+            assert other.read(moved) == b"x"
+            assert fs.delete(moved)
+            assert other.list_folder(root) == []
 
     def test_folders(self, fs: FileSystem, root: str) -> None:
         assert fs.make_folder(f"{root}/a")

@@ -45,6 +45,12 @@ def hdfs_server() -> Iterator[HdfsServer]:
 
 
 @pytest.fixture(scope="session")
+def hdfs_pair() -> Iterator[HdfsServer]:
+    """HDFS with a name service of two NameNodes; each test begins by making the first one active."""
+    yield from _started(HdfsServer(name_nodes=2))
+
+
+@pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[SparkCluster]:
     """A Spark master with two workers. A test that kills a worker starts it again."""
     yield from _started(SparkCluster())

@@ -6,11 +6,12 @@ import contextlib
 import json
 import subprocess
 import tempfile
+import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from tests.servers.java import java_command
@@ -18,6 +19,7 @@ from tests.servers.process import ServerProcess, ServerUnavailableError, free_po
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+_METRICS_PERIOD_S = 1
 _NAME_SERVICE = "tested"
 
 
@@ -34,9 +36,9 @@ class HdfsServer:
         self._processes: dict[str, ServerProcess] = {}
 
     @property
-    def url(self) -> str:
-        """`hdfs://` with the NameNode's host and port, or the name service."""
-        return f"hdfs://{_NAME_SERVICE}" if len(self._name_nodes) > 1 else f"hdfs://127.0.0.1:{self._rpc[0]}"
+    def authority(self) -> str:
+        """Host and port of the NameNode, or the name service."""
+        return _NAME_SERVICE if len(self._name_nodes) > 1 else f"127.0.0.1:{self._rpc[0]}"
 
     @property
     def http_url(self) -> str:
@@ -55,8 +57,9 @@ class HdfsServer:
             self._rpc, self._http = ports[::2], ports[1::2]
             stack.callback(self._kill_all)
             self.conf_dir.mkdir()
-            _write_settings(self.conf_dir / "core-site.xml", {"fs.defaultFS": self.url, **_CORE})
+            _write_settings(self.conf_dir / "core-site.xml", {"fs.defaultFS": f"hdfs://{self.authority}", **_CORE})
             _write_settings(self.conf_dir / "hdfs-site.xml", {**_HDFS, **self._addresses()})
+            (self.conf_dir / "hadoop-metrics2.properties").write_text(f"*.period={_METRICS_PERIOD_S}\n")
             self._call(_NAME_NODE, *self._as_node(1), "-format", "-force", "-nonInteractive")
             self._launch_name_node(1)
             for node in (1, 2):
@@ -76,6 +79,18 @@ class HdfsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def blocks_synced(self) -> int:
+        """How often a DataNode has synced a block since it started, summed over both. Takes seconds: Hadoop keeps its
+        figures for one."""
+        time.sleep(2 * _METRICS_PERIOD_S)
+        total = 0
+        for bean in self._beans(self._http[0], "service=NameNode,name=NameNodeInfo"):
+            for node in json.loads(bean["LiveNodes"]).values():
+                port = int(node["infoAddr"].rpartition(":")[2])
+                for activity in self._beans(port, "service=DataNode,name=DataNodeActivity-*"):
+                    total += activity["FsyncCount"]
+        return total
 
     def kill(self) -> None:
         """SIGKILL to all nodes at once, as far as that goes; their folders stay."""
@@ -141,18 +156,19 @@ class HdfsServer:
     def _wait_until_usable(self, node: int) -> None:
         def is_usable() -> bool:
             state = self._state(node)
-            return state["FSState"] == "Operational" and state["NumLiveDataNodes"] == 2
+            return bool(state["FSState"] == "Operational" and state["NumLiveDataNodes"] == 2)
 
         self._wait_for(f"NameNode {node}", is_usable)
 
     def _wait_for(self, name: str, ready: Callable[[], bool]) -> None:
         self._processes[name].wait_until(ready)
 
-    def _state(self, node: int) -> dict[str, object]:
-        query = f"http://127.0.0.1:{self._http[node - 1]}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-        with urllib.request.urlopen(query, timeout=5) as answer:
-            beans = json.load(answer)["beans"]
-        return dict(beans[0])
+    def _state(self, node: int) -> dict[str, Any]:
+        return self._beans(self._http[node - 1], "service=NameNode,name=FSNamesystemState")[0]
+
+    def _beans(self, port: int, name: str) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/jmx?qry=Hadoop:{name}", timeout=5) as answer:
+            return list(json.load(answer)["beans"])
 
     def _kill_all(self) -> None:
         while self._processes:
@@ -162,6 +178,7 @@ class HdfsServer:
 _CORE = {"hadoop.security.authentication": "simple"}
 _HDFS = {
     "dfs.replication": "2",
+    "dfs.blocksize": str(1 << 20),
     "dfs.namenode.safemode.extension": "0",
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     "dfs.namenode.fs-limits.min-block-size": "4096",

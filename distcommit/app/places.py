@@ -1,0 +1,100 @@
+"""Where a job's folders are: paths of this machine, or URLs of one file system."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+
+from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.ports import FileSystem
+
+_REMOTE = ("hdfs",)
+
+
+def normal_place(text: str, folder: Path) -> str:
+    """A local path as it really is (relative ones start at `folder`), or a URL without dots and double slashes.
+
+    Raises:
+        ConfigurationError: if there is no file system for the URL, or it is not whole.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return os.path.realpath(os.path.join(folder, text))
+    authority, _, path = rest.partition("/")
+    if scheme not in _REMOTE:
+        raise ConfigurationError(
+            "there is no file system for this URL",
+            path=text,
+            expected=f"a path of this machine, or a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)}",
+            todo="what a job's folders are on has to rename without replacing, and to say when bytes are durable:"
+            " mount it, if it does, or choose another",
+        )
+    if not authority or not path.strip("/"):
+        raise ConfigurationError(
+            "a folder's URL is not whole",
+            path=text,
+            expected=f"{scheme}://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
+        )
+    return f"{scheme}://{authority}{posixpath.normpath('/' + path.strip('/'))}"
+
+
+def check_places(places: Mapping[str, str]) -> None:
+    """Makes sure that normal places are on one file system and apart from each other.
+
+    Raises:
+        ConfigurationError: naming two that are not.
+    """
+    for name, place in places.items():
+        for other, other_place in places.items():
+            if _file_system_of(place) != _file_system_of(other_place):
+                raise ConfigurationError(
+                    "the job's folders are on different file systems",
+                    expected="paths.store, paths.staging and paths.output on one",
+                    found=f"paths.{name} {place} and paths.{other} {other_place}",
+                )
+            if name != other and (place + "/").startswith(other_place + "/"):
+                raise ConfigurationError(
+                    "one of the job's folders lies in another",
+                    expected="paths.store, paths.staging and paths.output apart from each other",
+                    found=f"paths.{name} {place} in paths.{other} {other_place}",
+                )
+
+
+def open_file_system(place: str, *, durable: bool) -> FileSystem:
+    """The file system that a normal place is on.
+
+    Args:
+        place: as `normal_place` returns it.
+        durable: whether what is published has to survive a crash of the machines that keep it.
+
+    Raises:
+        ConfigurationError: if the package for it is not installed.
+    """
+    scheme, authority = _file_system_of(place)
+    if not scheme:
+        return LocalFileSystem(durable=durable, parallel_buckets=BUCKETS_AT_ONCE if durable else 1)
+    try:
+        from distcommit.fs.hdfs import HdfsFileSystem  # noqa: PLC0415 - an extra
+        from distcommit.fs.hdfs_rpc import HdfsRpc  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError(
+            "the package for this file system is not installed",
+            path=place,
+            found=str(error),
+            todo=f"pip install 'distcommit[{scheme}]', also where the executors run",
+        ) from error
+    return HdfsFileSystem(HdfsRpc(authority))
+
+
+def path_of(place: str) -> str:
+    """A normal place as its own file system names it: without scheme and authority."""
+    scheme, authority = _file_system_of(place)
+    return place.removeprefix(f"{scheme}://{authority}") if scheme else place
+
+
+def _file_system_of(place: str) -> tuple[str, str]:
+    scheme, separator, rest = place.partition("://")
+    return (scheme, rest.partition("/")[0]) if separator else ("", "")

@@ -1,0 +1,83 @@
+"""A TCP proxy that loses answers: the server does what it is asked, and the client does not hear of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+
+class LossyProxy:
+    """Passes bytes on, in both directions, between clients and a port of 127.0.0.1.
+
+    Args:
+        port: the server's.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._lose_after = b""
+        self._losses = threading.Semaphore(0)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = {self._listener}
+
+    @property
+    def port(self) -> int:
+        """Where clients connect to."""
+        return int(self._listener.getsockname()[1])
+
+    def lose_answer_to(self, request: bytes) -> None:
+        """The next request that has these bytes in it gets no answer: its connection is cut once the server has
+        answered. Later requests are passed on."""
+        self._lose_after = request
+
+    def wait_for_loss(self, timeout_s: float = 20) -> bool:
+        """Whether an answer was lost since the last call, or is by then."""
+        return self._losses.acquire(timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in list(self._open):
+            self._cut(each)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                self._open |= {client, server}
+                losing = threading.Event()
+                threading.Thread(target=self._requests, args=(client, server, losing), daemon=True).start()
+                threading.Thread(target=self._answers, args=(client, server, losing), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(1 << 16):
+                if self._lose_after and self._lose_after in data:
+                    self._lose_after = b""
+                    losing.set()
+                server.sendall(data)
+        self._cut(server)
+
+    def _answers(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(1 << 16):
+                if losing.is_set():
+                    self._losses.release()
+                    break
+                client.sendall(data)
+        self._cut(client)
+        self._cut(server)
+
+    def _cut(self, connection: socket.socket) -> None:
+        self._open.discard(connection)
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.close()
