@@ -18,7 +18,7 @@ class LossyProxy:
 
     def __init__(self, port: int) -> None:
         self._server_port = port
-        self._lose_after = b""
+        self._lose_after: tuple[bytes, ...] = ()
         self._losses = threading.Semaphore(0)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = {self._listener}
@@ -28,10 +28,10 @@ class LossyProxy:
         """Where clients connect to."""
         return int(self._listener.getsockname()[1])
 
-    def lose_answer_to(self, request: bytes) -> None:
-        """The next request that has these bytes in it gets no answer: its connection is cut once the server has
+    def lose_answer_to(self, *parts: bytes) -> None:
+        """The next request with all of these bytes in it gets no answer: its connection is cut once the server has
         answered. Later requests are passed on."""
-        self._lose_after = request
+        self._lose_after = parts
 
     def wait_for_loss(self, timeout_s: float = 20) -> bool:
         """Whether an answer was lost since the last call, or is by then."""
@@ -60,8 +60,8 @@ class LossyProxy:
     def _requests(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
-                if self._lose_after and self._lose_after in data:
-                    self._lose_after = b""
+                if self._lose_after and all(part in data for part in self._lose_after):
+                    self._lose_after = ()
                     losing.set()
                 server.sendall(data)
         self._cut(server)
