@@ -6,6 +6,7 @@ It reads core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR for name services an
 from __future__ import annotations
 
 import errno
+import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 import hdfs_native
 
 from distcommit.fs.hdfs import hdfs_error
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileStatus, FolderEntry
 
 _JAVA_ERROR = re.compile(r'RPCError\("([\w.$]+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)
@@ -26,8 +28,14 @@ class HdfsRpc:
     Reads go to the active NameNode even where the configuration names observers: what an observer tells may be older
     than what another client was already told.
 
+    A NameNode that can't be reached is asked again as often as `dfs.client.failover.max.attempts` says: 15 times, which
+    take three minutes.
+
     Args:
         authority: host and port of a NameNode, or a name service of the Hadoop configuration.
+
+    Raises:
+        ConfigurationError: at the first request, if the name service is not known.
     """
 
     scheme = "hdfs"
@@ -80,7 +88,16 @@ class HdfsRpc:
     def _client(self) -> hdfs_native.Client:
         if self._connected is None:
             provider = f"dfs.client.failover.proxy.provider.{self._authority}"
-            self._connected = hdfs_native.Client(f"hdfs://{self._authority}", {provider: _READ_FROM_THE_ACTIVE})
+            try:
+                self._connected = hdfs_native.Client(f"hdfs://{self._authority}", {provider: _READ_FROM_THE_ACTIVE})
+            except (OSError, RuntimeError) as error:
+                raise ConfigurationError(
+                    "this NameNode or name service can't be used",
+                    authority=self._authority,
+                    expected="host:port, or a name service of hdfs-site.xml in the folder HADOOP_CONF_DIR",
+                    found=f"HADOOP_CONF_DIR={os.environ.get('HADOOP_CONF_DIR', '')}, and {error}",
+                    todo="correct paths, or set HADOOP_CONF_DIR, also where the executors run",
+                ) from error
         return self._connected
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from distcommit.fs.hdfs import HdfsFileSystem, hdfs_error
 from distcommit.fs.hdfs_rpc import HdfsRpc, HdfsRpcWriter
-from distcommit.model.errors import TransientError
+from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.ports import FileStatus, FileSystem
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
@@ -211,3 +211,9 @@ except PermissionError as error:
     )
     assert "user=stranger, access=WRITE" in done.stdout
     assert "\tat " not in done.stdout
+
+
+def test_a_name_service_that_is_not_configured_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    with pytest.raises(ConfigurationError, match=r"authority=nobody.*hdfs-site\.xml in the folder HADOOP_CONF_DIR"):
+        HdfsFileSystem(HdfsRpc("nobody")).read("/a")

@@ -1,0 +1,68 @@
+"""Where a job's folders may be, and what is said of places that can't be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.config import load_config
+from distcommit.app.places import normal_place, open_file_system, path_of
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "path"),
+    [
+        ("/a/./b//c", "/a/b/c", "/a/b/c"),
+        ("hdfs://host:8020/a", "hdfs://host:8020/a", "/a"),
+        ("hdfs://service//a/./b/", "hdfs://service/a/b", "/a/b"),
+        ("hdfs://service/ünï%20côde", "hdfs://service/ünï%20côde", "/ünï%20côde"),
+    ],
+)
+def test_a_place_has_one_form(text: str, place: str, path: str) -> None:
+    assert normal_place(text, Path("/")) == place
+    assert path_of(place) == path
+
+
+def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
+    assert normal_place("below", tmp_path) == str(tmp_path / "below")
+    assert isinstance(open_file_system(str(tmp_path), durable=True), LocalFileSystem)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("s3://bucket/a", "no file system for this URL .*s3://bucket/a.*hdfs://"),
+        ("memory://a/b", "rename without replacing"),
+        ("hdfs:///a", "is not whole.*name service"),
+        ("hdfs://host", "is not whole"),
+        ("hdfs://host/", "is not whole"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        normal_place(text, Path("/"))
+
+
+@pytest.mark.parametrize(
+    ("store", "staging", "output", "why"),
+    [
+        ("hdfs://a/store", "hdfs://b/staging", "hdfs://a/output", "different file systems.*hdfs://b/staging"),
+        ("store", "hdfs://a/staging", "hdfs://a/output", "different file systems"),
+        ("hdfs://a/job", "hdfs://a/job/staging", "hdfs://a/output", "lies in another.*paths.staging"),
+        ("hdfs://a/job", "hdfs://a/./job", "hdfs://a/output", "lies in another"),
+        ("store", "store/staging", "output", "lies in another"),
+    ],
+)
+def test_folders_are_apart_and_on_one_file_system(
+    tmp_path: Path, store: str, staging: str, output: str, why: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "job: x\n"
+        "source: {type: kafka, brokers: b, topics: [a]}\n"
+        f"paths: {{store: '{store}', staging: '{staging}', output: '{output}'}}\n"
+    )
+    with pytest.raises(ConfigurationError, match=why):
+        load_config(tmp_path / "job.yaml")
