@@ -7,11 +7,12 @@ import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 
+from distcommit.fs.hdfs import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
 
-_REMOTE = ("hdfs",)
+_REMOTE = ("hdfs", "webhdfs")
 
 
 def normal_place(text: str, folder: Path) -> str:
@@ -71,14 +72,21 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
         durable: whether what is published has to survive a crash of the machines that keep it.
 
     Raises:
-        ConfigurationError: if the package for it is not installed.
+        ConfigurationError: if the package for it is not installed, or it can't be durable and has to be.
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
         return LocalFileSystem(durable=durable, parallel_buckets=BUCKETS_AT_ONCE if durable else 1)
+    if scheme == "webhdfs" and durable:
+        raise ConfigurationError(
+            "WebHDFS has no way to ask for durable files",
+            path=place,
+            expected="commit.durability: none",
+            found="commit.durability: fsync",
+            todo="use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked",
+        )
     try:
-        from distcommit.fs.hdfs import HdfsFileSystem  # noqa: PLC0415 - an extra
-        from distcommit.fs.hdfs_rpc import HdfsRpc  # noqa: PLC0415
+        return HdfsFileSystem(_hdfs_calls(scheme, authority))
     except ImportError as error:
         raise ConfigurationError(
             "the package for this file system is not installed",
@@ -86,7 +94,16 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
             found=str(error),
             todo=f"pip install 'distcommit[{scheme}]', also where the executors run",
         ) from error
-    return HdfsFileSystem(HdfsRpc(authority))
+
+
+def _hdfs_calls(scheme: str, authority: str) -> HdfsCalls:
+    if scheme == "hdfs":
+        from distcommit.fs.hdfs_rpc import HdfsRpc  # noqa: PLC0415 - an extra
+
+        return HdfsRpc(authority)
+    from distcommit.fs.webhdfs import WebHdfs  # noqa: PLC0415 - an extra
+
+    return WebHdfs(authority)
 
 
 def path_of(place: str) -> str:

@@ -96,7 +96,7 @@ class HdfsFileSystem:
 
     def __init__(self, calls: HdfsCalls) -> None:
         self._calls = calls
-        self.scheme, self.parallel_calls = calls.scheme, 32
+        self.scheme, self.parallel_calls, self.parallel_buckets = calls.scheme, 32, 8
 
     def read(self, path: str) -> bytes:
         return b"".join(self._calls.pieces(path))

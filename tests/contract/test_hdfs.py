@@ -14,6 +14,7 @@ import pytest
 
 from distcommit.fs.hdfs import HdfsFileSystem, hdfs_error
 from distcommit.fs.hdfs_rpc import HdfsRpc, HdfsRpcWriter
+from distcommit.fs.webhdfs import WebHdfs
 from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.ports import FileStatus, FileSystem
 from distcommit.model.steps import StepContext, Verdict
@@ -34,6 +35,20 @@ class TestHdfsFileSystem(FileSystemContract):
 
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
         fs = HdfsFileSystem(HdfsRpc(self._authority))
+        root = f"/contract/{uuid.uuid4().hex}"
+        fs.make_folders(root)
+        return fs, root
+
+
+class TestHdfsFileSystemOverHttp(FileSystemContract):
+    REFUSED_NAMES = frozenset({"a b:c"})
+
+    @pytest.fixture(autouse=True)
+    def server(self, hdfs_server: HdfsServer) -> None:
+        self._authority = hdfs_server.web_authority
+
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        fs = HdfsFileSystem(WebHdfs(self._authority))
         root = f"/contract/{uuid.uuid4().hex}"
         fs.make_folders(root)
         return fs, root

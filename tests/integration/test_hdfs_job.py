@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import pytest
+
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.testing.kafka_job import kafka_job
@@ -12,19 +14,27 @@ from tests.servers.hdfs import HdfsServer
 from tests.servers.lossy_proxy import LossyProxy
 
 
-def test_a_run_killed_in_its_commit_is_finished_by_the_next(tmp_path: Path, hdfs_server: HdfsServer) -> None:
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs"])
+def test_a_run_killed_in_its_commit_is_finished_by_the_next(
+    tmp_path: Path, hdfs_server: HdfsServer, scheme: str
+) -> None:
     """The NameNode publishes staged files, the run does not hear of it, and is killed."""
+    authority, durability, rename = {
+        "hdfs": (hdfs_server.authority, "fsync", (b"rename2", b"/staging/", b"/output/")),
+        "webhdfs": (hdfs_server.web_authority, "none", (b"op=RENAME", b"/staging/", b"%2Foutput%2F")),
+    }[scheme]
+    commit = {"min_interval_ms": 0, "durability": durability}
     with (
-        LossyProxy(int(hdfs_server.authority.rpartition(":")[2])) as proxy,
-        kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(12)}, commit={"min_interval_ms": 0}) as job,
+        LossyProxy(int(authority.rpartition(":")[2])) as proxy,
+        kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(12)}, commit=commit) as job,
     ):
-        place = f"hdfs://127.0.0.1:{proxy.port}/jobs/{uuid.uuid4().hex}"
+        place = f"{scheme}://127.0.0.1:{proxy.port}/jobs/{uuid.uuid4().hex}"
         job.write(paths={name: f"{place}/{name}" for name in ("store", "staging", "output")})
         job.produce(4, days=2)
         store = Job.from_file(job.path).open_store(create=True)
-        assert store.fs.scheme == "hdfs"
+        assert store.fs.scheme == scheme
         watcher = CommitWatcher(store)
-        proxy.lose_answer_to(b"rename2", b"/staging/", b"/output/")
+        proxy.lose_answer_to(*rename)
         with job.start() as run:
             assert proxy.wait_for_loss(200), run.stderr.read_text()[-3000:]
             run.kill()

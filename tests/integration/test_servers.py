@@ -116,7 +116,7 @@ def test_a_leader_moves_to_the_other_broker_and_back(kafka_pair: KafkaServer) ->
 
 
 def test_hdfs_keeps_a_file_on_two_data_nodes(hdfs_server: HdfsServer) -> None:
-    path = f"{hdfs_server.http_url}/webhdfs/v1/t-{uuid.uuid4().hex}"
+    path = f"http://{hdfs_server.web_authority}/webhdfs/v1/t-{uuid.uuid4().hex}"
     query = f"user.name={getpass.getuser()}&op="
     with pytest.raises(HTTPError) as redirected:  # urllib follows no redirect of a PUT
         urlopen(Request(f"{path}?{query}CREATE", method="PUT"), timeout=20)

@@ -23,7 +23,7 @@ def _kafka() -> Iterator[str]:
 @contextmanager
 def _hdfs() -> Iterator[str]:
     with HdfsServer() as server:
-        yield f"HADOOP_CONF_DIR={server.conf_dir}  # hdfs://{server.authority}, WebHDFS at {server.http_url}"
+        yield f"HADOOP_CONF_DIR={server.conf_dir}  # hdfs://{server.authority}, webhdfs://{server.web_authority}"
 
 
 @contextmanager

@@ -41,9 +41,9 @@ class HdfsServer:
         return _NAME_SERVICE if len(self._name_nodes) > 1 else f"127.0.0.1:{self._rpc[0]}"
 
     @property
-    def http_url(self) -> str:
-        """The first NameNode's web address, under which WebHDFS is."""
-        return f"http://127.0.0.1:{self._http[0]}"
+    def web_authority(self) -> str:
+        """Host and port of the first NameNode's web address, under which WebHDFS is."""
+        return f"127.0.0.1:{self._http[0]}"
 
     @property
     def conf_dir(self) -> Path:

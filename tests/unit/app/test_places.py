@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from distcommit.model.errors import ConfigurationError
     [
         ("/a/./b//c", "/a/b/c", "/a/b/c"),
         ("hdfs://host:8020/a", "hdfs://host:8020/a", "/a"),
+        ("webhdfs://one:1;two:2/a/b", "webhdfs://one:1;two:2/a/b", "/a/b"),
         ("hdfs://service//a/./b/", "hdfs://service/a/b", "/a/b"),
         ("hdfs://service/ünï%20côde", "hdfs://service/ünï%20côde", "/ünï%20côde"),
     ],
@@ -44,6 +46,21 @@ def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         normal_place(text, Path("/"))
+
+
+def test_webhdfs_is_refused_where_commits_have_to_be_durable() -> None:
+    with pytest.raises(ConfigurationError, match=r"no way to ask.*durability: none.*hdfs://.*synconclose"):
+        open_file_system("webhdfs://host:9870/a", durable=True)
+    assert open_file_system("webhdfs://host:9870/a", durable=False).scheme == "webhdfs"
+
+
+@pytest.mark.parametrize(("scheme", "package"), [("hdfs", "hdfs_native"), ("webhdfs", "hdfs")])
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
+    for name in [name for name in sys.modules if name.startswith(("distcommit.fs.hdfs_rpc", "distcommit.fs.webhdfs"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigurationError, match=rf"pip install 'distcommit\[{scheme}\]'"):
+        open_file_system(f"{scheme}://host:1/a", durable=False)
 
 
 @pytest.mark.parametrize(

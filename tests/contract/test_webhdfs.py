@@ -1,0 +1,82 @@
+"""What is special about HDFS over HTTP: lost answers, durability, names, Kerberos."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from distcommit.fs.hdfs import HdfsFileSystem
+from distcommit.fs.webhdfs import WebHdfs
+from distcommit.model.errors import ConfigurationError
+from tests.servers.hdfs import HdfsServer
+from tests.servers.lossy_proxy import LossyProxy
+
+
+@pytest.fixture
+def fs(hdfs_server: HdfsServer) -> HdfsFileSystem:
+    return HdfsFileSystem(WebHdfs(hdfs_server.web_authority))
+
+
+@pytest.fixture
+def root(fs: HdfsFileSystem) -> str:
+    folder = f"/tests/{uuid.uuid4().hex}"
+    fs.make_folders(folder)
+    return folder
+
+
+def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(root: str, hdfs_server: HdfsServer) -> None:
+    with LossyProxy(int(hdfs_server.web_authority.rpartition(":")[2])) as proxy:
+        fs = HdfsFileSystem(WebHdfs(f"127.0.0.1:{proxy.port}"))
+        proxy.lose_answer_to(b"op=RENAME")
+        with pytest.raises(OSError, match="ConnectionError"):
+            fs.put_if_absent(f"{root}/a", b"mine")
+        assert proxy.wait_for_loss()
+        assert fs.read(f"{root}/a") == b"mine"
+        assert not fs.put_if_absent(f"{root}/a", b"again")
+        assert [entry.name for entry in fs.list_folder(root)] == ["a"]
+
+
+def test_the_data_nodes_sync_nothing_for_it(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:
+    """Which is why it is refused where commits have to be durable. Once Hadoop syncs, this says so."""
+    before = hdfs_server.blocks_synced()
+    assert fs.put_if_absent(f"{root}/a", b"x")
+    assert hdfs_server.blocks_synced() == before
+
+
+def test_who_makes_a_name_first_keeps_it(fs: HdfsFileSystem, root: str) -> None:
+    """Of two that found it free, the second to close is told."""
+    first, second = fs.create(f"{root}/a"), fs.create(f"{root}/a")
+    first.write(b"first")
+    second.write(b"second")
+    first.close_file(sync=True)
+    with pytest.raises(FileExistsError):
+        second.close_file(sync=True)
+    assert fs.read(f"{root}/a") == b"first"
+
+
+def test_a_name_that_the_package_would_expand_is_refused(fs: HdfsFileSystem, root: str) -> None:
+    fs.put_if_absent(f"{root}/a", b"x")
+    for call in (fs.read, fs.status, fs.delete, fs.list_folder, fs.make_folders):
+        with pytest.raises(OSError, match="Invalid path"):
+            call(f"{root}/#LATEST")
+    assert fs.read(f"{root}/a") == b"x"
+
+
+def test_a_server_that_is_not_there_is_a_connection_error() -> None:
+    with pytest.raises(OSError, match="Connection") as error:
+        HdfsFileSystem(WebHdfs("127.0.0.1:9")).read("/a")
+    assert error.value.errno
+
+
+def test_kerberos_is_taken_from_the_hadoop_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>hadoop.security.authentication</name><value>kerberos</value></property>"
+        "</configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'hdfs\[kerberos\]'"):
+        HdfsFileSystem(WebHdfs("127.0.0.1:9")).read("/a")
