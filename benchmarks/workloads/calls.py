@@ -45,6 +45,14 @@ class ObservedCalls:
         self.observe("lstat")
         return self.below.lstat(path)
 
+    def chmod(self, path: str, mode: int) -> None:
+        self.observe("chmod")
+        self.below.chmod(path, mode)
+
+    def chown(self, path: str, owner: str | None, group: str | None) -> None:
+        self.observe("chown")
+        self.below.chown(path, owner, group)
+
     def scandir(self, path: str) -> list[FolderEntry]:
         self.observe("scandir")
         return self.below.scandir(path)

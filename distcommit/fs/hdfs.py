@@ -22,7 +22,7 @@ from typing import Protocol
 from xxhash import xxh3_64
 
 from distcommit.fs.local import TEMPORARY
-from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
 _ERRORS = {
     "AccessControlException": errno.EACCES,
@@ -76,6 +76,11 @@ class HdfsCalls(Protocol):
 
     def make_folder(self, path: str) -> None:
         """In a folder that is there. Nothing happens if it is there."""
+        ...
+
+    def set_mode(self, path: str, mode: int) -> None: ...
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        """Only HDFS's superuser may give a file away; its owner may give it to a group of his."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -134,6 +139,12 @@ class HdfsFileSystem:
 
     def create(self, path: str) -> HdfsStagedWriter:
         return HdfsStagedWriter(self._calls, path)
+
+    def set_access(self, path: str, access: FileAccess) -> None:
+        if access.mode is not None:
+            self._calls.set_mode(path, access.mode)
+        if access.owner is not None or access.group is not None:
+            self._calls.set_owner(path, access.owner, access.group)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         folder, name = posixpath.split(path)

@@ -76,6 +76,14 @@ class HdfsRpc:
         with _errors_of(path):
             self._client.mkdirs(path, create_parent=True)
 
+    def set_mode(self, path: str, mode: int) -> None:
+        with _errors_of(path):
+            self._client.set_permission(path, mode)
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        with _errors_of(path):
+            self._client.set_owner(path, owner, group)
+
     def rename(self, source: str, target: str) -> None:
         with _errors_of(target):
             self._client.rename(source, target, overwrite=False)

@@ -16,7 +16,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16
@@ -84,6 +84,12 @@ class LocalFileSystem:
 
     def create(self, path: str) -> LocalStagedWriter:
         return LocalStagedWriter(self._calls, self._calls.open_new(path), durable=self._durable)
+
+    def set_access(self, path: str, access: FileAccess) -> None:
+        if access.mode is not None:
+            self._calls.chmod(path, access.mode)
+        if access.owner is not None or access.group is not None:
+            self._calls.chown(path, access.owner, access.group)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         folder, name = posixpath.split(path)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import grp
 import os
+import pwd
 import sys
 from typing import Protocol
 
@@ -30,6 +32,8 @@ class PosixCalls(Protocol):
     def close(self, fd: int) -> None: ...
     def read_file(self, path: str) -> bytes: ...
     def lstat(self, path: str) -> FileStatus: ...
+    def chmod(self, path: str, mode: int) -> None: ...
+    def chown(self, path: str, owner: str | None, group: str | None) -> None: ...
     def scandir(self, path: str) -> list[FolderEntry]: ...
     def mkdir(self, path: str) -> None: ...
     def rmdir(self, path: str) -> None: ...
@@ -75,6 +79,17 @@ class RealPosixCalls:
 
     def lstat(self, path: str) -> FileStatus:
         return _status(os.lstat(path))
+
+    def chmod(self, path: str, mode: int) -> None:
+        os.chmod(path, mode)
+
+    def chown(self, path: str, owner: str | None, group: str | None) -> None:
+        try:
+            user_id = -1 if owner is None else pwd.getpwnam(owner).pw_uid
+            group_id = -1 if group is None else grp.getgrnam(group).gr_gid
+        except KeyError as error:
+            raise OSError(errno.EINVAL, str(error.args[0]), path) from None
+        os.chown(path, user_id, group_id)
 
     def scandir(self, path: str) -> list[FolderEntry]:
         with os.scandir(path) as entries:

@@ -98,6 +98,14 @@ class WebHdfs:
         with _errors_of(path):
             self._client._mkdirs(_checked(path))
 
+    def set_mode(self, path: str, mode: int) -> None:
+        with _errors_of(path):
+            self._client.set_permission(_checked(path), f"{mode:o}")
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        with _errors_of(path):
+            self._client.set_owner(_checked(path), owner, group)
+
     def rename(self, source: str, target: str) -> None:
         with _errors_of(target):  # with an option, even this one, it is `rename2`
             self._client._rename(_checked(source), destination=_checked(target), renameoptions="NONE")

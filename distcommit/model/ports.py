@@ -27,6 +27,15 @@ class FolderEntry(Struct, frozen=True, gc=False):
     file_id: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """Who may do what with a file; what is None stays as the file system sets it. `mode`: its permission bits."""
+
+    mode: int | None = None
+    owner: str | None = None
+    group: str | None = None
+
+
 class StagedWriter(Protocol):
     """A file being written, made exclusively. Its bytes are durable after `close_file(sync=True)`, or `sync_tree`."""
 
@@ -85,6 +94,13 @@ class FileSystem(Protocol):
 
     def create(self, path: str) -> StagedWriter:
         """Opens a new file. Raises FileExistsError if the name is taken, FileNotFoundError if its folder is missing."""
+        ...
+
+    def set_access(self, path: str, access: FileAccess) -> None:
+        """Sets a closed file's mode, owner and group; its identity stays. Durable after `sync_tree`.
+
+        PermissionError if the user of the process may not; an owner or group that is not known is another OSError.
+        """
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:

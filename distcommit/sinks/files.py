@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.sink import AttemptIdentity, SinkWriter
 from distcommit.model.source import Provenance
 from distcommit.model.work import StagedFile
@@ -26,6 +26,18 @@ _MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes t
 _Key = tuple[FileKind, str]
 
 
+class AccessSettings(BaseModel, frozen=True, extra="forbid"):
+    """Mode (octal, in quotes), owner and group of published files; what is left out is as the file system sets it."""
+
+    mode: str | None = Field(default=None, pattern="^0?[0-7]{3}$")
+    owner: str | None = Field(default=None, min_length=1)
+    group: str | None = Field(default=None, min_length=1)
+
+    def as_bits(self) -> FileAccess:
+        """The same for a file system."""
+        return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
+
+
 class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
     """How a dataset's files look.
 
@@ -39,6 +51,7 @@ class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
     compression: Compression = "zstd"
     partition_by: TimePartition | None = None
     target_file_bytes: int = Field(default=512 << 20, gt=0)
+    access: AccessSettings | None = None
 
 
 class AttemptFiles(SinkWriter):
@@ -247,6 +260,7 @@ class AttemptFiles(SinkWriter):
             encoder=encoder,
             identity=self._identity,
             provenance=self._provenance,
+            access=None if self._settings.access is None else self._settings.access.as_bits(),
         )
 
 

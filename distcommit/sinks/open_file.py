@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from distcommit.model.ports import FileStatus, FileSystem, StagedWriter
+from distcommit.model.ports import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
 from distcommit.sinks.encoders import Encoder
@@ -51,10 +51,11 @@ class OpenFile:
         encoder: Encoder,
         identity: AttemptIdentity,
         provenance: Provenance | None,
+        access: FileAccess | None,
     ) -> None:
         self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
         self._fs, self._path, self._final_path, self._kind = fs, path, final_path, kind
-        self._identity, self._provenance = identity, provenance
+        self._identity, self._provenance, self._access = identity, provenance, access
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
         self._records = 0
@@ -89,7 +90,10 @@ class OpenFile:
         staged = self._begin()
         self.encoder.finish(rows, self._metadata(), staged)
         checksum, self._staged = staged.checksum, None
-        return ClosedFile(self._path, self._final_path, staged.close_file(sync=False), checksum, self._records)
+        status = staged.close_file(sync=False)
+        if self._access is not None:
+            self._fs.set_access(self._path + WRITING, self._access)  # so that it is published with it
+        return ClosedFile(self._path, self._final_path, status, checksum, self._records)
 
     def abandon(self) -> None:
         """Closes without finishing, if begun; the unfinished file stays under its `.writing` name."""

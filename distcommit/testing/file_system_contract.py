@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from distcommit.model.ports import FileStatus, FileSystem
+from distcommit.model.ports import FileAccess, FileStatus, FileSystem
 
 NAMES = ["a", "ünï côde", "x" * 200, "%2F", ".hidden", "a b:c", "日本"]
 
@@ -122,6 +122,15 @@ class FileSystemContract(ABC):
                 won = list(pool.map(lambda n, path=path: fs.put_if_absent(path, b"%d" % n * 1000), range(8)))
             assert won.count(True) == 1
             assert fs.read(path) == b"%d" % won.index(True) * 1000
+
+    def test_access_is_set_and_the_file_stays_the_same(self, fs: FileSystem, root: str) -> None:
+        before = self.write(fs, f"{root}/a", b"x")
+        fs.set_access(f"{root}/a", FileAccess(mode=0o640))
+        fs.set_access(f"{root}/a", FileAccess())
+        assert fs.status(f"{root}/a") == before
+        assert fs.read(f"{root}/a") == b"x"
+        with pytest.raises(FileNotFoundError):
+            fs.set_access(f"{root}/missing", FileAccess(mode=0o640))
 
     def test_rename_moves_the_very_file(self, fs: FileSystem, root: str) -> None:
         before = self.write(fs, f"{root}/a", b"x")

@@ -142,6 +142,14 @@ class SimulatedPosix:
     def lstat(self, path: str) -> FileStatus:
         return self._status(self._lookup(path, follow=False))
 
+    def chmod(self, path: str, mode: int) -> None:
+        self._begin("chmod", path)
+        self._lookup(path)
+
+    def chown(self, path: str, owner: str | None, group: str | None) -> None:
+        self._begin("chown", path)
+        self._lookup(path)
+
     def scandir(self, path: str) -> list[FolderEntry]:
         names = self._folder(self._lookup(path)).names
         return [FolderEntry(name, isinstance(self._inodes[inode], _Folder), inode) for name, inode in names.items()]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.testing.conformance import FileSystemContract
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
@@ -26,6 +28,17 @@ class TestLocalFileSystem(FileSystemContract):
 class TestLocalFileSystemThatIsNotDurable(FileSystemContract):
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
         return LocalFileSystem(durable=False), str(place)
+
+
+def test_mode_owner_and_group_are_set_as_asked(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    fs.put_if_absent(f"{tmp_path}/a", b"x")
+    owner, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
+    fs.set_access(f"{tmp_path}/a", FileAccess(mode=0o640, owner=owner, group=group))
+    found = (tmp_path / "a").stat()
+    assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o640, os.getuid(), os.getgid())
+    with pytest.raises(OSError, match="nobody-at-all"):
+        fs.set_access(f"{tmp_path}/a", FileAccess(owner="nobody-at-all"))
 
 
 class WithoutRenameat2(RealPosixCalls):

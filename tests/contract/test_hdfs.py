@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import hdfs_native
 import pytest
 
 from distcommit.fs.hdfs import HdfsFileSystem, hdfs_error
 from distcommit.fs.hdfs_rpc import HdfsRpc, HdfsRpcWriter
 from distcommit.fs.webhdfs import WebHdfs
 from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.model.ports import FileStatus, FileSystem
+from distcommit.model.ports import FileAccess, FileStatus, FileSystem
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.testing.conformance import FileSystemContract
@@ -70,6 +71,18 @@ def _write(fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> File
     writer = fs.create(path)
     writer.write(data)
     return writer.close_file(sync=sync)
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+def test_mode_owner_and_group_are_set_as_asked(
+    fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer, over_http: bool
+) -> None:
+    used = HdfsFileSystem(WebHdfs(hdfs_server.web_authority)) if over_http else fs
+    _write(used, f"{root}/a", b"x")
+    used.set_access(f"{root}/a", FileAccess(mode=0o640, owner="clicks"))
+    used.set_access(f"{root}/a", FileAccess(group="analysts"))
+    found = hdfs_native.Client(f"hdfs://{hdfs_server.authority}").get_file_info(f"{root}/a")
+    assert (found.permission, found.owner, found.group) == (0o640, "clicks", "analysts")
 
 
 def test_every_block_is_synced_on_every_data_node(fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer) -> None:

@@ -29,7 +29,7 @@ from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.model.work import StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat
-from distcommit.sinks.files import AttemptFiles, FileSinkSettings
+from distcommit.sinks.files import AccessSettings, AttemptFiles, FileSinkSettings
 from distcommit.sinks.footer import read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.sinks.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
@@ -384,6 +384,22 @@ def test_making_room_goes_on_when_a_file_was_finished_early(tmp_path: Path) -> N
     outputs = files.prepare_commit()
     check_outputs(tmp_path, outputs)
     assert sorted(row["kafka_offset"] for row in records_of(tmp_path, outputs)) == list(range(63))
+
+
+def test_files_have_the_mode_that_the_settings_name_before_they_are_published(tmp_path: Path) -> None:
+    form = FileSinkSettings(access=AccessSettings(mode="0604"))
+    files = files_in(tmp_path, form)
+    files.write(batch_of([(0, 0, 0, b"x")]))
+    files.reject(batch_of([(0, 1, 0, b"x")]))
+    outputs = files.prepare_commit()
+    assert [(tmp_path / output.staged_path).stat().st_mode & 0o777 for output in outputs] == [0o604, 0o604]
+    check_outputs(tmp_path, outputs)
+
+
+@pytest.mark.parametrize("mode", ["640 ", "rw-r-----", "0o640", "0999", "", 640])
+def test_a_mode_is_octal_digits_in_quotes(mode: object) -> None:
+    with pytest.raises(ValidationError, match="mode"):
+        AccessSettings.model_validate({"mode": mode})
 
 
 def test_no_records_no_files(tmp_path: Path) -> None:
