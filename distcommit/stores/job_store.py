@@ -17,6 +17,7 @@ import msgspec
 
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_name
 from distcommit.stores.documents import decode_document, encode_document
@@ -163,8 +164,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker
             fs.make_folders(root)
         _finish_removal(fs, roots.store)
         _probe(fs, roots, store_id)
-        for log in logs:
-            log.create()
+        in_flight(fs.parallel_buckets, CommitLog.create, logs)
         fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
         marker = StoreMarker("distcommit-store", STORE_VERSION, job, buckets, store_id)

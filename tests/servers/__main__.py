@@ -1,4 +1,5 @@
-"""`python -m tests.servers kafka|hdfs|spark|s3`: starts a server, prints how to reach it, and ends it on Ctrl-C."""
+"""`python -m tests.servers kafka|hdfs|spark|s3`: starts a server, prints how to reach it as variables for a shell,
+and ends it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _kafka() -> Iterator[str]:
 @contextmanager
 def _hdfs() -> Iterator[str]:
     with HdfsServer() as server:
-        yield f"HADOOP_CONF_DIR={server.conf_dir}  # hdfs://{server.authority}, webhdfs://{server.web_authority}"
+        yield f"HADOOP_CONF_DIR={server.conf_dir} NAMENODE={server.authority} WEBHDFS={server.web_authority}"
 
 
 @contextmanager
