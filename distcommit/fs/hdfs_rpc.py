@@ -9,6 +9,7 @@ import errno
 import os
 import posixpath
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,6 +44,7 @@ class HdfsRpc:
     def __init__(self, authority: str) -> None:
         self._authority = authority
         self._connected: hdfs_native.Client | None = None
+        self._connecting = threading.Lock()
 
     def __reduce__(self) -> tuple[type[HdfsRpc], tuple[str]]:
         return HdfsRpc, (self._authority,)
@@ -94,19 +96,23 @@ class HdfsRpc:
 
     @property
     def _client(self) -> hdfs_native.Client:
-        if self._connected is None:
-            provider = f"dfs.client.failover.proxy.provider.{self._authority}"
-            try:
-                self._connected = hdfs_native.Client(f"hdfs://{self._authority}", {provider: _READ_FROM_THE_ACTIVE})
-            except (OSError, RuntimeError) as error:
-                raise ConfigurationError(
-                    "this NameNode or name service can't be used",
-                    authority=self._authority,
-                    expected="host:port, or a name service of hdfs-site.xml in the folder HADOOP_CONF_DIR",
-                    found=f"HADOOP_CONF_DIR={os.environ.get('HADOOP_CONF_DIR', '')}, and {error}",
-                    todo="correct paths, or set HADOOP_CONF_DIR, also where the executors run",
-                ) from error
-        return self._connected
+        with self._connecting:
+            if self._connected is None:
+                self._connected = self._connect()
+            return self._connected
+
+    def _connect(self) -> hdfs_native.Client:
+        provider = f"dfs.client.failover.proxy.provider.{self._authority}"
+        try:
+            return hdfs_native.Client(f"hdfs://{self._authority}", {provider: _READ_FROM_THE_ACTIVE})
+        except (OSError, RuntimeError) as error:
+            raise ConfigurationError(
+                "this NameNode or name service can't be used",
+                authority=self._authority,
+                expected="host:port, or a name service of hdfs-site.xml in the folder HADOOP_CONF_DIR",
+                found=f"HADOOP_CONF_DIR={os.environ.get('HADOOP_CONF_DIR', '')}, and {error}",
+                todo="correct paths, or set HADOOP_CONF_DIR, also where the executors run",
+            ) from error
 
 
 class HdfsRpcWriter:
