@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from types import TracebackType
@@ -18,7 +19,7 @@ class LossyProxy:
 
     def __init__(self, port: int) -> None:
         self._server_port = port
-        self._lose_after: tuple[bytes, ...] = ()
+        self._lose_after: re.Pattern[bytes] | None = None
         self._losses = threading.Semaphore(0)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = {self._listener}
@@ -28,10 +29,10 @@ class LossyProxy:
         """Where clients connect to."""
         return int(self._listener.getsockname()[1])
 
-    def lose_answer_to(self, *parts: bytes) -> None:
-        """The next request with all of these bytes in it gets no answer: its connection is cut once the server has
-        answered. Later requests are passed on."""
-        self._lose_after = parts
+    def lose_answer_to(self, request: bytes) -> None:
+        """The next request that this regular expression is found in reaches the server and gets no answer: the client's
+        connection is cut when the server says something. What else waits for an answer there gets none either."""
+        self._lose_after = re.compile(request, re.DOTALL)
 
     def wait_for_loss(self, timeout_s: float = 20) -> bool:
         """Whether an answer was lost since the last call, or is by then."""
@@ -60,19 +61,21 @@ class LossyProxy:
     def _requests(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
-                if self._lose_after and all(part in data for part in self._lose_after):
-                    self._lose_after = ()
+                if self._lose_after is not None and self._lose_after.search(data):
+                    self._lose_after = None
                     losing.set()
                 server.sendall(data)
-        self._cut(server)
+        if not losing.is_set():  # else the server might not read what it was sent
+            self._cut(server)
 
     def _answers(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 16):
-                if losing.is_set():
+                if not losing.is_set():
+                    client.sendall(data)
+                elif client in self._open:
+                    self._cut(client)
                     self._losses.release()
-                    break
-                client.sendall(data)
         self._cut(client)
         self._cut(server)
 
