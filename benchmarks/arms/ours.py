@@ -14,7 +14,7 @@ from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.tree import Shape, files_left, make_folders
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
 from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
@@ -53,7 +53,7 @@ class Ours(Arm):
         self._spark, self._partitions, self._into_folders = spark, partitions, into_folders
         self.name = f"{name}_into_folders" if into_folders else name
         self._latency = latency or NoLatency()
-        self._fs = fs or LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE)
+        self._fs = fs or LocalFileSystem()
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         partitions = min(self._partitions, shape.buckets)

@@ -16,7 +16,7 @@ from benchmarks.session import spark_session
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.sinks.time_folders import TimePartition
 from distcommit.sources.kafka import KafkaSource
@@ -156,7 +156,7 @@ def _share(spark: SparkSession, partitions: int, topics: Topics, repeat: int, fo
     """One whole run over all topics, with its executors sampled."""
     with scratch(folder) as root:
         (root / "sampled").mkdir()
-        fs = LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE)
+        fs = LocalFileSystem()
         store = open_store(fs, roots_of(root), JOB, 64, create=True)
         source = KafkaSource(type="kafka", brokers=topics.brokers, topics=topics.names)
         sink = FileSinkSettings(partition_by=TimePartition(column="kafka_timestamp", granularity="day"))

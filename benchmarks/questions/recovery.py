@@ -20,7 +20,7 @@ from benchmarks.workloads.ingested import JOB, ingested, roots_of, run_settings
 from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, files_left
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_folder
 from distcommit.spark.ingest import drain_partition
@@ -72,7 +72,7 @@ class Recovery(Arm):
     ) -> None:
         self._spark, self._partitions, self.name, self._published = spark, partitions, name, published
         self._latency = latency or NoLatency()
-        self._fs = fs or LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE)
+        self._fs = fs or LocalFileSystem()
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         calls = DyingCalls(output=f"{root}/output/")

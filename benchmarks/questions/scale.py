@@ -20,7 +20,7 @@ from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.run import run
 from distcommit.stores.job_store import open_store
@@ -98,7 +98,7 @@ def run_once(
 ) -> Sample:
     """One whole run of a new store."""
     with scratch(folder) as root:
-        store = open_store(LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE), roots_of(root), JOB, buckets, create=True)
+        store = open_store(LocalFileSystem(), roots_of(root), JOB, buckets, create=True)
         settings = run_settings(store, NumberedSource(datasets), partitions)
         gc.collect()
         tracemalloc.start()

@@ -14,7 +14,7 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.log_records import Done
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.run import run
@@ -44,9 +44,7 @@ def visibility(
     with session_or(spark) as (session, partitions):
         for repeat in range(repeats):
             with scratch(folder) as root:
-                store = open_store(
-                    LocalFileSystem(parallel_buckets=BUCKETS_AT_ONCE), roots_of(root), JOB, buckets, create=True
-                )
+                store = open_store(LocalFileSystem(), roots_of(root), JOB, buckets, create=True)
                 settings = run_settings(store, NumberedSource(datasets, records), min(partitions, buckets))
                 began = time.perf_counter()
                 result = run(SparkLaunch(session), settings)

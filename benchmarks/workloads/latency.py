@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol, Self
 
 from benchmarks.workloads.calls import ObservedCalls
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 
 KINDS = ("create", "open", "stat", "list", "mkdir", "rename", "unlink", "rmdir", "sync")
 """Metadata operations; their place is the byte that names them. The JVM's `DelayingFileSystem` has the same list."""
@@ -35,6 +35,8 @@ _TAKE = "take"
 
 Wait = Callable[[str], None]
 """Told the kind of an operation right before it; returns when it may be done."""
+
+_BUCKETS_AT_ONCE = 4
 
 
 class Latency(Protocol):
@@ -108,7 +110,7 @@ class DelayingCalls(ObservedCalls):
 
 def far_file_system(latency: Latency, threads: int) -> LocalFileSystem:
     """The product's local file system on calls that wait at that server, for tasks with that many calls under way."""
-    buckets = min(BUCKETS_AT_ONCE, threads)
+    buckets = min(_BUCKETS_AT_ONCE, threads)
     calls = DelayingCalls(address=latency.address)
     return LocalFileSystem(calls, parallel_calls=threads // buckets, parallel_buckets=buckets)
 

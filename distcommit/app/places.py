@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from distcommit.fs.hdfs import HdfsCalls, HdfsFileSystem
-from distcommit.fs.local import BUCKETS_AT_ONCE, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
 
@@ -76,7 +76,7 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
-        return LocalFileSystem(durable=durable, parallel_buckets=BUCKETS_AT_ONCE if durable else 1)
+        return LocalFileSystem(durable=durable)
     if scheme == "webhdfs" and durable:
         raise ConfigurationError(
             "WebHDFS has no way to ask for durable files",

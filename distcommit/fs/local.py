@@ -20,7 +20,6 @@ from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16
-BUCKETS_AT_ONCE = 4
 TEMPORARY = ".tmp-"
 """Prefix of names under which `put_if_absent` writes before it publishes; nobody else reads or makes them."""
 
@@ -33,7 +32,7 @@ class LocalFileSystem:
         durable: whether anything is synced; without it a crash of the machine (not of a process) may lose what was
             published.
         parallel_calls: more than 1 for a mount whose calls go over a network; on a local disk threads only cost.
-        parallel_buckets: `BUCKETS_AT_ONCE` on a disk, whose journal takes the syncs of several threads together.
+        parallel_buckets: as `parallel_calls`. Measured on ext4: 4 threads made a commit take 1.3 times as long.
     """
 
     scheme = "file"

@@ -120,12 +120,19 @@ class _Batch:
                 self._sources.check(group.source)
                 group.moved = self._fs.rename_folder(group.source, group.target)
                 if group.moved:
-                    there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
-                    group.left = [place for place in group.places if not _is_in(there, self._steps[place])]
+                    group.left = self._missing_in(group)
             except (DistcommitError, OSError):
                 pass  # file by file it shows what is wrong
 
         in_flight(self._fs.parallel_calls, move, self._sound(groups))
+
+    def _missing_in(self, group: _Group) -> list[int]:
+        """Places of steps whose very file is not seen in the target folder."""
+        steps, cut = self._steps, len(group.target) - len(self._root)
+        there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
+        if {steps[place].file.final_path[cut:]: steps[place].file.file_id for place in group.places} == there:
+            return []  # nearly always
+        return [place for place in group.places if not _is_in(there, steps[place])]
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
         """Renames the files of these groups one by one, those that are not known to be done."""

@@ -242,7 +242,12 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
                 _STAGING,
                 "            whole = whole and len(names) == seen - begin\n",
                 "",
-            )
+            ),
+            (
+                _STAGING,
+                "strict=True)) == self._names_in(folder)\n",
+                "strict=True)).items() <= self._names_in(folder).items()\n",
+            ),
         ],
     ),
     "folder-moved-under-other-names": (
@@ -255,7 +260,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "folder-moved-unseen": (
         "what is in a folder that was renamed as a whole is not looked at",
-        [(_PUBLISHING, "[place for place in group.places if not _is_in(there, self._steps[place])]", "[]")],
+        [(_PUBLISHING, "group.left = self._missing_in(group)", "group.left = []")],
     ),
     "undo-leaves-zombies-their-files": (
         "an abandoned sequence's targets go before its staged files",
