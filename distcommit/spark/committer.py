@@ -357,19 +357,25 @@ class BucketCommitter:
         try:
             self._fs.put_if_absent(probe, b"")
             self._fs.delete(probe)
+            self._sync_output()  # a power loss must not bring it back once its sequence is nobody's to take over
         except OSError:
             return False
         return True
 
+    def _sync_output(self) -> None:
+        self._fs.sync([self._context.output_root], self._context.output_root)
+
     def _remove_probes(self) -> None:
         """Takes away what a committer left that died in `_output_works`. Its sequence was pending then, so it is enough
         to look before such a sequence is taken over; a live one takes its probe's loss for an outage, and waits."""
-        root = self._context.output_root
+        root, removed = self._context.output_root, False
         try:
             for entry in self._fs.list_folder(root):
                 name = entry.name.removeprefix(TEMPORARY)
                 if name == self._probe or name.startswith(f"{self._probe}-"):
-                    self._fs.delete(f"{root}/{entry.name}")
+                    removed |= self._fs.delete(f"{root}/{entry.name}")
+            if removed:
+                self._sync_output()
         except OSError as error:  # whoever takes the sequence over next tries again
             logger.warning("the output could not be listed: %s", error, extra={"bucket": self._bucket})
 
