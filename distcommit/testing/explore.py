@@ -109,7 +109,8 @@ def replay(text: str) -> str:
     crashes = [Crash(*map(int, place.split("."))) for place in places]
     if name in PROGRAMS:
         program = PROGRAMS[name]
-        reached = (m for at, m, _ in crashes_of(program.find(), program.act, _rng(name, [])) if at == crashes[0])
+        runs = crashes_of(program.find(), program.act, _rng(name, []), _only(crashes[0]))
+        reached = (machine for at, machine, _ in runs if at == crashes[0])
         left = next(reached, None)
         return program_violation(program, left) if left else f"this program has no operation {crashes[0]}"
     scenario = SCENARIOS[name]
@@ -118,7 +119,7 @@ def replay(text: str) -> str:
         found = next(
             (
                 after
-                for at, after, _ in crashed_runs(scenario, machine, source, _rng(name, crashes[:depth]))
+                for at, after, _ in crashed_runs(scenario, machine, source, _rng(name, crashes[:depth]), _only(crash))
                 if at == crash
             ),
             None,
@@ -187,7 +188,7 @@ def crashed_runs(
     machine: SimulatedPosix,
     source: object,
     rng: random.Random,
-    pick: Callable[[], bool] = lambda: True,
+    pick: Callable[[int], bool] = lambda operation: True,
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
     """Runs the job once and gives, for each of its mutating operations (that `pick` picks), the machines as a crash
     before it may leave them."""
@@ -198,16 +199,16 @@ def crashes_of(
     machine: SimulatedPosix,
     act: Callable[[SimulatedPosix], object],
     rng: random.Random,
-    pick: Callable[[], bool] = lambda: True,
+    pick: Callable[[int], bool] = lambda operation: True,
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
     """Lets `act` happen on the machine once, and gives the machines as a crash before each of its operations may leave
-    them. Each machine comes with the site of the operation."""
+    them, each state once. Each machine comes with the site of the operation."""
     snapshots: list[tuple[int, SimulatedPosix, str]] = []
-    number = count()
+    number, known, seed = count(), set[int](), rng.getrandbits(60)
 
     def gate(operation: Operation) -> None:
         place = next(number)
-        if pick():
+        if pick(place):
             snapshots.append((place, machine.after_kill(), operation.site))
 
     machine.gate = gate
@@ -216,7 +217,8 @@ def crashes_of(
     snapshots.append((next(number), machine.after_kill(), "end"))
     for place, snapshot, site in snapshots:
         yield Crash(place, 0), snapshot.after_kill(), site
-        for state, survivor in enumerate(snapshot.after_power_loss(rng, _BOUND, _SAMPLES), 1):
+        chance = random.Random(seed + place)  # a state's number is the same whatever else is picked or known
+        for state, survivor in snapshot.power_losses(chance, _BOUND, _SAMPLES, known):
             yield Crash(place, state), survivor, site
 
 
@@ -261,8 +263,12 @@ def _rng(name: str, crashes: Sequence[Crash]) -> random.Random:
     return random.Random(f"{name}{[str(crash) for crash in crashes]}")
 
 
-def _one_in(rng: random.Random, chance: int) -> Callable[[], bool]:
-    return lambda: rng.randrange(chance) == 0
+def _one_in(rng: random.Random, chance: int) -> Callable[[int], bool]:
+    return lambda operation: rng.randrange(chance) == 0
+
+
+def _only(crash: Crash) -> Callable[[int], bool]:
+    return lambda operation: operation == crash.operation
 
 
 _IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")

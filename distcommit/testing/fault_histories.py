@@ -234,5 +234,5 @@ def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, 
     return crashes[len(crashes) * number // _CRASHES] if crashes else machine.after_kill()
 
 
-def _few(rng: random.Random) -> Callable[[], bool]:
-    return lambda: rng.randrange(20) == 0
+def _few(rng: random.Random) -> Callable[[int], bool]:
+    return lambda operation: rng.randrange(20) == 0

@@ -163,7 +163,7 @@ def _explored(seed: int) -> Iterator[str]:
                 yield f"{name}:{crash} {wrong}" if wrong else ""
     while True:
         scenario, crash, machine = rng.choice(first)
-        runs = explore.crashed_runs(scenario, machine, scenario.after, rng, lambda: rng.randrange(12) == 0)
+        runs = explore.crashed_runs(scenario, machine, scenario.after, rng, lambda operation: rng.randrange(12) == 0)
         for second, again, _ in itertools.islice(runs, 20):
             wrong = explore.recovery_violation(scenario, again)
             yield f"{scenario.name}:{crash}:{second} {wrong}" if wrong else ""

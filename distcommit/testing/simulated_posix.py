@@ -246,15 +246,29 @@ class SimulatedPosix:
         All subsets where at most `bound` choices are open; beyond that none, all, each one alone, each one missing, and
         `samples` at random.
         """
+        return (survivor for _, survivor in self.power_losses(rng, bound, samples, set()))
+
+    def power_losses(
+        self, rng: random.Random, bound: int, samples: int, known: set[int]
+    ) -> Iterator[tuple[int, SimulatedPosix]]:
+        """The same, numbered from 1, without those that are in `known`: states of this machine, or of one that it is a
+        copy of, that were given before. A number is a state's whatever is known."""
         torn = [n for n, f in self._inodes.items() if isinstance(f, _File) and f.durable != f.data]
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
         seen: set[tuple[object, ...]] = set()
+        number, sketch = 0, _Sketch(self._durable_names, self._inodes, torn)
         for picked in _picks(choices, rng, bound, samples):
             changes, bytes_kept = self._possible(picked[: len(self._changes)]), picked[len(self._changes) :]
             key = (*(change.number for change in changes), *bytes_kept)
-            if key not in seen:
-                seen.add(key)
-                yield self._survivor(changes, dict(zip(torn, bytes_kept, strict=True)))
+            if key in seen:
+                continue
+            seen.add(key)
+            number += 1
+            kept = dict(zip(torn, bytes_kept, strict=True))
+            state = sketch.of(changes, kept)
+            if state not in known:
+                known.add(state)
+                yield number, self._survivor(changes, kept)
 
     def files(self) -> Iterator[tuple[int, str, bytes | None]]:
         """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
@@ -301,13 +315,7 @@ class SimulatedPosix:
             elif isinstance(found, _Link) or inode not in kept:
                 after._inodes[inode] = found
             else:
-                data, before = found.data, found.durable or b""
-                survived = (
-                    before,
-                    data,
-                    before + data[len(before) : len(before) + max(1, (len(data) - len(before)) // 2)],
-                )
-                left = survived[kept[inode]]
+                left = _kept(found, kept[inode])
                 after._inodes[inode] = _File(left, left, found.mtime_ns)
         after._collect()
         after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(changes))
@@ -395,6 +403,55 @@ class SimulatedPosix:
         if isinstance(found, _Link):
             return FileStatus(len(found.path), 0, inode)
         return FileStatus(len(found.data), found.mtime_ns, inode)
+
+
+class _Sketch:
+    """Tells the states apart that one machine may be left in: cheaply, at worst as different though they are alike."""
+
+    def __init__(
+        self, durable: dict[int, dict[str, int]], inodes: dict[int, _File | _Folder | _Link], torn: list[int]
+    ) -> None:
+        self._durable, self._inodes, self._torn = durable, inodes, frozenset(torn)
+        self._named: set[int] = set()
+        self._base = 0
+        for folder, names in durable.items():
+            for name, inode in names.items():
+                self._base ^= hash((folder, name, inode))
+                if inode not in self._named:
+                    self._named.add(inode)
+                    self._base ^= self._content(inode, {})
+
+    def of(self, changes: list[_NameChange], kept: dict[int, int]) -> int:
+        """A number for the state in which these changes and bytes survived."""
+        now: dict[tuple[int, str], int] = {}
+        for change in changes:
+            now[change.folder, change.name] = change.inode
+            if change.frees is not None:
+                now[change.frees] = 0
+        state = self._base
+        for (folder, name), inode in now.items():
+            before = self._durable.get(folder, {}).get(name, 0)
+            state ^= (hash((folder, name, before)) if before else 0) ^ (hash((folder, name, inode)) if inode else 0)
+        added = set(now.values()) - self._named - {0}
+        for inode in added:
+            state ^= self._content(inode, kept)
+        for inode in self._torn & self._named:
+            state ^= self._content(inode, kept)
+        return state
+
+    def _content(self, inode: int, kept: dict[int, int]) -> int:
+        found = self._inodes[inode]
+        if not isinstance(found, _File) or (inode in self._torn and not kept):
+            return 0
+        return hash((inode, _kept(found, kept[inode]) if inode in kept else found.data))
+
+
+def _kept(file: _File, choice: int) -> bytes:
+    """What a power loss leaves of a file's unsynced bytes: none, all, or half of them."""
+    data, before = file.data, file.durable or b""
+    if choice == 2:
+        return before + data[len(before) : len(before) + max(1, (len(data) - len(before)) // 2)]
+    return data if choice else before
 
 
 _IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
+from functools import partial
+from operator import eq
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,11 @@ import pytest
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetStatus
-from distcommit.testing import fault_histories
+from distcommit.testing import explore, fault_histories
 from distcommit.testing.casts import CASTS, SOURCE, WORLD, Scene
 from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
 from distcommit.testing.program_parts import Meddling
+from distcommit.testing.scenarios import SCENARIOS
 from distcommit.testing.simulated_posix import SimulatedPosix
 
 
@@ -133,3 +137,25 @@ def test_coverage_of_the_checkers_is_measured() -> None:
     assert set(found.percent) == set(PACKAGES)
     assert 60 < found.whole < 100
     assert all(file.partition("/")[0] in PACKAGES for file in found.left)
+
+
+@pytest.mark.parametrize("name", ["first-run", "second-run-two"])
+def test_each_state_of_a_crashed_run_is_given_once_and_none_is_left_out(name: str) -> None:
+    scenario = SCENARIOS[name]
+    begun, seen = scenario.machine(), set[str]()
+    given = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
+    lost = [crash for crash, _, _ in given if crash.state]
+    for crash in lost[:: max(1, len(lost) // 6)]:
+        alone = explore.crashed_runs(
+            scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, crash.operation)
+        )
+        [again] = [machine for at, machine, _ in alone if at == crash]
+        [first] = [machine for at, machine, _ in given if at == crash]
+        assert explore.canonical(again) == explore.canonical(first), "the same history replays to the same image"
+    for operation in range(given[-1][0].operation + 1):  # each operation by itself knows of no state before
+        by_itself = explore.crashed_runs(
+            scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, operation)
+        )
+        seen.update(str(explore.canonical(machine)) for at, machine, _ in by_itself if at.operation == operation)
+    assert seen == {str(explore.canonical(machine)) for _, machine, _ in given}
+    assert len(given) < 5 * len(seen)
