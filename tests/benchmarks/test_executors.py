@@ -9,6 +9,7 @@ import pytest
 from tests.benchmarks.commands import answer
 
 
+@pytest.mark.slow
 def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     results = answer(
         *("scale", "--sizes", "4,8", "--buckets", "8", "--datasets", "24", "--files", "2"),
@@ -24,6 +25,7 @@ def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     assert two.parts["operations_rename"] == pytest.approx(one.parts["operations_rename"], rel=0.1)
 
 
+@pytest.mark.slow
 def test_executors_recover(tmp_path: Path) -> None:
     results = answer(
         *("recovery", "--sizes", "24", "--buckets", "8", "--files", "2", "--history", "2"),

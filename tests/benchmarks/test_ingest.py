@@ -25,6 +25,7 @@ from tests.servers.process import ServerUnavailableError
 VALUES = [b"%016d" % number for number in range(30)]
 
 
+@pytest.mark.slow
 def test_ingest(tmp_path: Path) -> None:
     try:
         jars("kafka")

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 import yaml
 
 from distcommit import Job
@@ -56,6 +57,7 @@ def pending(job: Job) -> list[str]:
     return [row.dataset for row in job.status().datasets if row.status == "pending"]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_commit_and_of_replay_each_record_is_there_once(tmp_path: Path) -> None:
     path = write_job(tmp_path)
     job = Job.from_file(path)

@@ -130,6 +130,7 @@ def test_hdfs_keeps_a_file_on_two_data_nodes(hdfs_server: HdfsServer) -> None:
         assert json.load(answer)["FileStatus"]["replication"] == 2
 
 
+@pytest.mark.slow
 def test_spark_runs_tasks_on_both_workers(spark_cluster: SparkCluster) -> None:
     command = [sys.executable, "-m", "tests.integration.where_tasks_run", spark_cluster.master]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
