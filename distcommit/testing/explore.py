@@ -280,8 +280,10 @@ def canonical(machine: SimulatedPosix) -> list[tuple[str, str]]:
     known: dict[str, str] = {}
     lines = []
     for _, path, data in machine.files():
-        parts = enumerate(_pieces(path))
-        shown = "".join(known.setdefault(part, f"#{len(known)}") if place % 2 else part for place, part in parts)
+        pieces = _pieces(path)
+        shown = pieces[0]
+        for place in range(1, len(pieces), 2):
+            shown += known.setdefault(pieces[place], f"#{len(known)}") + pieces[place + 1]
         lines.append((shown, _content(path, data) if data else "folder" if data is None else "empty"))
     return sorted(lines)
 

@@ -15,7 +15,6 @@ import errno
 import functools
 import itertools
 import os
-import posixpath
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -151,8 +150,8 @@ class SimulatedPosix:
         self._lookup(path)
 
     def scandir(self, path: str) -> list[FolderEntry]:
-        names = self._folder(self._lookup(path)).names
-        return [FolderEntry(name, isinstance(self._inodes[inode], _Folder), inode) for name, inode in names.items()]
+        names, inodes = self._folder(self._lookup(path)).names, self._inodes
+        return [FolderEntry(name, type(inodes[inode]) is _Folder, inode) for name, inode in names.items()]
 
     def mkdir(self, path: str) -> None:
         self._begin("mkdir", path)
@@ -204,13 +203,13 @@ class SimulatedPosix:
         self._begin("fsync_folder", path)
         inode = self._lookup(path)
         self._folder(inode)
-        self._settle(lambda change: any(folder == inode for folder, _ in change.places))
+        self._settle(inode)
 
     def syncfs(self, path: str) -> None:
         self._begin("syncfs", path)
-        self._settle(lambda change: True)
+        self._settle()
         for inode, found in list(self._inodes.items()):
-            if isinstance(found, _File) and found.durable is not found.data:
+            if type(found) is _File and found.durable is not found.data:
                 self._sync_file(inode)
 
     def realpath(self, path: str) -> str:
@@ -253,7 +252,9 @@ class SimulatedPosix:
     ) -> Iterator[tuple[int, SimulatedPosix]]:
         """The same, numbered from 1, without those that are in `known`: states of this machine, or of one that it is a
         copy of, that were given before. A number is a state's whatever is known."""
-        torn = [n for n, f in self._inodes.items() if isinstance(f, _File) and f.durable != f.data]
+        torn = [
+            n for n, f in self._inodes.items() if type(f) is _File and f.durable is not f.data and f.durable != f.data
+        ]
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
         seen: set[tuple[object, ...]] = set()
         number, sketch = 0, _Sketch(self._durable_names, self._inodes, torn)
@@ -274,8 +275,10 @@ class SimulatedPosix:
         """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
         for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
             found = self._inodes[inode]
-            if not isinstance(found, _Link):
-                yield inode, path, None if isinstance(found, _Folder) else found.data
+            if type(found) is _File:
+                yield inode, path, found.data
+            elif type(found) is _Folder:
+                yield inode, path, None
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All paths below `path` with their inodes."""
@@ -310,13 +313,13 @@ class SimulatedPosix:
             change.apply(durable)
         after._inodes = {}
         for inode, found in self._inodes.items():
-            if isinstance(found, _Folder):
+            if type(found) is _Folder:
                 after._inodes[inode] = _Folder(dict(durable.get(inode, {})))
-            elif isinstance(found, _Link) or inode not in kept:
-                after._inodes[inode] = found
-            else:
+            elif type(found) is _File and inode in kept:
                 left = _kept(found, kept[inode])
                 after._inodes[inode] = _File(left, left, found.mtime_ns)
+            else:
+                after._inodes[inode] = found
         after._collect()
         after._numbers, after._ticks = itertools.count(max(self._inodes) + 1), itertools.count(1_000_000 + len(changes))
         return after
@@ -329,12 +332,12 @@ class SimulatedPosix:
         """Drops what no name reaches, and takes what is left for durable."""
         reached = {1: self._inodes[1], **{inode: self._inodes[inode] for _, inode in self.walk("/")}}
         self._inodes = reached
-        self._durable_names = {n: dict(f.names) for n, f in reached.items() if isinstance(f, _Folder)}
+        self._durable_names = {n: dict(f.names) for n, f in reached.items() if type(f) is _Folder}
 
     def _copy(self) -> SimulatedPosix:
         after = SimulatedPosix()
         after._inodes = {
-            inode: _Folder(dict(found.names)) if isinstance(found, _Folder) else found
+            inode: _Folder(dict(found.names)) if type(found) is _Folder else found
             for inode, found in self._inodes.items()
         }
         after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
@@ -353,10 +356,11 @@ class SimulatedPosix:
         self._changes.append(_NameChange(number, folder, name, inode, needs, frees))
         return number
 
-    def _settle(self, concerned: Callable[[_NameChange], bool]) -> None:
+    def _settle(self, folder: int = 0) -> None:
+        """Makes the names durable that changed in a folder, or, without one, everywhere."""
         left: list[_NameChange] = []
         for change in self._changes:
-            if concerned(change):
+            if not folder or change.folder == folder or (change.frees is not None and change.frees[0] == folder):
                 change.apply(self._durable_names)
             else:
                 left.append(change)
@@ -381,18 +385,18 @@ class SimulatedPosix:
         return self._lookup(last.path) if follow and type(last) is _Link else inode
 
     def _parent(self, path: str) -> tuple[int, str]:
-        folder, name = posixpath.split(path)
+        folder, _, name = path.rpartition("/")
         return self._lookup(folder), name
 
     def _folder(self, inode: int) -> _Folder:
         found = self._inodes[inode]
-        if not isinstance(found, _Folder):
+        if type(found) is not _Folder:
             raise _error(errno.ENOTDIR, str(inode))
         return found
 
     def _file(self, inode: int) -> _File:
         found = self._inodes[inode]
-        if not isinstance(found, _File):
+        if type(found) is not _File:
             raise _error(errno.EISDIR, str(inode))
         return found
 

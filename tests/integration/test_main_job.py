@@ -98,8 +98,9 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_driver_killed_at_twenty_points(tmp_path: Path) -> None:
-    """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run:
-    each time the next run ends with everything published once."""
+    """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run.
+    Every second time it strikes a run that has the one before to replay; the next ends with everything published once.
+    """
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(24)}, commit={"min_interval_ms": 0}) as job:
         job.produce(2, days=2)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -117,8 +118,9 @@ def test_the_driver_killed_at_twenty_points(tmp_path: Path) -> None:
                 role: Role = ("all", "driver", "jvm")[point % 3]
                 strike(run, role, signal.SIGKILL, random.Random(point))
                 assert run.wait(60) is not None, "the run outlives its driver"
-            job.run()
-            job.assert_exact()
+            if point % 2:
+                job.run()
+                job.assert_exact()
 
 
 @pytest.mark.parametrize("victim", ["executor", "worker"])
