@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from benchmarks.questions.commit import commit as run_commit
+from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
 from benchmarks.questions.operations import operations as run_operations
@@ -192,6 +193,32 @@ def ingest(
         records_per_file=records_per_file,
         repeats=repeats,
         seed=seed,
+        folder=folder,
+        tell=_tell,
+    )
+    _show(results, as_json)
+
+
+@app.command()
+def hdfs(
+    datasets: Datasets = 100,
+    files: Files = 20,
+    threads: Annotated[str, typer.Option(help="Numbers of threads with commas between.")] = "1,4,16,32",
+    sizes: Sizes = "50,100,200",
+    files_counted: Annotated[int, typer.Option(min=1, help="Files of each dataset whose operations count.")] = 4,
+    repeats: Repeats = 5,
+    buckets: Buckets = 8,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Renames on a real HDFS by threads, next to a bare loop, and what the NameNode is asked for each dataset."""
+    results = run_hdfs(
+        Shape(datasets, files, buckets, seed),
+        threads=_sizes(threads),
+        sizes=_sizes(sizes),
+        files=files_counted,
+        repeats=repeats,
         folder=folder,
         tell=_tell,
     )

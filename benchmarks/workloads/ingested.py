@@ -9,6 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
 from distcommit.fs.local import LocalFileSystem
@@ -32,7 +33,7 @@ from distcommit.testing.world import launch_here
 JOB = "benchmark"
 
 
-def roots_of(root: Path) -> Roots:
+def roots_of(root: Path | str) -> Roots:
     """The three folders of the job below a root."""
     return Roots(f"{root}/store", f"{root}/staging", f"{root}/output")
 
@@ -65,8 +66,18 @@ def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSe
         partitions: how many Spark partitions own the buckets.
         fs: what the run that follows uses. The preparation itself syncs once, at its end.
     """
-    preparing = LocalFileSystem(durable=False)
-    store = open_store(preparing, roots_of(root), JOB, shape.buckets, create=True)
+    settings = _ingested(shape, roots_of(root), partitions, LocalFileSystem(durable=False))
+    os.sync()
+    return replace(settings, store=replace(settings.store, fs=fs))
+
+
+def ingested_there(shape: Shape, root: str, partitions: int, fs: FileSystem) -> RunSettings:
+    """The same on a file system that is not this machine's."""
+    return _ingested(shape, roots_of(root), partitions, fs)
+
+
+def _ingested(shape: Shape, roots: Roots, partitions: int, preparing: FileSystem) -> RunSettings:
+    store = open_store(preparing, roots, JOB, shape.buckets, create=True)
     settings = run_settings(store, NumberedSource(shape.datasets, shape.files), partitions)
     if settings.epoch != EPOCH:
         raise AssertionError(f"the first run of a new store has epoch {settings.epoch}, not {EPOCH}")
@@ -82,8 +93,11 @@ def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSe
     states: dict[int, list[TaskState]] = {}
     for dataset in tree_datasets(shape):
         folder = f"{store.roots.staging}/{dataset.staged}"
-        preparing.make_folder(folder)
-        outputs = tuple(write_dataset(dataset, shape, folder))
+        if isinstance(preparing, LocalFileSystem):
+            preparing.make_folder(folder)
+            outputs = tuple(write_dataset(dataset, shape, folder))
+        else:
+            outputs = tuple(hdfs_tree.write_dataset(preparing, dataset, shape, folder))
         unit = units.pop(dataset.work_unit_id)
         if unit.dataset_urn != dataset.urn:
             raise AssertionError(f"the plan gives {unit.work_unit_id} to {unit.dataset_urn}, the tree to {dataset.urn}")
@@ -92,8 +106,7 @@ def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSe
     for bucket, rows in states.items():
         writer.append(bucket, rows)
     record_ingest_ended(preparing, store.roots.store, settings.run_id)
-    os.sync()
-    return replace(settings, store=replace(store, fs=fs))
+    return settings
 
 
 def _succeeded(settings: RunSettings, unit: WorkUnit, attempt: str, outputs: tuple[StagedFile, ...]) -> TaskState:

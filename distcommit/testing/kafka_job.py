@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 from confluent_kafka import Producer
@@ -24,12 +24,19 @@ DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_700_000_000_000
 
 
+class Broker(Protocol):
+    """Where a job's topics are."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
 @dataclass
 class KafkaJob:
     """A job on a broker of its own; counts what it has produced."""
 
     folder: Path
-    broker: MockBroker
+    broker: Broker
     topics: dict[str, int]
     produced: int = 0
     runs: int = 0

@@ -19,7 +19,7 @@ from tests.servers.process import ServerProcess, ServerUnavailableError, free_po
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-_METRICS_PERIOD_S = 1
+METRICS_PERIOD_S = 1
 _NAME_SERVICE = "tested"
 
 
@@ -59,7 +59,7 @@ class HdfsServer:
             self.conf_dir.mkdir()
             _write_settings(self.conf_dir / "core-site.xml", {"fs.defaultFS": f"hdfs://{self.authority}", **_CORE})
             _write_settings(self.conf_dir / "hdfs-site.xml", {**_HDFS, **self._addresses()})
-            (self.conf_dir / "hadoop-metrics2.properties").write_text(f"*.period={_METRICS_PERIOD_S}\n")
+            (self.conf_dir / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_PERIOD_S}\n")
             self._call(_NAME_NODE, *self._as_node(1), "-format", "-force", "-nonInteractive")
             self._launch_name_node(1)
             for node in (1, 2):
@@ -83,7 +83,7 @@ class HdfsServer:
     def blocks_synced(self) -> int:
         """How often a DataNode has synced a block since it started, summed over both. Takes seconds: Hadoop keeps its
         figures for one."""
-        time.sleep(2 * _METRICS_PERIOD_S)
+        time.sleep(2 * METRICS_PERIOD_S)
         total = 0
         for bean in self._beans(self._http[0], "service=NameNode,name=NameNodeInfo"):
             for node in json.loads(bean["LiveNodes"]).values():

@@ -51,7 +51,9 @@ def jars(server: str) -> Path:
     return folder
 
 
-def java_command(server: str, main_class: str, *arguments: str, conf_dir: Path | None = None) -> list[str]:
+def java_command(
+    server: str, main_class: str, *arguments: str, conf_dir: Path | None = None, heap_mb: int = 512
+) -> list[str]:
     """The command that runs a main class of a server, in a small heap; warnings go to the standard error.
 
     Args:
@@ -59,6 +61,7 @@ def java_command(server: str, main_class: str, *arguments: str, conf_dir: Path |
         main_class: the class to run.
         *arguments: what it is told.
         conf_dir: a folder of settings that come first on the class path.
+        heap_mb: the largest heap, in megabytes.
 
     Raises:
         ServerUnavailableError: if there is no Java, or as `jars`.
@@ -71,7 +74,7 @@ def java_command(server: str, main_class: str, *arguments: str, conf_dir: Path |
         )
     return [
         java,
-        "-Xmx512m",
+        f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",

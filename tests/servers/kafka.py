@@ -21,10 +21,14 @@ class KafkaServer:
     """Brokers 1 to `brokers`; broker 1 is also the controller, so only the others may be killed and started again.
 
     Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
+
+    Args:
+        brokers: 1 or 2.
+        heap_mb: a broker's heap; the default is enough for hundreds of partitions.
     """
 
-    def __init__(self, brokers: int = 1) -> None:
-        self.brokers = brokers
+    def __init__(self, brokers: int = 1, heap_mb: int = 512) -> None:
+        self.brokers, self._heap_mb = brokers, heap_mb
         self._stack = contextlib.ExitStack()
         self._processes: dict[int, ServerProcess] = {}
 
@@ -82,6 +86,8 @@ class KafkaServer:
             "log.dirs": self._folder / f"data-{broker}",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
+            "log.index.size.max.bytes": 1 << 20,  # each segment maps two of them
+            "log.retention.ms": -1,  # by the records' own times, which are past in tests
             "offsets.topic.num.partitions": 1,
             "offsets.topic.replication.factor": self.brokers,
             "transaction.state.log.num.partitions": 1,
@@ -105,7 +111,7 @@ class KafkaServer:
             )
 
     def _launch(self, broker: int) -> None:
-        command = java_command("kafka", "kafka.Kafka", str(self._settings(broker)))
+        command = java_command("kafka", "kafka.Kafka", str(self._settings(broker)), heap_mb=self._heap_mb)
         self._processes[broker] = ServerProcess(
             f"Kafka broker {broker}", command, self._folder / f"broker-{broker}.log"
         )

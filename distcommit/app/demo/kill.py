@@ -173,6 +173,10 @@ class CommitWatcher:
             if state.sequence is not None and state.sequence.epoch > self._old_epoch
         ]
 
+    def committed(self) -> int:
+        """How many datasets have been committed, by any run."""
+        return sum(state.done_epoch > 0 for log in self._logs for state in log.refresh().datasets.values())
+
     def snapshot(self) -> CommitSnapshot:
         """Where each file of the pending sequences is. Exact only while the run is frozen or dead."""
         states = self.pending()

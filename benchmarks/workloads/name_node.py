@@ -1,0 +1,48 @@
+"""What a NameNode was asked, by its own metrics."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections import Counter
+
+from tests.servers.hdfs import METRICS_PERIOD_S, HdfsServer
+
+_OPERATIONS = {
+    "AddBlockOps": "add_block",
+    "CreateFileOps": "create",
+    "DeleteFileOps": "delete",
+    "FileInfoOps": "status",
+    "FilesRenamed": "rename",
+    "GetBlockLocations": "read",
+    "GetListingOps": "list",
+}
+"""What its activity counts, whichever protocol the request came by."""
+_FROM_DATA_NODES = {"SendHeartbeat", "BlockReceivedAndDeleted", "BlockReport", "RegisterDatanode", "VersionRequest"}
+
+
+def operations_of(server: HdfsServer) -> Counter[str]:
+    """Operations by kind since the NameNode started; `requests` is all that was asked over RPC and HTTP, and
+    `edits` what it wrote to its edit log. Takes seconds: Hadoop keeps its figures for one."""
+    time.sleep(2 * METRICS_PERIOD_S)
+    found: Counter[str] = Counter()
+    for key, value in _bean(server, "NameNodeActivity").items():
+        if key in _OPERATIONS:
+            found[_OPERATIONS[key]] += value
+        elif key == "TransactionsNumOps":
+            found["edits"] += value
+    for key, value in _bean(server, "RpcDetailedActivityForPort*").items():
+        kind = key.removesuffix("NumOps")
+        if kind != key and not kind.startswith("Overall") and kind not in _FROM_DATA_NODES:
+            found["requests"] += value
+            if kind == "Mkdirs":
+                found["make_folder"] += value
+    return found
+
+
+def _bean(server: HdfsServer, name: str) -> dict[str, int]:
+    url = f"http://{server.web_authority}/jmx?qry=Hadoop:service=NameNode,name={name}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        [bean] = json.load(answer)["beans"]
+    return {key: value for key, value in bean.items() if isinstance(value, int)}

@@ -1,0 +1,215 @@
+"""The main job at size: thousands of topics from Kafka to HDFS on a Spark cluster, its driver killed once, then one of
+the cluster's workers, then finished and audited."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import Producer
+
+from distcommit.app.audit import AuditResult
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.job import Job
+from distcommit.spark.run import RunResult
+from distcommit.testing.kafka_job import FIRST_DAY_MS, KafkaJob
+from distcommit.testing.victims import find
+from tests.cluster.servers import Servers, cluster_job, servers
+
+_END_S = 3600.0
+_WORKER_AWAY_S = 5.0
+_POLL_S = 0.2
+
+Say = Callable[[str], None]
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How large the job is; `records` is of all topics."""
+
+    topics: int = 3000
+    partitions: int = 2
+    records: int = 3_000_000
+    value_bytes: int = 300
+    buckets: int = 64
+    broker_heap_mb: int = 1536
+
+
+class RunRow(msgspec.Struct):
+    """One run: what was done to it, how it ended, and the most memory that its driver had resident.
+
+    `committed_before` and `pending` are datasets when it was struck; both are those at its end if it was not.
+    """
+
+    struck: str
+    exit_code: int
+    seconds: float
+    committed: int
+    pending: int
+    phases: dict[str, float] = {}
+    replayed: int = 0
+    datasets_published: int = 0
+    records_published: int = 0
+    driver_python_mb: float = 0
+    driver_jvm_mb: float = 0
+
+
+class MainJobResult(msgspec.Struct):
+    """What was seen. `exact`: by the audit, and as many records as were produced."""
+
+    size: Size
+    exact: bool = False
+    records_produced: int = 0
+    records_published: int = 0
+    files: int = 0
+    seconds: dict[str, float] = {}
+    runs: list[RunRow] = []
+    audit: AuditResult | None = None
+
+
+def main_job(size: Size, folder: Path, say: Say) -> MainJobResult:
+    """Runs it.
+
+    Args:
+        size: how large.
+        folder: takes the job file and what the runs print.
+        say: told what happens, a line each.
+
+    Raises:
+        ServerUnavailableError: if a server can't be had on this machine.
+    """
+    result, began_s = MainJobResult(size), time.monotonic()
+
+    @contextlib.contextmanager
+    def timed(name: str) -> Iterator[None]:
+        from_s = time.monotonic()
+        yield
+        result.seconds[name] = round(time.monotonic() - from_s, 1)
+        say(f"{name}: {result.seconds[name]:.1f} s")
+
+    with contextlib.ExitStack() as stack:
+        with timed("servers started"):
+            at = stack.enter_context(servers(broker_heap_mb=size.broker_heap_mb))
+        with timed("topics made"):
+            topics = {f"main.topic-{number:05d}": size.partitions for number in range(size.topics)}
+            source = {"topics": [], "topic_patterns": [r"main\..*"]}
+            job = cluster_job(at, folder, topics, source=source, commit={"buckets": size.buckets})
+        with timed("records produced"):
+            _produce(job, size)
+        strikes: list[tuple[str, float, Callable[[RunProcess], None]]] = [
+            ("driver killed", 1 / 3, lambda run: run.kill()),
+            ("worker killed", 2 / 3, lambda run: _kill_worker(at, run)),
+            ("", 1, lambda run: None),
+        ]
+        for place, (name, share, strike) in enumerate(strikes):
+            with timed(f"run {place + 1}"):
+                row = _run(job, name, int(share * size.topics), strike)
+            result.runs.append(row)
+            say(f"  {name or 'not disturbed'}: {msgspec.json.encode(row).decode()}")
+        with timed("audit, deep"):
+            result.audit = job.audit(deep=True)
+    result.audit.partitions = []
+    result.records_produced, result.records_published = job.produced, result.audit.records
+    result.files = result.audit.files
+    result.exact = result.audit.exact and result.records_published == result.records_produced
+    result.seconds["in all"] = round(time.monotonic() - began_s, 1)
+    return result
+
+
+def _produce(job: KafkaJob, size: Size) -> None:
+    """Sends each partition its share, one partition after the other: large batches for many partitions."""
+    producer = Producer(
+        {
+            "bootstrap.servers": job.broker.bootstrap_servers,
+            "linger.ms": 20,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 200_000,
+        }
+    )
+    places = [(topic, partition) for topic, partitions in job.topics.items() for partition in range(partitions)]
+    for at, (topic, partition) in enumerate(places):
+        for number in range(size.records * at // len(places), size.records * (at + 1) // len(places)):
+            value = b'{"n":%d,"text":"%s"}' % (number, os.urandom(size.value_bytes // 2).hex().encode())
+            while True:
+                try:
+                    producer.produce(topic, value[: size.value_bytes - 2] + b'"}', partition=partition, timestamp=_TIME)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            job.produced += 1
+        producer.poll(0)
+    left = producer.flush(120)
+    if left:
+        raise TimeoutError(f"{left} records are not acknowledged")
+
+
+_TIME = FIRST_DAY_MS
+
+
+def _run(job: KafkaJob, name: str, committed: int, strike: Callable[[RunProcess], None]) -> RunRow:
+    """One run, struck when it has committed that many datasets and is about to commit others."""
+    watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+    began_s = time.monotonic()
+    with job.start() as run, _Memory(run) as memory:
+        before, pending = 0, 0
+        while name and not run.has_ended and before < committed:
+            run.wait(_POLL_S)
+            before = watcher.committed()
+        while name and not run.has_ended and not (pending := len(watcher.pending())):
+            pass
+        if name:
+            if run.has_ended:
+                raise RuntimeError(f"the run ended before it could be struck: {run.stderr.read_text()[-3000:]}")
+            strike(run)
+        code = run.wait(_END_S)
+        seconds = round(time.monotonic() - began_s, 1)
+    if not name:
+        before, pending = watcher.committed(), len(watcher.pending())
+    row = RunRow(name, -1 if code is None else code, seconds, before, pending)
+    row.driver_python_mb, row.driver_jvm_mb = memory.most_mb["driver"], memory.most_mb["jvm"]
+    lines = run.stdout.read_text().strip().splitlines()
+    if lines and "run_id" in lines[-1]:
+        told = msgspec.json.decode(lines[-1], type=RunResult)
+        row.phases, row.replayed = told.seconds, told.totals.sequences_replayed
+        row.datasets_published, row.records_published = told.totals.datasets_published, told.totals.records_published
+    if code != (-9 if "driver" in name else 0):
+        raise RuntimeError(f"the run ended with {code}: {lines[-1:]} {run.stderr.read_text()[-3000:]}")
+    return row
+
+
+def _kill_worker(at: Servers, run: RunProcess) -> None:
+    """One of Spark's workers with its executor; the cluster gets it back a little later."""
+    at.spark.kill_worker(1)
+    run.wait(_WORKER_AWAY_S)
+    at.spark.start_worker(1)
+
+
+class _Memory:
+    """The most memory that the driver's Python and its JVM had resident, looked at while they live."""
+
+    def __init__(self, run: RunProcess) -> None:
+        self.most_mb = {"driver": 0.0, "jvm": 0.0}
+        self._run, self._ended = run, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> _Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.5):
+            for role in ("driver", "jvm"):
+                for pid in find(self._run, role):  # type: ignore[arg-type]
+                    with contextlib.suppress(OSError):
+                        fields = Path(f"/proc/{pid}/status").read_text().split()
+                        if "VmHWM:" in fields:
+                            found = int(fields[fields.index("VmHWM:") + 1]) / 1024
+                            self.most_mb[role] = round(max(self.most_mb[role], found), 1)
