@@ -28,7 +28,7 @@ _ARMS: dict[str, type[Renames]] = {"ours": StepRenames, "bare": BareRenames}
 _WARM_UP = Shape(8, 4, 2)
 _BACK_THREADS = 16
 _NOTES = [
-    "one client process, NameNode and DataNodes on the same machine; the files are empty, and are moved back in between",
+    "one client process, NameNode and DataNodes on the same machine; files are empty, and are moved back in between",
     "into folders that are there, file by file; a new dataset's folder is one rename, which no bare loop of files does",
     "operations: what the NameNode counted while one process sealed and committed a run whose ingest had ended, as"
     " slopes over the number of datasets; `requests` are all that it was asked, also by DataNodes on behalf of WebHDFS",

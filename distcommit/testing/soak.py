@@ -6,12 +6,15 @@ When is chosen at random: any time after the run's fence, more often while seque
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +24,9 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
 from distcommit.testing.victims import Role, strike
+
+Server = Literal["name-node", "broker", "spark-worker"]
+SERVERS: tuple[Server, ...] = ("name-node", "broker", "spark-worker")
 
 _TOPICS = {f"topic-{number:02d}": 2 for number in range(60)}
 _SECTIONS = {
@@ -36,7 +42,10 @@ _IN_COMMIT = 0.6
 
 class SoakResult(msgspec.Struct):
     """What a soak did and found. `kills` and `freezes` are signals that reached a process; `missing` and `duplicates`
-    are records, by deep audits; `violations` tells of anything else that must not be."""
+    are records, by deep audits; `violations` tells of anything else that must not be.
+
+    `struck_in_commit` counts what happened while sequences were pending, `ended` the runs' exit codes.
+    """
 
     kills: int = 0
     freezes: int = 0
@@ -49,18 +58,20 @@ class SoakResult(msgspec.Struct):
     seconds: float = 0
     seed: int = 0
     struck: dict[str, int] = {}
+    struck_in_commit: dict[str, int] = {}
+    ended: dict[str, int] = {}
     violations: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """What is done to a run: to whom, and whether it is killed, or stopped and woken.
+    """What is done to a run: to whom, and whether it is killed, or stopped and woken. A server is started again.
 
     A run that was stopped as a whole is woken when the next one has begun; so is a Python worker, whose driver is
     killed meanwhile: it goes on with a task of a run that is over.
     """
 
-    role: Role
+    role: Role | Server
     freeze: bool
 
 
@@ -76,7 +87,30 @@ _ENDING = [
 """What ends it, or leaves it to wake beside the next one."""
 
 
-def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> SoakResult:
+class Place:
+    """Where the job is soaked: Spark's `local-cluster`, an embedded broker, and the disk of this machine."""
+
+    passing: Sequence[Strike] = _PASSING
+
+    def open_job(self, folder: Path) -> AbstractContextManager[KafkaJob]:
+        """The job, with whatever it needs, for as long as the block lasts."""
+        return kafka_job(folder, _TOPICS, **_SECTIONS)
+
+    def others(self) -> list[int]:
+        """Processes that work for runs and are not of their sessions."""
+        return []
+
+    def restart(self, server: Server, rng: random.Random) -> None:
+        """Kills a server and starts it again. Only for those that `passing` names."""
+        raise NotImplementedError(server)
+
+    def wait_until_idle(self) -> None:
+        """Returns when nobody works for a run that is over."""
+
+
+def soak(
+    strikes: int, seed: int, folder: Path, say: Callable[[str], None], *, at: Place | None = None, rounds: int = 0
+) -> SoakResult:
     """Strikes the main job that many times.
 
     Args:
@@ -84,16 +118,20 @@ def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> S
         seed: chooses whom, when and how.
         folder: for the job and its output.
         say: told what happens, a line each.
+        at: where the job runs; by default on this machine.
+        rounds: how many runs are struck, instead of `strikes`.
     """
-    result, rng, began_s = SoakResult(seed=seed), random.Random(seed), time.monotonic()
-    with kafka_job(folder, _TOPICS, **_SECTIONS) as job:
+    result, rng, began_s, at = SoakResult(seed=seed), random.Random(seed), time.monotonic(), at or Place()
+    with at.open_job(folder) as job:
         job.produce(3, days=2)
         usual_s = _whole_run(job, result)
-        while result.kills + result.freezes < strikes:
+        while result.rounds < rounds if rounds else result.kills + result.freezes < strikes:
             result.rounds += 1
             job.produce(rng.randint(1, 4), days=2)
-            done = _round(job, usual_s, min(_PER_ROUND, strikes - result.kills - result.freezes), rng, result)
+            left = _PER_ROUND if rounds else min(_PER_ROUND, strikes - result.kills - result.freezes)
+            done = _round(job, at, usual_s, left, rng, result)
             say(f"round {result.rounds}, {time.monotonic() - began_s:.0f} s: {', '.join(done) or 'ended by itself'}")
+            at.wait_until_idle()
             _look(job, result, whole=False)
             if result.rounds % _WHOLE_EVERY == 0:
                 usual_s = _whole_run(job, result)
@@ -102,7 +140,7 @@ def soak(strikes: int, seed: int, folder: Path, say: Callable[[str], None]) -> S
     return result
 
 
-def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, result: SoakResult) -> list[str]:
+def _round(job: KafkaJob, at: Place, usual_s: float, at_most: int, rng: random.Random, result: SoakResult) -> list[str]:
     """Starts a run and strikes it, once or more often; returns what was done, and when after the fence."""
     watcher, done, disturbed = _watch(job), list[str](), False
     with job.start() as run:
@@ -117,19 +155,23 @@ def _round(job: KafkaJob, usual_s: float, at_most: int, rng: random.Random, resu
                 run.wait(max(0.0, begun_s + after_s - time.monotonic()))
             if run.has_ended:
                 break
-            kinds = _PASSING if place < len(times) - 1 else [*_PASSING, *_ENDING]
-            result.sequences_seen_pending += len(_pending(watcher))
-            what = next((one for one in rng.sample(kinds, len(kinds)) if _strike(run, one, rng, result)), None)
+            kinds = at.passing if place < len(times) - 1 else [*at.passing, *_ENDING]
+            pending = len(_pending(watcher))
+            result.sequences_seen_pending += pending
+            what = next((one for one in rng.sample(kinds, len(kinds)) if _strike(run, at, one, rng, result)), None)
             if what is None:
                 break
-            done.append(f"{'freeze' if what.freeze else 'kill'} {what.role} at {time.monotonic() - begun_s:.1f} s")
-            disturbed = what in _ENDING
+            if pending:
+                result.struck_in_commit[_name(what)] = result.struck_in_commit.get(_name(what), 0) + 1
+            done.append(f"{_name(what)} at {time.monotonic() - begun_s:.1f} s{' in commit' * bool(pending)}")
+            disturbed |= what in _ENDING or what.role in SERVERS
             if what in _ENDING and what.freeze:
-                _next_run_beside(job, run, rng, result)
+                _next_run_beside(job, at, run, rng, result)
             elif what.freeze:  # the driver lives and keeps its lease: a pause, not a zombie
                 run.wait(rng.random() * 4)
-                run.thaw()
+                _thaw(run, at)
         code = run.wait(_END_S)
+        result.ended[str(code)] = result.ended.get(str(code), 0) + 1
         if code is None:
             result.violations.append(f"round {result.rounds}, {done}: the run did not end in {_END_S:g} s")
         elif code != 0 and not disturbed:
@@ -150,21 +192,33 @@ def _pending(watcher: CommitWatcher) -> list[DatasetState]:
     return []
 
 
-def _strike(run: RunProcess, what: Strike, rng: random.Random, result: SoakResult) -> bool:
+def _strike(run: RunProcess, at: Place, what: Strike, rng: random.Random, result: SoakResult) -> bool:
     """Whether the signal reached anybody."""
-    if not strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng):
+    if what.role in SERVERS:
+        at.restart(what.role, rng)
+    elif not strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng, at.others()):
         return False
     if what == Strike("worker", True):
         for role in ("driver", "jvm"):
             strike(run, role, signal.SIGKILL, rng)
     result.kills += not what.freeze
     result.freezes += what.freeze
-    key = f"{'freeze' if what.freeze else 'kill'} {what.role}"
-    result.struck[key] = result.struck.get(key, 0) + 1
+    result.struck[_name(what)] = result.struck.get(_name(what), 0) + 1
     return True
 
 
-def _next_run_beside(job: KafkaJob, frozen: RunProcess, rng: random.Random, result: SoakResult) -> None:
+def _name(what: Strike) -> str:
+    return f"{'freeze' if what.freeze else 'restart' if what.role in SERVERS else 'kill'} {what.role}"
+
+
+def _thaw(run: RunProcess, at: Place) -> None:
+    run.thaw()
+    for pid in at.others():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _next_run_beside(job: KafkaJob, at: Place, frozen: RunProcess, rng: random.Random, result: SoakResult) -> None:
     """The frozen run's lease runs out, the next run begins, and the frozen one wakes beside it or after it."""
     deadline_s = time.monotonic() + _END_S
     watcher = _watch(job)
@@ -174,13 +228,13 @@ def _next_run_beside(job: KafkaJob, frozen: RunProcess, rng: random.Random, resu
                 other.wait(0.05)
             if watcher.run_has_begun():
                 other.wait(rng.random() * 6)
-                frozen.thaw()
+                _thaw(frozen, at)
                 if other.wait(_END_S) not in (0, 1, 3):
                     tail = other.stderr.read_text()[-1500:]
                     result.violations.append(f"round {result.rounds}: the run beside a frozen one failed: {tail}")
                 return
         # refused: the frozen run still holds its lease
-    frozen.thaw()
+    _thaw(frozen, at)
 
 
 def _whole_run(job: KafkaJob, result: SoakResult) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -20,9 +21,16 @@ _DRIVER_JVM, _EXECUTOR_JVM, _DAEMON = (
 )
 
 
-def find(run: RunProcess, role: Role) -> list[int]:
-    """Process ids of that role, among the run's live processes. In local mode no executor has a JVM of its own."""
-    commands = {pid: _command(pid) for pid in run.processes()}
+def find(run: RunProcess, role: Role, others: Iterable[int] = ()) -> list[int]:
+    """Process ids of that role, among the run's live processes. In local mode no executor has a JVM of its own.
+
+    Args:
+        run: the run.
+        role: whom to find.
+        others: processes of a cluster, which are not the run's; its executors and workers are among them.
+    """
+    own = run.processes()
+    commands = {pid: _command(pid) for pid in (*own, *(others if role in {"executor", "worker"} else ()))}
     match role:
         case "all":
             return sorted(commands)
@@ -37,9 +45,11 @@ def find(run: RunProcess, role: Role) -> list[int]:
             return [pid for pid in daemons if _parent(pid) in daemons]
 
 
-def strike(run: RunProcess, role: Role, what: signal.Signals, rng: random.Random) -> list[int]:
+def strike(
+    run: RunProcess, role: Role, what: signal.Signals, rng: random.Random, others: Iterable[int] = ()
+) -> list[int]:
     """Sends a signal to one process of that role (to every process for "all"); returns whom it reached."""
-    found = find(run, role)
+    found = find(run, role, others)
     chosen = found if role == "all" else [rng.choice(found)] if found else []
     reached = []
     for pid in chosen:

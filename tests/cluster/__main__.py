@@ -10,7 +10,9 @@ from typing import Annotated
 import msgspec
 import typer
 
+from distcommit.testing.soak import soak
 from tests.cluster.main_job import MainJobResult, Size, main_job
+from tests.cluster.soak import OnServers
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
@@ -40,14 +42,38 @@ def main_job_command(
     raise typer.Exit(0 if result.exact else 1)
 
 
+@app.command("soak")
+def soak_command(
+    rounds: Annotated[int, typer.Option(min=1, help="How many runs are struck.")] = 50,
+    seed: Annotated[int, typer.Option(help="Chooses whom, when and how.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Kills, freezes and restarts runs and servers at random, also in the middle of commits, and audits after each."""
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        result = soak(0, seed, Path(folder), _say, at=OnServers(), rounds=rounds)
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        in_commit = ", ".join(f"{name} {count}" for name, count in sorted(result.struck_in_commit.items()))
+        typer.echo(
+            f"{result.kills} kills and restarts and {result.freezes} freezes in {result.rounds} rounds,"
+            f" {result.seconds} s; in the middle of a commit: {in_commit or 'none'}\n"
+            f"{result.records_produced:,} records produced, {result.records_published:,} published:"
+            f" {result.duplicates} duplicates, {result.missing} missing, {len(result.violations)} violations"
+        )
+        for violation in result.violations:
+            typer.echo(f"  {violation}")
+    raise typer.Exit(1 if result.duplicates or result.missing or result.violations else 0)
+
+
 def _table(result: MainJobResult) -> str:
     lines = [f"{name:20} {seconds:8.1f} s" for name, seconds in result.seconds.items()]
     lines.append(f"{'run':16} {'seconds':>8} {'committed':>10} {'pending':>8} {'replayed':>9} {'python':>9} {'JVM':>9}")
-    for row in result.runs:
-        lines.append(
-            f"{row.struck or 'not disturbed':16} {row.seconds:8.1f} {row.committed:10,} {row.pending:8,}"
-            f" {row.replayed:9,} {row.driver_python_mb:6.0f} MB {row.driver_jvm_mb:6.0f} MB"
-        )
+    lines += [
+        f"{row.struck or 'not disturbed':16} {row.seconds:8.1f} {row.committed:10,} {row.pending:8,}"
+        f" {row.replayed:9,} {row.driver_python_mb:6.0f} MB {row.driver_jvm_mb:6.0f} MB"
+        for row in result.runs
+    ]
     lines.append(
         f"{'exact' if result.exact else 'NOT exact'}: {result.records_produced:,} records produced,"
         f" {result.records_published:,} published in {result.files:,} files"

@@ -107,6 +107,12 @@ class HdfsServer:
         """SIGKILL to one NameNode."""
         self._processes.pop(f"NameNode {node}").kill()
 
+    def restart_name_node(self) -> None:
+        """SIGKILL to the NameNode of a name service of one; returns when it is there again, on its port and folders."""
+        self.kill_name_node(1)
+        self._launch_name_node(1)
+        self._wait_until_usable(1)
+
     def make_active(self, node: int) -> None:
         """Makes a NameNode of a name service the active one."""
         self._call("org.apache.hadoop.hdfs.tools.DFSHAAdmin", "-transitionToActive", "--forceactive", f"nn{node}")

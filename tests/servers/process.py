@@ -74,6 +74,11 @@ class ServerProcess:
             f"{self.name} was not ready within {timeout_s:.0f} s ({last}): {self._end_of_log()}"
         )
 
+    @property
+    def session_id(self) -> int:
+        """The session that all of its processes are in."""
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL to all processes of the group, as a power cut would; returns when the group's leader is gone."""
         with contextlib.suppress(ProcessLookupError):

@@ -12,6 +12,7 @@ from typing import Self
 
 import pyspark
 
+from distcommit.app.demo.kill import processes_of_session
 from tests.servers.process import ServerProcess, free_ports
 
 _SPARK_HOME = Path(pyspark.__file__).parent
@@ -62,6 +63,10 @@ class SparkCluster:
         before = self._workers_alive()
         self._launch_worker(worker)
         self._workers[worker].wait_until(lambda: self._workers_alive() > before)
+
+    def processes(self) -> list[int]:
+        """The live processes of both workers, executors and their Python workers among them."""
+        return [pid for worker in self._workers.values() for pid in processes_of_session(worker.session_id)]
 
     def _launch_worker(self, worker: int) -> None:
         arguments = ["--host", f"127.0.0.{worker + 1}", "--cores", str(_CORES), "--memory", "1g", "--webui-port", "0"]

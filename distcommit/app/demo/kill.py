@@ -90,7 +90,7 @@ class RunProcess:
 
     def processes(self) -> list[int]:
         """The live processes of the run's session."""
-        return list(_session(self._process.pid))
+        return processes_of_session(self._process.pid)
 
     def freeze(self) -> None:
         """Stops all processes: when this returns none of them is running."""
@@ -239,6 +239,11 @@ def _is_pending(watcher: CommitWatcher) -> bool:
         return len(watcher.pending()) >= ENOUGH_PENDING
     except (DistcommitError, OSError):  # a look from outside may meet a log that is just being shortened
         return False
+
+
+def processes_of_session(session_id: int) -> list[int]:
+    """The live processes of a session."""
+    return list(_session(session_id))
 
 
 def _session(session_id: int) -> Mapping[int, str]:
