@@ -1,0 +1,37 @@
+"""Renames on HDFS are those of the tree, and the NameNode's own figures say what a commit asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.questions.hdfs import hdfs
+from benchmarks.workloads.tree import Shape
+from tests.servers.process import ServerUnavailableError
+
+
+@pytest.mark.slow
+def test_hdfs(tmp_path: Path) -> None:
+    try:
+        results = hdfs(
+            Shape(6, 3, 2), threads=[1, 4], sizes=[8, 16], files=3, repeats=1, folder=tmp_path, tell=lambda text: None
+        )
+    except ServerUnavailableError as error:
+        pytest.skip(str(error))
+    ratios = results.ratios
+    for scheme in ("hdfs", "webhdfs"):
+        for threads in (1, 4):
+            assert ratios[f"{scheme}_speed_ours_over_bare_{threads}t"] > 0
+        assert ratios[f"{scheme}_rename_per_dataset"] == pytest.approx(1, abs=0.5), "its folder, as a whole"
+        assert ratios[f"{scheme}_into_folders_rename_per_dataset"] == pytest.approx(3, abs=0.5), "each file"
+        assert ratios[f"{scheme}_create_per_dataset"] < 0.5, "none but those of its bucket's log"
+    assert {sample.arm for sample in results.samples} == {
+        *(
+            f"{scheme}_{arm}_{threads}t"
+            for scheme in ("hdfs", "webhdfs")
+            for arm in ("ours", "bare")
+            for threads in (1, 4)
+        ),
+        *(f"{scheme}_drain{kind}" for scheme in ("hdfs", "webhdfs") for kind in ("", "_into_folders")),
+    }

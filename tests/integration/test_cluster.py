@@ -1,0 +1,70 @@
+"""The job on a real Kafka, HDFS and Spark cluster, disturbed in its commit; at size: `python -m tests.cluster`."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.job import Job
+from distcommit.testing.soak import SERVERS, soak
+from tests.cluster.main_job import Size, main_job
+from tests.cluster.soak import OnServers
+from tests.servers.process import ServerUnavailableError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -> None:
+    try:
+        result = main_job(Size(60, 2, 6000, 100, 8, 512), tmp_path, _silent)
+    except ServerUnavailableError as error:
+        pytest.skip(str(error))
+    assert result.exact
+    assert result.records_published == result.records_produced == 6000
+    driver_killed, worker_killed, last = result.runs
+    assert driver_killed.exit_code == -9
+    assert 20 <= driver_killed.committed < worker_killed.committed <= last.committed == 60
+    assert driver_killed.pending
+    assert last.pending == 0
+    assert all(row.driver_python_mb and row.driver_jvm_mb for row in result.runs)
+
+
+def test_name_node_broker_and_spark_worker_are_restarted_in_the_middle_of_a_commit(tmp_path: Path) -> None:
+    at, chance = OnServers(), random.Random(1)
+    with ExitStack() as stack:
+        try:
+            job = stack.enter_context(at.open_job(tmp_path))
+        except ServerUnavailableError as error:
+            pytest.skip(str(error))
+        for server in SERVERS:
+            job.produce(2, days=2)
+            watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+            with job.start() as run:
+                while not run.has_ended and not watcher.pending():
+                    run.wait(0.01)
+                assert not run.has_ended, run.stderr.read_text()[-3000:]
+                at.restart(server, chance)
+                assert run.wait(300) is not None
+            at.wait_until_idle()
+            job.run()
+            job.assert_exact()
+
+
+def test_a_short_soak(tmp_path: Path) -> None:
+    try:
+        result = soak(0, 1, tmp_path, _silent, at=OnServers(), rounds=2)
+    except ServerUnavailableError as error:
+        pytest.skip(str(error))
+    assert not result.violations
+    assert (result.duplicates, result.missing) == (0, 0)
+    assert result.rounds == 2
+    assert result.struck
+    assert result.records_published == result.records_produced > 0
