@@ -23,7 +23,7 @@ from tests.cluster.servers import Servers, cluster_job, servers
 
 _END_S = 3600.0
 _WORKER_AWAY_S = 5.0
-_POLL_S = 0.2
+_POLL_S = 2.0
 
 Say = Callable[[str], None]
 
