@@ -107,7 +107,7 @@ def main() -> int:
     TABLE.write_text(
         "# What the file systems' contract says of each\n\n"
         "Written by `python -m tests.contract.results`, from real servers"
-        f" (HDFS 3.4.2, Linux {platform.release()}, Python {platform.python_version()}). The tests are those of"
+        f" (HDFS 3.4.2, {platform.system()}, Python {platform.python_version()}). The tests are those of"
         " `FileSystemContract` in `distcommit.testing.conformance`.\n\n" + table(results.kinds, results.outcomes),
         encoding="utf-8",
     )
