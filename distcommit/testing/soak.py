@@ -194,13 +194,15 @@ def _pending(watcher: CommitWatcher) -> list[DatasetState]:
 
 def _strike(run: RunProcess, at: Place, what: Strike, rng: random.Random, result: SoakResult) -> bool:
     """Whether the signal reached anybody."""
-    if what.role in SERVERS:
-        at.restart(what.role, rng)
-    elif not strike(run, what.role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng, at.others()):
-        return False
+    match what.role:
+        case "name-node" | "broker" | "spark-worker":
+            at.restart(what.role, rng)
+        case role:
+            if not strike(run, role, signal.SIGSTOP if what.freeze else signal.SIGKILL, rng, at.others()):
+                return False
     if what == Strike("worker", True):
-        for role in ("driver", "jvm"):
-            strike(run, role, signal.SIGKILL, rng)
+        strike(run, "driver", signal.SIGKILL, rng)
+        strike(run, "jvm", signal.SIGKILL, rng)
     result.kills += not what.freeze
     result.freezes += what.freeze
     result.struck[_name(what)] = result.struck.get(_name(what), 0) + 1

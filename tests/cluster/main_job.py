@@ -207,7 +207,7 @@ class _Memory:
     def _look(self) -> None:
         while not self._ended.wait(0.5):
             for role in ("driver", "jvm"):
-                for pid in find(self._run, role):  # type: ignore[arg-type]
+                for pid in find(self._run, role):
                     with contextlib.suppress(OSError):
                         fields = Path(f"/proc/{pid}/status").read_text().split()
                         if "VmHWM:" in fields:
