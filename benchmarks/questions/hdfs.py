@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from benchmarks.arms.renames import BareRenames, Renames, StepRenames, rename_all
@@ -25,7 +26,7 @@ from tests.servers.hdfs import HdfsServer
 
 Calls = HdfsRpc | WebHdfs
 _ARMS: dict[str, type[Renames]] = {"ours": StepRenames, "bare": BareRenames}
-_WARM_UP = Shape(8, 4, 2)
+_WARM_UP = Shape(7, 4, 2)
 _BACK_THREADS = 16
 _NOTES = [
     "one client process, NameNode and DataNodes on the same machine; files are empty, and are moved back in between",
@@ -105,24 +106,24 @@ def _renames(
 ) -> list[Sample]:
     """Both arms in turn on the same files, at each number of threads."""
     fs, samples = HdfsFileSystem(preparing), list[Sample]()
-    for number, size in ((_BACK_THREADS, _WARM_UP), *((number, shape) for number in threads)):
-        root = f"/renames/{calls.scheme}-{number}-{size.datasets}"
+    for size, numbers in ((_WARM_UP, [_BACK_THREADS]), (shape, threads)):
+        root = f"/renames/{calls.scheme}-{size.datasets}"
         context = StepContext(fs, f"{root}/staging", f"{root}/output")
         staged = stage(fs, size, context.staging_root, empty=True)
         for dataset in tree_datasets(size):
             fs.make_folders(f"{context.output_root}/{dataset.folder}")
-        pairs = [
-            (f"{context.staging_root}/{file.staged_path}", f"{context.output_root}/{file.final_path}")
+        back = [
+            (f"{context.output_root}/{file.final_path}", f"{context.staging_root}/{file.staged_path}")
             for listed in staged.values()
             for file in listed
         ]
-        for repeat in range(repeats):
+        for number, repeat in product(numbers, range(repeats)):
             for name in list(_ARMS)[:: 1 if repeat % 2 else -1]:
                 seconds = _ARMS[name](calls, number, context).move(staged)
                 _check(fs, context, size)
-                rename_all(preparing, _BACK_THREADS, [(target, source) for source, target in pairs])
-                arm = f"{calls.scheme}_{name}_{number}t"
-                if size == shape:
+                rename_all(preparing, _BACK_THREADS, back)
+                if numbers is threads:
+                    arm = f"{calls.scheme}_{name}_{number}t"
                     tell(f"{arm} #{repeat + 1}: {seconds:.3f} s, {size.files_in_all / seconds:,.0f} renames/s")
                     samples.append(Sample(arm, size.datasets, size.files, repeat, round(seconds, 6)))
     return samples
