@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import threading
 from collections.abc import Iterable
 
 from distcommit.model.errors import ConfigurationError
@@ -22,6 +23,7 @@ class GuardedFolders:
         self._fs, self._root = fs, root
         self._safe = {root}
         self._links: dict[str, set[str]] = {}
+        self._looking = threading.Lock()
 
     def check(self, folder: str) -> None:
         """Refuses a folder that leads out of the root; a missing one is fine. Costs a listing per folder above it.
@@ -33,8 +35,9 @@ class GuardedFolders:
             return
         above, name = posixpath.split(folder)
         self.check(above)
-        if above not in self._links:
-            self._links[above] = {e.name for e in self._fs.list_folder(above) if not e.is_folder}
+        with self._looking:  # once, though many threads ask at a time
+            if above not in self._links:
+                self._links[above] = {e.name for e in self._fs.list_folder(above) if not e.is_folder}
         if name in self._links[above]:
             self._inside(folder)
         self._safe.add(folder)
