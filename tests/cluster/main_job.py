@@ -23,7 +23,8 @@ from tests.cluster.servers import Servers, cluster_job, servers
 
 _END_S = 3600.0
 _WORKER_AWAY_S = 5.0
-_POLL_S = 2.0
+_POLL_S = 1 / 1500
+"""For each topic: a look at the logs costs, and must not come when all is over."""
 
 Say = Callable[[str], None]
 
@@ -157,7 +158,7 @@ def _run(job: KafkaJob, name: str, committed: int, strike: Callable[[RunProcess]
     with job.start() as run, _Memory(run) as memory:
         before, pending = 0, 0
         while name and not run.has_ended and before < committed:
-            run.wait(_POLL_S)
+            run.wait(_POLL_S * len(job.topics))
             before = watcher.committed()
         while name and not run.has_ended and not (pending := len(watcher.pending())):
             pass

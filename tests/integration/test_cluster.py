@@ -24,14 +24,14 @@ def _silent(text: str) -> None:
 
 def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -> None:
     try:
-        result = main_job(Size(60, 2, 6000, 100, 8, 512), tmp_path, _silent)
+        result = main_job(Size(120, 2, 12_000, 100, 8, 512), tmp_path, _silent)
     except ServerUnavailableError as error:
         pytest.skip(str(error))
     assert result.exact
-    assert result.records_published == result.records_produced == 6000
+    assert result.records_published == result.records_produced == 12_000
     driver_killed, worker_killed, last = result.runs
     assert driver_killed.exit_code == -9
-    assert 20 <= driver_killed.committed < worker_killed.committed <= last.committed == 60
+    assert 40 <= driver_killed.committed < worker_killed.committed <= last.committed == 120
     assert driver_killed.pending
     assert last.pending == 0
     assert all(row.driver_python_mb and row.driver_jvm_mb for row in result.runs)
