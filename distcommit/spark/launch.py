@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
+from distcommit.model.errors import ConfigurationError
 from distcommit.spark.settings import RunSettings
 
 Result = TypeVar("Result", bound=msgspec.Struct)
+
+JOB_FAILURES = (PySparkException, Py4JJavaError)
+"""What Spark raises when a job of it fails: the second where no Python code is to blame, such as for lost executors."""
+
+_CAN_NOT_RUN = re.compile(
+    r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
+    r"|Cannot run program \"[^\"]*\"[^\n]*|Python in worker has different version[^\n]*?(?=, PySpark|\n|$)"
+    r"|\w+ >= [\d.]+ must be installed[^\n]*|Error from python worker:\s*[^\n]*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +65,28 @@ class SparkLaunch:
         self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
     ) -> list[Result]:
         call: Any = PartitionCall(function, settings)
-        rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
+        try:
+            rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
+        except JOB_FAILURES as error:
+            _require_package(self.spark, str(error))
+            raise
         return [msgspec.msgpack.decode(bytes(row["report"]), type=kind) for row in rows]
+
+
+def _require_package(spark: SparkSession, failure: str) -> None:
+    """Raises the typed error if a job failed because the executors' Python can't run this program."""
+    found = _CAN_NOT_RUN.search(failure)
+    if found is None:
+        return
+    try:
+        python = spark.sparkContext.pythonExec
+    except PySparkAttributeError:
+        python = "as the Spark Connect server says"
+    raise ConfigurationError(
+        "the executors' Python can't run distcommit",
+        python=python,
+        expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and what it needs, as here",
+        found=" ".join(found[0].split()),
+        todo="install it on every node and name that Python with spark.pyspark.python, or ship it with the job by"
+        " spark.submit.pyFiles or spark.archives: README.md, Your cluster",
+    )

@@ -11,13 +11,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
-from pyspark.errors import PySparkException
 
-from distcommit.model.errors import FencedError, SourceUnavailableError, TransientError
+from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError, TransientError
 from distcommit.model.log_records import Decide, Record
 from distcommit.protocol.fold import Fold
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
-from distcommit.spark.launch import Launch
+from distcommit.spark.launch import JOB_FAILURES, Launch
 from distcommit.spark.planner import PlanReport, plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.reports import Report, add_up
@@ -169,7 +168,7 @@ def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[
     reports: list[Report] = []
     try:
         reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
-    except PySparkException as caught:
+    except (*JOB_FAILURES, ConfigurationError) as caught:
         logger.exception("the ingest job failed")
         error = f"ingest: {(str(caught).strip().splitlines() or [type(caught).__name__])[0]}"
     _checked(reports)
