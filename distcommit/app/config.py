@@ -75,9 +75,11 @@ class LockSettings(_Section):
 
 
 class SparkSettings(_Section):
-    """The Spark session. `partitions`: how many tasks share the buckets; 0 takes twice the session's slots."""
+    """The Spark session. `partitions`: how many tasks share the buckets; 0 takes twice the session's slots. `remote`: a
+    Spark Connect server, in place of `master`; `conf` is then the server's own."""
 
     master: str = "local[2,4]"
+    remote: str = Field(default="", pattern="^(sc://.+)?$")
     partitions: int = Field(default=0, ge=0)
     conf: dict[str, str] = Field(default_factory=dict)
 
@@ -87,6 +89,14 @@ class SparkSettings(_Section):
         if not isinstance(conf, Mapping):
             return conf
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
+
+    @model_validator(mode="after")
+    def _the_server_has_its_own(self) -> SparkSettings:
+        if self.remote and self.conf:
+            raise ValueError(
+                "spark.conf can't be set over Spark Connect: give it to the server, or leave out spark.remote"
+            )
+        return self
 
 
 def _files_by_default(sink: Any) -> Any:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
 from distcommit.app.config import SparkSettings
@@ -55,11 +56,15 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """A session as the job file wants it, or the active one of this process. The caller stops it.
 
     Raises:
-        ConfigurationError: if Java is missing or Spark can't start.
+        ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark can't start.
     """
+    if settings.remote:
+        return _open_remote(settings.remote)
     check_java()
     builder = SparkSession.builder.appName(app_name).master(settings.master)
-    os.environ.setdefault("PYSPARK_PYTHON", settings.conf.get("spark.pyspark.python", sys.executable))
+    if "spark.pyspark.python" in settings.conf:  # PySpark itself looks at the environment only
+        os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in {**_SETTINGS, **settings.conf}.items():
         builder = builder.config(key, value)
     try:
@@ -68,12 +73,46 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         raise ConfigurationError(
             "Spark does not start",
             master=settings.master,
-            found=(str(error).strip().splitlines() or [type(error).__name__])[0],
+            found=_first_line(error),
             todo="correct spark.master and spark.conf; the log above says more",
         ) from error
 
 
+def _open_remote(url: str) -> SparkSession:
+    try:
+        return SparkSession.builder.remote(url).create()
+    except ImportError as error:
+        raise ConfigurationError(
+            "the packages for Spark Connect are not installed",
+            remote=url,
+            found=_first_line(error),
+            todo="pip install 'distcommit[connect]'",
+        ) from error
+    except Exception as error:
+        raise ConfigurationError(
+            "the Spark Connect server does not answer",
+            remote=url,
+            found=_first_line(error),
+            todo="start it, or correct spark.remote",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
-    """How many tasks share the buckets: as configured, else twice the slots; never more than buckets."""
-    wanted = settings.partitions or 2 * spark.sparkContext.defaultParallelism
+    """How many tasks share the buckets: as configured, else twice the slots; never more than buckets.
+
+    Raises:
+        ConfigurationError: if it is not configured and the session, one of Spark Connect, can't be asked for its slots.
+    """
+    try:
+        wanted = settings.partitions or 2 * spark.sparkContext.defaultParallelism
+    except PySparkAttributeError as error:
+        raise ConfigurationError(
+            "over Spark Connect a job can't ask how many slots there are",
+            expected="spark.partitions above 0",
+            todo="set it to about twice the slots of the server's executors",
+        ) from error
     return min(wanted, buckets)

@@ -12,7 +12,7 @@ from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
 from tests.servers.s3 import S3Server
-from tests.servers.spark import SparkCluster
+from tests.servers.spark import SparkCluster, SparkConnectServer
 
 T = TypeVar("T")
 
@@ -54,6 +54,12 @@ def hdfs_pair() -> Iterator[HdfsServer]:
 def spark_cluster() -> Iterator[SparkCluster]:
     """A Spark master with two workers. A test that kills a worker starts it again."""
     yield from _started(SparkCluster())
+
+
+@pytest.fixture(scope="session")
+def spark_connect() -> Iterator[SparkConnectServer]:
+    """A Spark Connect server."""
+    yield from _started(SparkConnectServer())
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
-"""A Spark standalone cluster of a master and two workers, from the pyspark package."""
+"""A Spark standalone cluster of a master and two workers, and a Spark Connect server, from the pyspark package."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import sys
 import tempfile
 import urllib.request
 from pathlib import Path
@@ -94,3 +96,47 @@ class SparkCluster:
     def _kill_workers(self) -> None:
         while self._workers:
             self._workers.popitem()[1].kill()
+
+
+class SparkConnectServer:
+    """A Spark Connect server with two slots of its own; its Python is this one."""
+
+    @property
+    def remote(self) -> str:
+        """The URL for clients."""
+        return f"sc://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-connect-")))
+            (self._port,) = free_ports(1)
+            settings = {
+                "spark.connect.grpc.binding.address": "127.0.0.1",
+                "spark.connect.grpc.binding.port": str(self._port),
+                "spark.ui.enabled": "false",
+                "spark.local.dir": str(folder),
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            }
+            command = [str(_SPARK_HOME / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
+            command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,4]"]
+            command += [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
+            server = stack.enter_context(
+                ServerProcess(
+                    "Spark Connect server",
+                    [*command, "spark-internal"],
+                    folder / "log",
+                    {"SPARK_HOME": str(_SPARK_HOME), "PYSPARK_PYTHON": sys.executable},
+                )
+            )
+            server.wait_until(self._listens)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _listens(self) -> bool:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=5):
+            return True
