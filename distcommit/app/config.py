@@ -19,6 +19,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.sinks.python import PythonSink
 from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.micro_batch import MicroBatchSource
 from distcommit.sources.python import PythonSource
 
 
@@ -107,7 +108,7 @@ class JobConfig(_Section):
     """A job, as its file says it."""
 
     job: str = Field(min_length=1, max_length=200)
-    source: Annotated[KafkaSource | PythonSource, Field(discriminator="type")]
+    source: Annotated[KafkaSource | PythonSource | MicroBatchSource, Field(discriminator="type")]
     value: Decoder = Decoder()
     on_undecodable: Literal["fail", "divert"] = "fail"
     sink: Annotated[FileSinkSettings | PythonSink, Field(discriminator="type"), BeforeValidator(_files_by_default)] = (
@@ -120,6 +121,12 @@ class JobConfig(_Section):
     limits: RunLimits = RunLimits()
     lock: LockSettings = LockSettings()
     spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _micro_batches_are_whole(self) -> JobConfig:
+        if isinstance(self.source, MicroBatchSource) and self.limits.seconds:
+            raise ValueError("limits.seconds would cut a micro-batch: limit what the streaming query reads instead")
+        return self
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
@@ -215,7 +222,7 @@ def _explain(problem: Any, tree: Any) -> str:
 
 
 _TYPES: dict[str, dict[str, type[BaseModel]]] = {
-    "source": {"kafka": KafkaSource, "python": PythonSource},
+    "source": {"kafka": KafkaSource, "python": PythonSource, "micro_batch": MicroBatchSource},
     "sink": {"files": FileSinkSettings, "python": PythonSink},
 }
 """What the `type` of a section stands for; pydantic names it as one more part of a problem's place."""

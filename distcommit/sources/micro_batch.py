@@ -1,0 +1,258 @@
+"""Micro-batches of a streaming query as a source.
+
+Spark hands over a micro-batch as a DataFrame. The tasks that compute it spool its rows, and tasks of a run read the
+spool: only then is it known, from a plan, which datasets it has. A task that is started twice spools twice; what counts
+is the attempt whose name Spark returns to the driver.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.ports import FileSystem, StagedWriter
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
+from distcommit.model.urn import bucket_of
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+
+_ATTEMPTS, _ROWS = "attempts", "rows"
+"""Properties of a work unit: the attempts that have rows of its dataset, by place, and how many rows in all."""
+
+_INDEX = "index.json"
+
+
+class MicroBatchSource(BaseModel, Source):
+    """What a streaming query hands to `Job.on_batch`; a run by itself replays, and reads nothing.
+
+    Attributes:
+        type: `micro_batch`.
+        dataset_column: the text column that names each row's dataset.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["micro_batch"]
+    dataset_column: str = Field(min_length=1)
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        return iter(())
+
+    def open(self) -> Extractor:
+        raise SourceError(
+            "there is no micro-batch to read", todo="give Job.on_batch to a streaming query's foreachBatch"
+        )
+
+
+class SpoolIndex(msgspec.Struct, frozen=True):
+    """How many rows of each dataset one attempt has spooled."""
+
+    rows: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """A folder for one micro-batch, for one run: rows are in files by attempt and by the partition that owns them."""
+
+    fs: FileSystem
+    folder: str
+    dataset_column: str
+    buckets: int
+    partitions: int
+
+    def owner_of(self, urn: str) -> int:
+        """The Spark partition that owns the dataset's bucket."""
+        return bucket_of(urn, self.buckets) % self.partitions
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Spools one partition of the micro-batch, and yields the attempt's name if it has rows (for `mapInArrow`)."""
+        attempt = _SpoolingAttempt(self)
+        for batch in batches:
+            attempt.write(batch)
+        if attempt.finish():
+            yield pa.RecordBatch.from_pydict({"attempt": [attempt.name]})
+
+    def index_of(self, attempt: str) -> SpoolIndex:
+        """What an attempt has spooled."""
+        return msgspec.json.decode(self.fs.read(f"{self.folder}/{attempt}/{_INDEX}"), type=SpoolIndex)
+
+    def path_of(self, attempt: str, owner: int) -> str:
+        """The file of an attempt's rows for one owner: an Arrow stream, each batch in the order of its datasets."""
+        return f"{self.folder}/{attempt}/{owner:05d}.arrows"
+
+
+class _SpoolingAttempt:
+    """One attempt at one partition of a micro-batch. Files that nobody names in the end are removed with the spool."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool, self.name = spool, uuid.uuid4().hex
+        self._files: dict[int, StagedWriter] = {}
+        self._rows: dict[str, int] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        column = batch.column(self._spool.dataset_column)
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) or column.null_count:
+            raise ConfigurationError(
+                "this column does not name each row's dataset",
+                column=self._spool.dataset_column,
+                expected="text in every row",
+                found=f"{column.type}, with {column.null_count} nulls",
+                todo="correct source.dataset_column, or the streaming DataFrame",
+            )
+        coded = column.dictionary_encode()
+        names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+        for name, count in zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True):
+            self._rows[name] = self._rows.get(name, 0) + count
+        owners = np.array([self._spool.owner_of(name) for name in names])
+        order = np.argsort(codes, kind="stable")
+        owner_of_row = owners[codes[order]]
+        for owner in np.unique(owners).tolist():
+            rows = batch.take(pa.array(order[owner_of_row == owner]))
+            self._file(owner, rows.schema).write(memoryview(rows.serialize()))
+
+    def finish(self) -> bool:
+        """Closes the files; False if there were no rows."""
+        for file in self._files.values():
+            file.close_file(sync=False)
+        if self._files:
+            index = self._spool.fs.create(f"{self._spool.folder}/{self.name}/{_INDEX}")
+            index.write(msgspec.json.encode(SpoolIndex(self._rows)))
+            index.close_file(sync=False)
+        return bool(self._files)
+
+    def _file(self, owner: int, schema: pa.Schema) -> StagedWriter:
+        if not self._files:
+            self._spool.fs.make_folder(f"{self._spool.folder}/{self.name}")
+        if owner not in self._files:
+            self._files[owner] = self._spool.fs.create(self._spool.path_of(self.name, owner))
+            self._files[owner].write(memoryview(schema.serialize()))
+        return self._files[owner]
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledBatch(Source):
+    """One micro-batch of one streaming query, spooled. A dataset's position by query is the next micro-batch's number,
+    so that one which was committed is not planned again."""
+
+    spool: Spool
+    attempts: tuple[str, ...]
+    query_id: str
+    batch_id: int
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        found: dict[str, dict[int, int]] = {}
+        for place, attempt in enumerate(self.attempts):
+            for urn, rows in self.spool.index_of(attempt).rows.items():
+                if owned(urn):
+                    found.setdefault(urn, {})[place] = rows
+        for urn, by_attempt in found.items():
+            state = states.get(urn) or DatasetState(urn)
+            if state.status is DatasetStatus.IDLE and (plan := self._plan(urn, by_attempt, state.watermark)):
+                yield plan
+
+    def open(self) -> Extractor:
+        return _SpoolExtractor(self)
+
+    def _plan(
+        self, urn: str, by_attempt: Mapping[int, int], stored: Watermark | None
+    ) -> DatasetPlan | DatasetProblem | None:
+        positions = stored.positions if stored else {}
+        incarnation = stored.incarnation if stored else ""
+        reached = positions.get(self.query_id, 0)
+        if not isinstance(reached, int):
+            return DatasetProblem(urn, f"its position for query {self.query_id} is no micro-batch's number: {reached}")
+        if reached > self.batch_id:
+            return None
+        rows = sum(by_attempt.values())
+        unit = WorkUnit(
+            "",
+            urn,
+            Watermark({self.query_id: reached}, incarnation),
+            Watermark({self.query_id: self.batch_id + 1}, incarnation),
+            rows,
+            {_ATTEMPTS: " ".join(map(str, by_attempt)), _ROWS: str(rows)},
+        )
+        start = Watermark({} if self.query_id in positions else {self.query_id: 0}, incarnation)
+        return DatasetPlan(urn, stored, start, (unit,))
+
+
+@dataclass(slots=True)
+class _SpoolExtractor(Extractor):
+    """Keeps what it has read of the spool until it is asked for: datasets of one owner share files."""
+
+    batch: SpooledBatch
+    _read: dict[tuple[int, int], dict[str, list[pa.RecordBatch]]] = field(default_factory=dict)
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return _SpoolExtraction(self, unit)
+
+    def close(self) -> None:
+        self._read.clear()
+
+    def rows(self, place: int, urn: str) -> list[pa.RecordBatch]:
+        """A dataset's rows of one attempt; they are not kept any longer."""
+        spool = self.batch.spool
+        owner = spool.owner_of(urn)
+        if (place, owner) not in self._read:
+            data = spool.fs.read(spool.path_of(self.batch.attempts[place], owner))
+            by_dataset = self._read[place, owner] = {}
+            with pa.ipc.open_stream(data) as stream:
+                for batch in stream:
+                    for name, rows in _runs_of(batch, spool.dataset_column):
+                        by_dataset.setdefault(name, []).append(rows)
+        return self._read[place, owner].pop(urn, [])
+
+
+def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The datasets of a batch that is in their order."""
+    coded = batch.column(column).dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+    for begin, end in pairwise(begins):
+        yield coded.dictionary[int(codes[begin])].as_py(), batch.slice(begin, end - begin)
+
+
+class _SpoolExtraction(Extraction):
+    def __init__(self, extractor: _SpoolExtractor, unit: WorkUnit) -> None:
+        self._extractor, self._unit = extractor, unit
+        self._rows = self._bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for place in map(int, self._unit.properties[_ATTEMPTS].split()):
+            for rows in self._extractor.rows(place, self._unit.dataset_urn):
+                self._rows += rows.num_rows
+                self._bytes += rows.nbytes
+                yield rows
+
+    def actual_high(self) -> Watermark:
+        """The whole micro-batch; there is no position inside of it.
+
+        Raises:
+            SourceError: if not all of its rows were read.
+        """
+        if self._rows != (expected := int(self._unit.properties[_ROWS])):
+            raise SourceError(
+                "a micro-batch was not read as a whole",
+                dataset=self._unit.dataset_urn,
+                expected=f"{expected} rows",
+                found=f"{self._rows} rows",
+                todo="start the query again from its checkpoint",
+            )
+        return self._unit.expected_high
+
+    def bytes_read(self) -> int:
+        return self._bytes

@@ -1,0 +1,59 @@
+"""`python -m tests.integration.stream_job FOLDER`: a query over FOLDER/in, a file in each micro-batch, which
+commits by FOLDER/job.yaml until it has read them all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from distcommit import Job
+from distcommit.app.config import SparkSettings
+from distcommit.app.session import open_session
+
+DATASETS = 12
+
+
+def write_job(folder: Path) -> Path:
+    """The job file: rows go to the dataset that their column `shop` names."""
+    job = {
+        "job": "shops",
+        "source": {"type": "micro_batch", "dataset_column": "shop"},
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 4, "min_interval_ms": 0},
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def produce(folder: Path, first: int, rows: int) -> None:
+    """One more file, of rows numbered from `first` that go to the datasets in turn."""
+    (folder / "in").mkdir(exist_ok=True)
+    lines = [json.dumps({"shop": f"shop-{n % DATASETS:02d}", "n": n}) for n in range(first, first + rows)]
+    new = folder / f"{first:08d}.json"
+    new.write_text("\n".join(lines))
+    new.rename(folder / "in" / new.name)
+
+
+def start(folder: Path, spark: SparkSession, on_batch: Callable[[DataFrame, int], None]) -> StreamingQuery:
+    """The query, from its checkpoint; it ends when it has read all that is there."""
+    stream = spark.readStream.schema("shop string, n long").option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    writer = stream.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(availableNow=True).start()
+
+
+def main(folder: Path) -> None:
+    """Runs the query to its end."""
+    spark = open_session(SparkSettings(), "stream")
+    start(folder, spark, Job.from_file(folder / "job.yaml").on_batch).awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
