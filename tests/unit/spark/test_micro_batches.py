@@ -150,7 +150,7 @@ def test_a_spool_that_lost_rows_is_not_read_as_if_it_were_whole() -> None:
     machine.put(path, data[: len(first.schema.serialize()) + len(first.serialize())])
     result = hand_over(machine, batch)
     assert not result.succeeded
-    assert "not read as a whole; expected 2 rows; found 1 rows" in result.totals.reasons[0].text
+    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.totals.reasons[0].text
     assert published(machine) == []
 
 
