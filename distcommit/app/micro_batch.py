@@ -62,7 +62,7 @@ def spooled(
     fs.make_folders(folder)
     spool = Spool(fs, folder, source.dataset_column, store.buckets, partitions)
     try:
-        attempts = [row.attempt for row in batch.mapInArrow(spool, "attempt string").collect()]  # type: ignore[arg-type]
+        attempts = [row.attempt for row in batch.mapInArrow(spool, "attempt string").collect()]
         yield SpooledBatch(spool, tuple(attempts), query_id, batch_id)
     finally:
         remove_attempts(fs, root, [of_query])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from distcommit import Job
 from distcommit.app.config import SparkSettings

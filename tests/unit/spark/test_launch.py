@@ -1,0 +1,110 @@
+"""What a Spark job that fails becomes: an error that says what to do, or a run that commits what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.spark.ingest import ingest_partition
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.recover import recover_partition
+from distcommit.spark.reports import Report
+from distcommit.spark.run import run
+from distcommit.testing.world import World, launch_here
+from tests.unit.spark.machines import Machine, audit, source
+
+
+@dataclass
+class FailingSession:
+    """A session whose jobs fail like that."""
+
+    error: Exception
+    sparkContext: Any = field(default_factory=lambda: SimpleNamespace(pythonExec="/opt/python"))  # noqa: N815 - Spark's
+
+    def range(self, *bounds: int) -> FailingSession:
+        return self
+
+    def mapInArrow(self, function: object, schema: str) -> FailingSession:  # noqa: N802 - Spark's
+        return self
+
+    def collect(self) -> None:
+        raise self.error
+
+
+class JobAbortedError(Py4JJavaError):
+    """What Spark raises for a job that lost its executors, without a JVM."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+_TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, in read_command\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit'", "No module named 'distcommit'"),
+        (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit.spark'", "No module named 'distcommit.spark'"),
+        (f"{_TRACE}ModuleNotFoundError: No module named 'msgspec'", "No module named 'msgspec'"),
+        (
+            f"{_TRACE}AttributeError: Can't get attribute 'RunSettings' on <module 'distcommit.spark.settings' (x)>",
+            "Can't get attribute 'RunSettings' on <module 'distcommit.spark.settings'",
+        ),
+        (
+            'Job aborted: java.io.IOException: Cannot run program "/nowhere": error=2, No such file or directory\n\tat',
+            'Cannot run program "/nowhere": error=2, No such file or directory',
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark"
+            " cannot run with different minor versions.",
+            "Python in worker has different version: 3.12 than that in driver: 3.11",
+        ),
+        (
+            "SparkException: \nError from python worker:\n  /usr/bin/python3: No such module pyspark.daemon\nPATH was",
+            "Error from python worker: /usr/bin/python3: No such module pyspark.daemon",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", [PySparkException, JobAbortedError])
+def test_a_python_of_executors_that_can_not_run_this_is_named(kind: Any, text: str, found: str) -> None:
+    session: Any = FailingSession(kind(text))
+    with pytest.raises(ConfigurationError) as caught:
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+    assert (caught.value.found, caught.value.ids["python"]) == (found, "/opt/python")
+    assert "spark.submit.pyFiles" in caught.value.todo
+
+
+@pytest.mark.parametrize("error", [PySparkException("some other end"), JobAbortedError("executor lost"), KeyError("x")])
+def test_any_other_failure_stays_what_it_is(error: Exception) -> None:
+    session: Any = FailingSession(error)
+    with pytest.raises(type(error)) as caught:
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "error", [PySparkException("aborted"), JobAbortedError("aborted"), ConfigurationError("aborted")]
+)
+def test_what_an_ingest_job_has_read_is_committed_although_it_failed(error: Exception) -> None:
+    """Whether a task's Python code, the loss of executors or a node without the package ended it."""
+    machine, world = Machine(), World()
+
+    def launch(function: Any, settings: Any, tasks: int, kind: Any) -> Any:
+        reports = launch_here(function, settings, tasks, kind)
+        if function is ingest_partition:
+            raise error
+        return reports
+
+    result = run(launch, world.begin(machine, source(a=3)))
+    assert (result.totals.records_published, result.error) == (3, "ingest: aborted")
+    assert audit(world, machine).exact
