@@ -144,10 +144,6 @@ def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_pat
         assert f"python={python}" in error
         for way in ("spark.pyspark.python", "spark.submit.pyFiles", "spark.archives"):
             assert way in error
-        code, _, errors = job.cli("run", "--set", "spark.conf={spark.pyspark.python: /nowhere/python}")
-        assert code == 2
-        assert 'Cannot run program "/nowhere/python"' in errors
-        assert "python=/nowhere/python" in errors
         job.run()
         job.assert_exact()
 
