@@ -119,7 +119,7 @@ def test_executors_that_come_and_go(tmp_path: Path, spark_cluster: SparkCluster)
 
 
 def python_without_distcommit(folder: Path) -> Path:
-    """This Python with all that the package needs, but not the package."""
+    """This Python with all that the package needs, but not the package, wherever it is started."""
     site = folder / "site"
     site.mkdir()
     for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
@@ -127,7 +127,7 @@ def python_without_distcommit(folder: Path) -> Path:
             if "distcommit" not in entry.name and not (site / entry.name).exists():
                 (site / entry.name).symlink_to(entry)
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec "{sys.executable}" -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec "{sys.executable}" -S -P "$@"\n')
     python.chmod(0o755)
     return python
 

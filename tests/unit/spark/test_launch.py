@@ -37,7 +37,7 @@ class FailingSession:
         raise self.error
 
 
-class JobAbortedError(Py4JJavaError):  # type: ignore[misc] - py4j is not typed
+class JobAbortedError(Py4JJavaError):  # type: ignore[misc]  # py4j is not typed
     """What Spark raises for a job that lost its executors, without a JVM."""
 
     def __init__(self, text: str) -> None:
