@@ -99,6 +99,8 @@ class HdfsFileSystem:
         calls: the requests to use.
     """
 
+    has_folders = True
+
     def __init__(self, calls: HdfsCalls) -> None:
         self._calls = calls
         self.scheme, self.parallel_calls, self.parallel_buckets = calls.scheme, 32, 8
@@ -137,7 +139,7 @@ class HdfsFileSystem:
     def make_folders(self, path: str) -> None:
         self._calls.make_folders(path)
 
-    def create(self, path: str) -> HdfsStagedWriter:
+    def create(self, path: str, target: str = "") -> HdfsStagedWriter:
         return HdfsStagedWriter(self._calls, path)
 
     def set_access(self, path: str, access: FileAccess) -> None:

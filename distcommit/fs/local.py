@@ -36,6 +36,7 @@ class LocalFileSystem:
     """
 
     scheme = "file"
+    has_folders = True
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class LocalFileSystem:
             self.make_folders(posixpath.dirname(path))
             self.make_folder(path)
 
-    def create(self, path: str) -> LocalStagedWriter:
+    def create(self, path: str, target: str = "") -> LocalStagedWriter:
         return LocalStagedWriter(self._calls, self._calls.open_new(path), durable=self._durable)
 
     def set_access(self, path: str, access: FileAccess) -> None:

@@ -49,6 +49,7 @@ def run_work_unit(
     extractor: Extractor,
     unit: WorkUnit,
     folder: AttemptFolder,
+    output_root: str,
     identity: AttemptIdentity,
     clock: Clock,
     deadline_ms: int = 0,
@@ -76,7 +77,7 @@ def run_work_unit(
     writer: SinkWriter | None = None
     read = written = diverted = bytes_read = 0
     try:
-        writer = _writer(flow, fs, folder, identity)
+        writer = _writer(flow, fs, folder, output_root, identity)
         extraction = extractor.extract(unit)
         max_bytes = int(unit.properties.get(MAX_BYTES, 0))
         for batch in extraction:
@@ -126,13 +127,16 @@ def run_work_unit(
     )
 
 
-def _writer(flow: WorkUnitFlow, fs: FileSystem, folder: AttemptFolder, identity: AttemptIdentity) -> SinkWriter:
+def _writer(
+    flow: WorkUnitFlow, fs: FileSystem, folder: AttemptFolder, output_root: str, identity: AttemptIdentity
+) -> SinkWriter:
     if isinstance(flow.sink, Sink):
         return flow.sink.open_writer(identity, folder.path)
     return AttemptFiles(
         fs,
         folder=folder.path,
         staged_prefix=folder.staged_prefix,
+        output_root=output_root,
         settings=flow.sink,
         dataset_folder=folder_of(identity.dataset_urn),
         identity=identity,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """Identity of a file. `file_id` is 0 where the file system has none."""
+    """Identity of a file. `file_id` is 0 where the file system has none, and so is `mtime_ns`."""
 
     size_bytes: int
     mtime_ns: int
@@ -59,12 +59,16 @@ class FileSystem(Protocol):
     """The operations that the protocol is built from. Paths are absolute in the file system's own form.
 
     Errors are the built-in ones: FileNotFoundError, FileExistsError, PermissionError, other OSError.
+    `has_folders`: False for object stores. There folders are the beginnings of names: they are there while anything is
+    below them, so that making and deleting them does nothing and none is ever missing or moved; files are durable when
+    they are closed; and a file can be renamed only if it was created for that target, and can't be read before.
     `parallel_calls`: how many calls are worth having in flight at once; 1 where a call costs no waiting.
     `parallel_buckets`: how many buckets a task works on at once, so that one computes while others wait for their
     barriers.
     """
 
     scheme: str
+    has_folders: bool
     parallel_calls: int
     parallel_buckets: int
 
@@ -85,15 +89,22 @@ class FileSystem(Protocol):
         ...
 
     def make_folder(self, path: str) -> bool:
-        """Makes one folder; False if the name is taken. FileNotFoundError if the folder above it is missing."""
+        """Makes one folder; False if the name is taken. FileNotFoundError if the folder above it is missing.
+
+        Without `has_folders` True, and nothing is done."""
         ...
 
     def make_folders(self, path: str) -> None:
         """Makes a folder and those above it that are missing. Durable after `sync` of it (which goes up)."""
         ...
 
-    def create(self, path: str) -> StagedWriter:
-        """Opens a new file. Raises FileExistsError if the name is taken, FileNotFoundError if its folder is missing."""
+    def create(self, path: str, target: str = "") -> StagedWriter:
+        """Opens a new file. Raises FileExistsError if the name is taken, FileNotFoundError if its folder is missing.
+
+        Args:
+            target: the name that the file will be renamed to, if it will be. It needs to be said only where the file
+                system has no folders; there, without it, FileExistsError may come when the file is closed.
+        """
         ...
 
     def set_access(self, path: str, access: FileAccess) -> None:
@@ -112,7 +123,8 @@ class FileSystem(Protocol):
 
     def rename(self, source: str, target: str) -> None:
         """Moves a file without replacing. FileExistsError if `target` is there, FileNotFoundError if `source` or the
-        target's folder is not. Durable after `sync` of the target's folder."""
+        target's folder is not. Durable after `sync` of the target's folder. Another OSError if this file system can't
+        give this file that name."""
         ...
 
     def rename_folder(self, source: str, target: str) -> bool:

@@ -16,11 +16,14 @@ from distcommit.model.source import Provenance
 from distcommit.model.work import StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.footer import FileKind
-from distcommit.sinks.open_file import WRITING, ClosedFile, OpenFile
+from distcommit.sinks.open_file import ClosedFile, OpenFile
 from distcommit.sinks.time_folders import TimePartition, split_by_time
 
 REJECTED_FOLDER = "_rejected"
 """Folder of the output root for records that were turned away; readers take names with `_` for hidden."""
+
+WRITING = ".writing"
+"""Suffix of a file that is not closed yet, where it can be renamed then."""
 
 _MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
 _Key = tuple[FileKind, str]
@@ -65,6 +68,7 @@ class AttemptFiles(SinkWriter):
         fs: where the attempt's folder is.
         folder: the attempt's own folder, absolute; made with the first file.
         staged_prefix: that folder relative to the staging root.
+        output_root: the folder that files are published below, absolute.
         settings: the form of the files.
         dataset_folder: the dataset's folder below the output root (`folder_of` its URN).
         identity: who writes; goes into names and footers.
@@ -80,6 +84,7 @@ class AttemptFiles(SinkWriter):
         *,
         folder: str,
         staged_prefix: str,
+        output_root: str,
         settings: FileSinkSettings,
         dataset_folder: str,
         identity: AttemptIdentity,
@@ -89,7 +94,8 @@ class AttemptFiles(SinkWriter):
         max_open_files: int = 128,
     ) -> None:
         self._fs, self._folder, self._staged_prefix, self._settings = fs, folder, staged_prefix, settings
-        self._dataset_folder, self._identity, self._provenance = dataset_folder, identity, provenance
+        self._output_root, self._dataset_folder = output_root, dataset_folder
+        self._identity, self._provenance = identity, provenance
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
         piece = row_group_bytes if settings.format == "parquet" else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
@@ -148,7 +154,7 @@ class AttemptFiles(SinkWriter):
         outputs: list[StagedFile] = []
         for number, files in enumerate(by_target.values(), 1):
             below = ""
-            if len(by_target) > 1:
+            if len(by_target) > 1 and self._fs.has_folders:
                 below = f"/{number:04d}"
                 self._fs.make_folder(self._folder + below)
             outputs += [self._put_in_place(file, below) for file in files]
@@ -229,8 +235,11 @@ class AttemptFiles(SinkWriter):
         del self._files[key]  # only now: until then `abort` has to find it
 
     def _put_in_place(self, file: ClosedFile, below: str) -> StagedFile:
-        name = f"{below}/" + file.final_path.rpartition("/")[2]
-        self._fs.rename(file.path + WRITING, self._folder + name)
+        if self._fs.has_folders:
+            name = f"{below}/" + file.final_path.rpartition("/")[2]
+            self._fs.rename(file.path, self._folder + name)
+        else:  # it can be renamed to its target alone
+            name = file.path.removeprefix(self._folder)
         return StagedFile(
             staged_path=self._staged_prefix + name,
             final_path=file.final_path,
@@ -250,10 +259,11 @@ class AttemptFiles(SinkWriter):
         parts = [REJECTED_FOLDER] if kind == "rejected" else []
         parts += [self._dataset_folder, folder] if folder else [self._dataset_folder]
         final_path = "/".join([*parts, f"{self._name}-{number}.{settings.format}"])
-        path = f"{self._folder}/{number}.{settings.format}"
+        path = f"{self._folder}/{number}.{settings.format}" + WRITING * self._fs.has_folders
         return OpenFile(
             self._fs,
             path=path,
+            target=f"{self._output_root}/{final_path}",
             final_path=final_path,
             kind=kind,
             schema=schema,

@@ -15,15 +15,12 @@ from distcommit.sinks.encoders import Encoder
 from distcommit.sinks.footer import FileKind, Footer
 from distcommit.sinks.offsets import OffsetSets
 
-WRITING = ".writing"
-"""Suffix of a file that is not closed yet."""
-
 _BATCH_OVERHEAD_BYTES = 4096  # what a batch of few rows costs in memory beside its data
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A file that is whole, under its name with `.writing`."""
+    """A file that is whole."""
 
     path: str
     final_path: str
@@ -36,8 +33,9 @@ class OpenFile:
     """Rows of one schema on their way to one file, which comes into being with the first bytes.
 
     Args:
-        path: absolute, without `.writing`.
-        final_path: where it will be published, below the output root.
+        path: where it is written, absolute.
+        target: where it will be published, absolute.
+        final_path: the same below the output root.
     """
 
     def __init__(
@@ -45,6 +43,7 @@ class OpenFile:
         fs: FileSystem,
         *,
         path: str,
+        target: str,
         final_path: str,
         kind: FileKind,
         schema: pa.Schema,
@@ -54,7 +53,7 @@ class OpenFile:
         access: FileAccess | None,
     ) -> None:
         self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
-        self._fs, self._path, self._final_path, self._kind = fs, path, final_path, kind
+        self._fs, self._path, self._target, self._final_path, self._kind = fs, path, target, final_path, kind
         self._identity, self._provenance, self._access = identity, provenance, access
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
@@ -92,11 +91,11 @@ class OpenFile:
         checksum, self._staged = staged.checksum, None
         status = staged.close_file(sync=False)
         if self._access is not None:
-            self._fs.set_access(self._path + WRITING, self._access)  # so that it is published with it
+            self._fs.set_access(self._path, self._access)  # so that it is published with it
         return ClosedFile(self._path, self._final_path, status, checksum, self._records)
 
     def abandon(self) -> None:
-        """Closes without finishing, if begun; the unfinished file stays under its `.writing` name."""
+        """Closes without finishing, if begun; the unfinished file stays."""
         self._waiting.clear()
         self.encoder.abandon()
         staged, self._staged = self._staged, None
@@ -106,12 +105,11 @@ class OpenFile:
 
     def _begin(self) -> StagedWriter:
         if self._staged is None:
-            name = self._path + WRITING
             try:
-                self._staged = self._fs.create(name)
+                self._staged = self._fs.create(self._path, self._target)
             except FileNotFoundError:  # the attempt's first file
-                self._fs.make_folder(name.rpartition("/")[0])  # not those above: they are gone if this run is
-                self._staged = self._fs.create(name)
+                self._fs.make_folder(self._path.rpartition("/")[0])  # not those above: they are gone if this run is
+                self._staged = self._fs.create(self._path, self._target)
         return self._staged
 
     def _take_waiting(self) -> pa.Table | None:

@@ -150,16 +150,16 @@ class _IngestTask:
         return failed
 
     def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
-        settings = self._settings
+        settings, roots = self._settings, self._store.roots
         bucket = bucket_of(unit.dataset_urn, self._store.buckets)
         try:
-            folder = new_attempt(self._fs, self._store.roots.staging, settings.epoch, bucket, unit.work_unit_id)
+            folder = new_attempt(self._fs, roots.staging, settings.epoch, bucket, unit.work_unit_id)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
         identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, folder.attempt)
         return run_work_unit(
-            settings.flow, self._fs, extractor, unit, folder, identity, self._clock, settings.deadline_ms
+            settings.flow, self._fs, extractor, unit, folder, roots.output, identity, self._clock, settings.deadline_ms
         )
 
     def _add(self, state: TaskState) -> None:

@@ -31,7 +31,7 @@ class GuardedFolders:
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
         """
-        if folder in self._safe:
+        if folder in self._safe or not self._fs.has_folders:  # nor links
             return
         above, name = posixpath.split(folder)
         self.check(above)

@@ -210,8 +210,10 @@ def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
 def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) -> ConfigurationError | None:
     if not fs.put_if_absent(put, b"1") or fs.put_if_absent(put, b"2") or fs.read(put) != b"1":
         return _refused(fs, roots.store, "put-if-absent (of two writers of one name, one must lose)")
-    fs.put_if_absent(source, b"3")
-    fs.put_if_absent(target, b"3")
+    staged = fs.create(source, target)
+    staged.write(b"3")
+    staged.close_file(sync=True)
+    fs.put_if_absent(target, b"4")
     try:
         fs.rename(source, target)
     except FileExistsError:

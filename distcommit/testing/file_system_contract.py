@@ -21,6 +21,8 @@ class FileSystemContract(ABC):
     class TestMyFileSystem(FileSystemContract):
         def open_file_system(self, place):
             return MyFileSystem(), str(place)
+
+    For an object store (`has_folders` is False) subclass `ObjectStoreContract`.
     """
 
     REFUSED_NAMES: frozenset[str] = frozenset()
@@ -51,9 +53,9 @@ class FileSystemContract(ABC):
         """Both of the same call."""
         return self.open_file_system(tmp_path)
 
-    def write(self, fs: FileSystem, path: str, data: bytes, *, sync: bool = True) -> FileStatus:
-        """A new file."""
-        writer = fs.create(path)
+    def write(self, fs: FileSystem, path: str, data: bytes, *, sync: bool = True, target: str = "") -> FileStatus:
+        """A new file; with `target` one that can be renamed to it."""
+        writer = fs.create(path, target)
         writer.write(data)
         return writer.close_file(sync=sync)
 
@@ -87,10 +89,28 @@ class FileSystemContract(ABC):
     def test_create_is_exclusive(self, fs: FileSystem, root: str) -> None:
         self.write(fs, f"{root}/a", b"first")
         with pytest.raises(FileExistsError):
-            fs.create(f"{root}/a")
-        with pytest.raises(FileNotFoundError):
-            fs.create(f"{root}/missing/a")
+            self.write(fs, f"{root}/a", b"second")
+        with pytest.raises(FileExistsError):
+            fs.create(f"{root}/a", f"{root}/b")
         assert fs.read(f"{root}/a") == b"first"
+        staged = self.write(fs, f"{root}/b", b"first", target=f"{root}/c")
+        with pytest.raises(FileExistsError):
+            fs.create(f"{root}/b", f"{root}/d")
+        assert fs.status(f"{root}/b") == staged
+
+    def test_a_name_needs_its_folder(self, fs: FileSystem, root: str) -> None:
+        self.write(fs, f"{root}/a", b"x")
+        for target in ("missing/a", "missing/deep/a"):
+            path = f"{root}/{target}"
+            with pytest.raises(FileNotFoundError):
+                fs.create(path)
+            with pytest.raises(FileNotFoundError):
+                fs.put_if_absent(path, b"x")
+            with pytest.raises(FileNotFoundError):
+                fs.rename(f"{root}/a", path)
+        with pytest.raises(FileNotFoundError):
+            fs.make_folder(f"{root}/missing/below")
+        assert [entry.name for entry in fs.list_folder(root)] == ["a"]
 
     def test_what_is_missing(self, fs: FileSystem, root: str) -> None:
         path = f"{root}/missing"
@@ -103,8 +123,6 @@ class FileSystemContract(ABC):
                 read(path)
         with pytest.raises(FileNotFoundError):
             fs.rename(path, f"{root}/b")
-        with pytest.raises(FileNotFoundError):
-            fs.make_folder(f"{path}/below")
 
     def test_put_if_absent_leaves_the_first(self, fs: FileSystem, root: str) -> None:
         assert fs.put_if_absent(f"{root}/a", b"first")
@@ -112,8 +130,7 @@ class FileSystemContract(ABC):
         assert fs.read(f"{root}/a") == b"first"
         assert [entry.name for entry in fs.list_folder(root)] == ["a"], "a temporary file is left"
         assert fs.put_if_absent(f"{root}/empty", b"")
-        with pytest.raises(FileNotFoundError):
-            fs.put_if_absent(f"{root}/missing/a", b"x")
+        assert fs.read(f"{root}/empty") == b""
 
     def test_of_many_that_put_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
         for turn in range(20):
@@ -133,30 +150,40 @@ class FileSystemContract(ABC):
             fs.set_access(f"{root}/missing", FileAccess(mode=0o640))
 
     def test_rename_moves_the_very_file(self, fs: FileSystem, root: str) -> None:
-        before = self.write(fs, f"{root}/a", b"x")
+        before = self.write(fs, f"{root}/a", b"x", target=f"{root}/folder/b")
         fs.make_folder(f"{root}/folder")
+        assert fs.checksum(f"{root}/a") == xxh3_64_intdigest(b"x")
         fs.rename(f"{root}/a", f"{root}/folder/b")
         fs.sync([f"{root}/folder"], root)
         after = fs.status(f"{root}/folder/b")
         assert after is not None
         assert (after.size_bytes, after.mtime_ns, after.file_id) == (1, before.mtime_ns, before.file_id)
         assert fs.status(f"{root}/a") is None
+        assert fs.read(f"{root}/folder/b") == b"x"
+        assert [entry.name for entry in fs.list_folder(root)] == ["folder"]
 
     def test_rename_never_replaces(self, fs: FileSystem, root: str) -> None:
-        self.write(fs, f"{root}/a", b"mine")
+        before = self.write(fs, f"{root}/a", b"mine", target=f"{root}/b")
         self.write(fs, f"{root}/b", b"theirs")
+        with pytest.raises(FileExistsError):
+            fs.rename(f"{root}/a", f"{root}/b")
+        assert fs.read(f"{root}/b") == b"theirs"
+        assert fs.status(f"{root}/a") == before
+        fs.delete(f"{root}/b")
+        fs.rename(f"{root}/a", f"{root}/b")
+        assert fs.read(f"{root}/b") == b"mine"
+
+    def test_rename_never_replaces_a_folder(self, fs: FileSystem, root: str) -> None:
+        self.write(fs, f"{root}/a", b"mine")
         fs.make_folder(f"{root}/empty")
-        for target in ("b", "empty"):
-            with pytest.raises(FileExistsError):
-                fs.rename(f"{root}/a", f"{root}/{target}")
-        with pytest.raises(FileNotFoundError):
-            fs.rename(f"{root}/a", f"{root}/missing/a")
-        assert (fs.read(f"{root}/a"), fs.read(f"{root}/b")) == (b"mine", b"theirs")
+        with pytest.raises(FileExistsError):
+            fs.rename(f"{root}/a", f"{root}/empty")
+        assert fs.read(f"{root}/a") == b"mine"
         assert fs.list_folder(f"{root}/empty") == []
 
     def test_of_many_that_rename_to_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
         for number in range(8):
-            self.write(fs, f"{root}/{number}", b"%d" % number)
+            self.write(fs, f"{root}/{number}", b"%d" % number, target=f"{root}/target")
 
         def rename(number: int) -> bool:
             try:
@@ -214,6 +241,9 @@ class FileSystemContract(ABC):
             assert fs.put_if_absent(path, b"x")
             assert other.status(path) == fs.status(path)
             assert [entry.name for entry in other.list_folder(root)] == [str(number)]
+            assert fs.delete(path)
+            self.write(fs, path, b"x", target=moved)
+            assert other.status(moved) is None
             fs.rename(path, moved)
             assert [entry.name for entry in other.list_folder(root)] == [f"moved-{number}"]
             assert other.read(moved) == b"x"
@@ -242,7 +272,7 @@ class FileSystemContract(ABC):
         assert fs.read(f"{root}/a/file") == b"x"
         assert fs.delete(f"{root}/a/file")
         assert not fs.delete(f"{root}/a/file")
-        assert fs.delete_folder(f"{root}/a")
+        assert fs.delete_folder(f"{root}/a") == fs.has_folders
         assert not fs.delete_folder(f"{root}/a")
         assert fs.list_folder(root) == []
 

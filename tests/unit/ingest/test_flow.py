@@ -88,7 +88,9 @@ def run_unit(
     folder = new_attempt(fs, "/job/staging", 7, 0, unit.work_unit_id)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, folder.attempt)
     flow = WorkUnitFlow(source, JSON, sink or FileSinkSettings(), divert)
-    return run_work_unit(flow, fs, source.open(), unit, folder, identity, clock or QuickClock(), deadline_ms)
+    return run_work_unit(
+        flow, fs, source.open(), unit, folder, "/job/output", identity, clock or QuickClock(), deadline_ms
+    )
 
 
 def counts(state: TaskState) -> tuple[int, int, int]:
