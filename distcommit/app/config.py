@@ -171,6 +171,13 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
+    if places["output"].startswith("s3://") and isinstance(config.sink, FileSinkSettings) and config.sink.access:
+        raise ConfigurationError(
+            "objects have no owner and mode",
+            path=places["output"],
+            expected="no sink.access",
+            todo="remove it; who may read a bucket is said by its policy",
+        )
     return config.model_copy(update={"paths": PathSettings(**places)})
 
 

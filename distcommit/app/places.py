@@ -12,7 +12,23 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileSystem
 
-_REMOTE = ("hdfs", "webhdfs")
+_REMOTE = {
+    "hdfs": "hdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
+    "webhdfs": "webhdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
+    "s3": "s3://BUCKET/prefix, for S3 and what speaks its protocol",
+}
+"""Schemes, and how a folder's URL looks."""
+
+
+_WHY_NOT = {
+    "s3a": "Hadoop's name for it: say s3://",
+    "s3n": "Hadoop's name for it: say s3://",
+    "gs": "only the S3 protocol is spoken here; the conditional requests of this store were not tried",
+    "abfs": "only the S3 protocol is spoken here; the conditional requests of this store were not tried",
+    "abfss": "only the S3 protocol is spoken here; the conditional requests of this store were not tried",
+    "file": "a URL where a plain path is meant",
+}
+"""Why there is none for these."""
 
 
 def normal_place(text: str, folder: Path) -> str:
@@ -30,14 +46,15 @@ def normal_place(text: str, folder: Path) -> str:
             "there is no file system for this URL",
             path=text,
             expected=f"a path of this machine, or a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)}",
-            todo="what a job's folders are on has to rename without replacing, and to say when bytes are durable:"
-            " mount it, if it does, or choose another",
+            found=_WHY_NOT.get(scheme, "an fsspec file system promises none of what is needed, whatever it is on"),
+            todo="what a job's folders are on has to rename without replacing, or to complete a file under a name that"
+            " nobody has, and to say when bytes are durable: mount it, if it does, or choose another",
         )
     if not authority or not path.strip("/"):
         raise ConfigurationError(
             "a folder's URL is not whole",
             path=text,
-            expected=f"{scheme}://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
+            expected=_REMOTE[scheme],
         )
     return f"{scheme}://{authority}{posixpath.normpath('/' + path.strip('/'))}"
 
@@ -71,6 +88,8 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
         place: as `normal_place` returns it.
         durable: whether what is published has to survive a crash of the machines that keep it.
 
+    What is written to an object store is durable, whether it has to be or not.
+
     Raises:
         ConfigurationError: if the package for it is not installed, or it can't be durable and has to be.
     """
@@ -86,7 +105,7 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
             todo="use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked",
         )
     try:
-        return HdfsFileSystem(_hdfs_calls(scheme, authority))
+        return _object_store(authority) if scheme == "s3" else HdfsFileSystem(_hdfs_calls(scheme, authority))
     except ImportError as error:
         raise ConfigurationError(
             "the package for this file system is not installed",
@@ -104,6 +123,13 @@ def _hdfs_calls(scheme: str, authority: str) -> HdfsCalls:
     from distcommit.fs.webhdfs import WebHdfs  # noqa: PLC0415 - an extra
 
     return WebHdfs(authority)
+
+
+def _object_store(bucket: str) -> FileSystem:
+    from distcommit.fs.s3 import S3FileSystem  # noqa: PLC0415 - an extra
+    from distcommit.fs.s3_requests import S3Requests  # noqa: PLC0415 - an extra
+
+    return S3FileSystem(S3Requests(bucket))
 
 
 def path_of(place: str) -> str:

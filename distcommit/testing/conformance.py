@@ -29,6 +29,7 @@ from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, 
 from distcommit.model.steps import as_verification as verdict_of
 from distcommit.steps.registry import dump_steps, load_steps, register
 from distcommit.testing.file_system_contract import FileSystemContract
+from distcommit.testing.object_store_contract import ObjectStoreContract
 from distcommit.testing.sink_contract import SinkContract
 from distcommit.testing.source_contract import SourceContract
 
@@ -37,6 +38,7 @@ __all__ = [
     "CommitStepStoreContract",
     "FileSystemContract",
     "NoteCommitStep",
+    "ObjectStoreContract",
     "SinkContract",
     "SourceContract",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from distcommit.fs.upload_marker import UploadMarker
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -204,6 +205,16 @@ RENAME_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_RENAME_SEQUENCE,)))
 
 MANIFEST = Manifest(1, RUN_ID, 7, {3: "ffee.parquet", 12: "ddcc.parquet"}, (((3, "00003_000000"), (12, "x")), ()))
 MARKER = StoreMarker("distcommit-store", 1, "job", 16, "0123456789abcdef0123456789abcdef")
+UPLOAD = UploadMarker(
+    1,
+    "upload-id",
+    "/output/ü/0000000007-x.parquet",
+    WRITER_ID,
+    True,
+    ("8d777f385d3dfec8815d20f7496026dc",),
+    4,
+    2**63 + 1,
+)
 LOCK = LockRecord(WRITER_ID, RUN_ID, "host", 4711, "123456", 1_700_000_000_000, 30.0)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.upload_marker import decode_marker, encode_marker
 from distcommit.model.errors import (
     ConfigurationError,
     CorruptError,
@@ -147,6 +148,10 @@ def _read_manifest(data: bytes) -> object:
     )
 
 
+def _read_upload(data: bytes) -> object:
+    return decode_marker(data, PATH)
+
+
 def _read_lock(data: bytes) -> object:
     with JobLock(_file_system("/store/lock/000000000001.json", data), "/store", "other", 30, SimulatedClock()):
         return None
@@ -188,6 +193,7 @@ READERS = tuple(
             _read_marker,
             (CorruptError, ConfigurationError),
         ),
+        ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
         ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
         ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
         ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),

@@ -2,5 +2,5 @@
 
 import pytest
 
-for name in ("conformance", "file_system_contract", "sink_contract", "source_contract"):
+for name in ("conformance", "file_system_contract", "object_store_contract", "sink_contract", "source_contract"):
     pytest.register_assert_rewrite(f"distcommit.testing.{name}")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from distcommit.fs.upload_marker import encode_marker
 from distcommit.stores.documents import encode_document
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
@@ -23,11 +24,13 @@ GOLDEN_2 = Path(__file__).parent / "v2"
 
 
 def make_2(folder: Path) -> None:
-    """Writes the golden files of version 2: of task states, and of renames; and of the type of step that sinks have."""
+    """Writes the golden files of version 2: of task states, and of renames; and of what came later: the type of step
+    that sinks have, and the marker of uploads."""
     folder.mkdir(parents=True)
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_INFOS))
     (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT))
     (folder / "intent-rename.seg").write_bytes(encode_segment(samples.RENAME_SEGMENT))
+    (folder / "upload.json").write_bytes(encode_marker(samples.UPLOAD))
 
 
 def make(folder: Path) -> None:

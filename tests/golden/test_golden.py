@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.model.log_records import DatasetState, Intent, Record, SealedSequence, SequenceName, StepBatch
 from distcommit.model.steps import StepContext
@@ -128,6 +129,13 @@ def test_json_files_are_read_as_what_was_written(name: str, kind: type, expected
         decode_document(data, kind, 1, name, name) if b"xxh3" in data else msgspec.json.decode(data, type=kind)
     )
     assert found == expected
+
+
+def test_markers_of_uploads_are_read_as_what_was_written() -> None:
+    assert decode_marker((GOLDEN_2 / "upload.json").read_bytes(), PATH) == samples.UPLOAD
+    newer = b'{"version": 2, "upload": {}}'
+    with pytest.raises(UnknownVersionError, match=f"path={PATH}.*expected 1; found 2"):
+        decode_marker(newer, PATH)
 
 
 def test_footers_and_offsets_are_read_as_what_was_written() -> None:

@@ -36,7 +36,8 @@ def _spark() -> Iterator[str]:
 @contextmanager
 def _s3() -> Iterator[str]:
     with S3Server() as server:
-        yield f"AWS_ENDPOINT_URL={server.endpoint_url}"
+        shown = " ".join(f"{name}={value}" for name, value in server.environment.items())
+        yield f"{shown} BUCKET={server.make_bucket()}"
 
 
 SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {

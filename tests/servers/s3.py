@@ -6,6 +6,7 @@ import contextlib
 import sys
 import tempfile
 import urllib.request
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +25,23 @@ class S3Server:
         """Where the server is."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a client needs in its environment."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "any",
+            "AWS_SECRET_ACCESS_KEY": "any-secret",
+        }
+
+    def make_bucket(self) -> str:
+        """A new bucket; returns its name."""
+        name = f"bucket-{uuid.uuid4().hex[:16]}"
+        with urllib.request.urlopen(urllib.request.Request(f"{self.endpoint_url}/{name}", method="PUT"), timeout=20):
+            return name
+
     def __enter__(self) -> Self:
         try:
             import moto.server  # noqa: F401
@@ -32,7 +50,7 @@ class S3Server:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="s3-")))
             self._port = free_ports(1)[0]
-            command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._port)]
+            command = [sys.executable, str(Path(__file__).with_name("moto_s3.py")), str(self._port)]
             process = stack.enter_context(ServerProcess("the S3 server", command, folder / "log"))
             process.wait_until(self._answers)
             self._stack = stack.pop_all()

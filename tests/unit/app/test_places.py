@@ -21,6 +21,7 @@ from distcommit.model.errors import ConfigurationError
         ("webhdfs://one:1;two:2/a/b", "webhdfs://one:1;two:2/a/b", "/a/b"),
         ("hdfs://service//a/./b/", "hdfs://service/a/b", "/a/b"),
         ("hdfs://service/ünï%20côde", "hdfs://service/ünï%20côde", "/ünï%20côde"),
+        ("s3://bucket/a//b/", "s3://bucket/a/b", "/a/b"),
     ],
 )
 def test_a_place_has_one_form(text: str, place: str, path: str) -> None:
@@ -36,8 +37,10 @@ def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("s3://bucket/a", "no file system for this URL .*s3://bucket/a.*hdfs://"),
-        ("memory://a/b", "rename without replacing"),
+        ("s3a://bucket/a", "no file system for this URL .*s3a://bucket/a.*hdfs:// .*say s3://"),
+        ("memory://a/b", "an fsspec file system promises none .*rename without replacing"),
+        ("gs://bucket/b", "only the S3 protocol"),
+        ("s3://bucket", "is not whole.*s3://BUCKET/prefix"),
         ("hdfs:///a", "is not whole.*name service"),
         ("hdfs://host", "is not whole"),
         ("hdfs://host/", "is not whole"),
@@ -54,9 +57,10 @@ def test_webhdfs_is_refused_where_commits_have_to_be_durable() -> None:
     assert open_file_system("webhdfs://host:9870/a", durable=False).scheme == "webhdfs"
 
 
-@pytest.mark.parametrize(("scheme", "package"), [("hdfs", "hdfs_native"), ("webhdfs", "hdfs")])
+@pytest.mark.parametrize(("scheme", "package"), [("hdfs", "hdfs_native"), ("webhdfs", "hdfs"), ("s3", "boto3")])
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
-    for name in [name for name in sys.modules if name.startswith(("distcommit.fs.hdfs_rpc", "distcommit.fs.webhdfs"))]:
+    loaded = ("distcommit.fs.hdfs_rpc", "distcommit.fs.webhdfs", "distcommit.fs.s3")
+    for name in [name for name in sys.modules if name.startswith(loaded)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigurationError, match=rf"pip install 'distcommit\[{scheme}\]'"):
@@ -68,6 +72,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str
     [
         ("hdfs://a/store", "hdfs://b/staging", "hdfs://a/output", "different file systems.*hdfs://b/staging"),
         ("store", "hdfs://a/staging", "hdfs://a/output", "different file systems"),
+        ("s3://a/store", "s3://b/staging", "s3://a/output", "different file systems.*s3://b/staging"),
         ("hdfs://a/job", "hdfs://a/job/staging", "hdfs://a/output", "lies in another.*paths.staging"),
         ("hdfs://a/job", "hdfs://a/./job", "hdfs://a/output", "lies in another"),
         ("store", "store/staging", "output", "lies in another"),
@@ -82,4 +87,15 @@ def test_folders_are_apart_and_on_one_file_system(
         f"paths: {{store: '{store}', staging: '{staging}', output: '{output}'}}\n"
     )
     with pytest.raises(ConfigurationError, match=why):
+        load_config(tmp_path / "job.yaml")
+
+
+def test_owner_and_mode_are_refused_where_objects_have_none(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "job: x\n"
+        "source: {type: kafka, brokers: b, topics: [a]}\n"
+        "sink: {access: {mode: '0640'}}\n"
+        "paths: {store: 's3://a/store', staging: 's3://a/staging', output: 's3://a/output'}\n"
+    )
+    with pytest.raises(ConfigurationError, match=r"no owner and mode .*s3://a/output.*no sink\.access"):
         load_config(tmp_path / "job.yaml")

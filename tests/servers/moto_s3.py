@@ -1,0 +1,41 @@
+"""moto's server as the S3 server of tests, closer to S3 in two ways: one request at a time, so that a condition and the
+writing it is for are one step; and an upload that is not there is answered with NoSuchUpload, not with an error of the
+server's own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.exceptions import NoSuchUpload
+from moto.s3.models import S3Backend
+from werkzeug.serving import run_simple
+
+
+def _checking(act: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(self: S3Backend, bucket_name: str, multipart_id: str, *rest: Any) -> Any:
+        if multipart_id not in self.get_bucket(bucket_name).multiparts:
+            raise NoSuchUpload(upload_id=multipart_id)
+        return act(self, bucket_name, multipart_id, *rest)
+
+    return checked
+
+
+def serve(port: int) -> None:
+    """Serves until it is killed."""
+    S3Backend.complete_multipart_upload = _checking(S3Backend.complete_multipart_upload)
+    S3Backend.upload_part = _checking(S3Backend.upload_part)
+    moto, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+    def application(environ: Any, start_response: Any) -> Any:
+        with one_at_a_time:
+            return list(moto(environ, start_response))
+
+    run_simple("127.0.0.1", port, application, threaded=True)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
