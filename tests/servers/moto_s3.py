@@ -4,6 +4,7 @@ server's own."""
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 from collections.abc import Callable
@@ -31,6 +32,8 @@ def serve(port: int) -> None:
     moto, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
     def application(environ: Any, start_response: Any) -> Any:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))  # a client may never send it
+        environ["wsgi.input"] = io.BytesIO(body)
         with one_at_a_time:
             return list(moto(environ, start_response))
 
