@@ -193,7 +193,7 @@ class S3Requests:
                     region_name=os.environ.get("AWS_REGION"),
                     config=Config(
                         max_pool_connections=CALLS,
-                        retries={"mode": "standard", "max_attempts": 5},
+                        retries={"mode": "standard"},  # AWS_MAX_ATTEMPTS says how often: else 3 times
                         request_checksum_calculation="when_required",  # bodies have their MD5, which all stores know
                         response_checksum_validation="when_required",
                     ),

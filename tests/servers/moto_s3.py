@@ -27,8 +27,8 @@ def _checking(act: Callable[..., Any]) -> Callable[..., Any]:
 
 def serve(port: int) -> None:
     """Serves until it is killed."""
-    S3Backend.complete_multipart_upload = _checking(S3Backend.complete_multipart_upload)
-    S3Backend.upload_part = _checking(S3Backend.upload_part)
+    S3Backend.complete_multipart_upload = _checking(S3Backend.complete_multipart_upload)  # type: ignore[method-assign]
+    S3Backend.upload_part = _checking(S3Backend.upload_part)  # type: ignore[method-assign]
     moto, one_at_a_time = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
     def application(environ: Any, start_response: Any) -> Any:
