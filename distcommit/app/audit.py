@@ -5,7 +5,7 @@ It trusts nothing but the logs' folds and the published files: their metadata by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -17,7 +17,8 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.source import Provenance
 from distcommit.model.urn import bucket_of, folder_of
-from distcommit.model.watermark import Position
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import SkippedRange
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
@@ -29,7 +30,7 @@ _THREADS = 4
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One source partition. `first` to `watermark` (exclusive) is what has to be there, less `skipped`."""
+    """One source partition. `first` to `watermark` (exclusive) is what has to be there, less `skipped` and `holes`."""
 
     dataset: str
     partition: str
@@ -41,13 +42,16 @@ class AuditRow(msgspec.Struct, frozen=True):
     gaps: int
     past_watermark: int
     skipped: int
+    holes: int = 0
 
 
 class AuditResult(msgspec.Struct):
     """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
 
     Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
-    and what their pending sequences have published so far is not counted.
+    and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
+    `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
+    name since (a Kafka topic of another id): their offsets are not those that the watermark counts in.
     """
 
     exact: bool
@@ -59,7 +63,9 @@ class AuditResult(msgspec.Struct):
     gaps: int = 0
     past_watermark: int = 0
     skipped: int = 0
+    holes: int = 0
     rejected: int = 0
+    earlier_incarnations: int = 0
     pending: list[str] = []
     unknown_files: list[str] = []
     unknown_files_count: int = 0
@@ -120,7 +126,8 @@ class _Audit:
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
             for path in _files_below(self._fs, f"{parent}/{folder}")
         ]
-        total, rejected, twice = OffsetSets(), OffsetSets(), OffsetSets()
+        total, rejected, twice, holes = OffsetSets(), OffsetSets(), OffsetSets(), OffsetSets()
+        incarnation = state.watermark.incarnation if state and state.watermark else ""
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         if state and state.status is not DatasetStatus.IDLE:
@@ -130,13 +137,17 @@ class _Audit:
             if isinstance(found, str):
                 self._unknown(path, found)
                 continue
-            footer, sets = found
+            footer, sets, holes_of_file = found
             if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
                 if not (pending_epoch and footer.epoch == pending_epoch):
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
                 continue
             records += footer.records
             repeated += footer.records - sets.count() if self._provenance else 0
+            if _is_other(footer.incarnation, incarnation):
+                self._result.earlier_incarnations += 1
+                continue
+            holes.update(holes_of_file)
             twice = twice.union(total.intersection(sets))
             total = total.union(sets)
             if footer.kind == "rejected":
@@ -145,18 +156,20 @@ class _Audit:
         if state is not None:
             self._result.datasets += 1
             if self._provenance is not None and state.watermark is not None:
-                self._rows(state, total, rejected, twice)
+                self._rows(state, total, rejected, twice, holes)
         self._result.duplicates += repeated
 
-    def _read_all(self, paths: list[str], pool: ThreadPoolExecutor) -> Iterator[tuple[Footer, OffsetSets] | str]:
+    def _read_all(
+        self, paths: list[str], pool: ThreadPoolExecutor
+    ) -> Iterator[tuple[Footer, OffsetSets, OffsetSets] | str]:
         return map(self._read, paths) if len(paths) <= _THREADS else pool.map(self._read, paths)
 
-    def _read(self, path: str) -> tuple[Footer, OffsetSets] | str:
+    def _read(self, path: str) -> tuple[Footer, OffsetSets, OffsetSets] | str:
         try:
             footer = read_footer(self._fs, path)
             if footer is None:
                 return "no footer of ours"
-            sets = OffsetSets.from_text(footer.offsets) if footer.offsets else OffsetSets()
+            sets, holes = map(_parsed, (footer.offsets, footer.holes))
             if self._deep:
                 table = read_records(self._fs, path)
                 if table.num_rows != footer.records:
@@ -168,24 +181,26 @@ class _Audit:
                         return "its records are not those that its footer names"
         except (DistcommitError, OSError) as error:
             return str(error)
-        return footer, sets
+        return footer, sets, holes
 
-    def _rows(self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets) -> None:
-        positions = state.watermark.positions if state.watermark else {}
+    def _rows(
+        self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets, holes: OffsetSets
+    ) -> None:
+        high = state.watermark or Watermark({})
+        ranges = [skip for skip in state.skipped if not _is_other(skip.incarnation, high.incarnation)]
+        given_up = _offsets_of(skip for skip in ranges if not skip.is_hole)
+        holes = holes.union(_offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
         expected_all = OffsetSets()
-        for partition, watermark in sorted(positions.items(), key=lambda item: (len(item[0]), item[0])):
+        for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
             first = state.origin.get(partition, 0)
             if not isinstance(first, int) or not isinstance(watermark, int):
                 continue
             expected = OffsetSets()
             expected.add_range(partition, first, watermark)
-            skipped = OffsetSets()
-            for skip in state.skipped:
-                if skip.partition == partition and isinstance(skip.low, int) and isinstance(skip.high, int):
-                    skipped.add_range(partition, skip.low, skip.high)
-            skipped = skipped.intersection(expected)
             expected_all = expected_all.union(expected)
             there = total.intersection(expected)
+            missing = expected.difference(there)
+            skipped, without = missing.intersection(given_up), missing.intersection(holes)
             row = AuditRow(
                 dataset=state.dataset_urn,
                 partition=partition,
@@ -194,15 +209,17 @@ class _Audit:
                 published=there.count(),
                 rejected=rejected.intersection(expected).count(),
                 duplicates=twice.count(partition),
-                gaps=expected.difference(there).difference(skipped).count(),
+                gaps=missing.count() - skipped.count() - without.count(),
                 past_watermark=total.count(partition) - there.count(),
-                skipped=skipped.difference(there).count(),
+                skipped=skipped.count(),
+                holes=without.count(),
             )
             self._result.partitions.append(row)
             self._result.duplicates += row.duplicates
             self._result.gaps += row.gaps
             self._result.rejected += row.rejected
             self._result.skipped += row.skipped
+            self._result.holes += row.holes
         self._result.past_watermark += total.difference(expected_all).count()
 
     def _unknown(self, path: str, why: str) -> None:
@@ -226,6 +243,23 @@ class _Audit:
                         self._result.staged_left_count += 1
                         if len(self._result.staged_left) < _LISTED:
                             self._result.staged_left.append(folder)
+
+
+def _parsed(text: str) -> OffsetSets:
+    return OffsetSets.from_text(text) if text else OffsetSets()
+
+
+def _is_other(incarnation: str, current: str) -> bool:
+    """Whether these are surely two; older files and watermarks set by hand do not name theirs."""
+    return bool(incarnation and current) and incarnation != current
+
+
+def _offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
+    sets = OffsetSets()
+    for found in ranges:
+        if isinstance(found.low, int) and isinstance(found.high, int):
+            sets.add_range(found.partition, found.low, found.high)
+    return sets
 
 
 def _files_below(fs: FileSystem, folder: str) -> Iterator[str]:

@@ -7,12 +7,13 @@ import msgspec
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position
+from distcommit.model.work import positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.job_store import JobStore
 
 
 class DatasetStatusRow(msgspec.Struct, frozen=True):
-    """One dataset: where it stands, how far it is, and why it does not go on."""
+    """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost."""
 
     dataset: str
     status: str
@@ -23,6 +24,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     pending_records: int
     failed_runs: int
     reason: str
+    positions_lost: int
 
 
 class StatusResult(msgspec.Struct, frozen=True):
@@ -74,4 +76,5 @@ def _row(state: DatasetState) -> DatasetStatusRow:
         pending_records=sequence.records if sequence else 0,
         failed_runs=len(state.tried_epochs),
         reason=state.reason,
+        positions_lost=positions_lost(state.skipped),
     )

@@ -43,6 +43,7 @@ def run_view(result: RunResult) -> RenderableType:
         + (f", {totals.records_diverted:,} of them diverted as undecodable" if totals.records_diverted else ""),
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
+        **_lost(totals.positions_lost),
         "seconds": _seconds(result.seconds),
     }
     return _page(verdict, _facts(facts), _reasons(totals))
@@ -89,6 +90,7 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
         "store": escape(result.store),
         "last run": f"{result.run_id}, epoch {result.epoch}" if result.epoch else "none yet",
         "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
+        **_lost(sum(row.positions_lost for row in result.datasets)),
     }
     blocks.append(_facts(facts))
     return _page(*blocks)
@@ -107,8 +109,11 @@ def audit_view(result: AuditResult) -> RenderableType:
         "gaps": _count(result.gaps),
         "past watermark": _count(result.past_watermark),
         "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
-        "given up": f"{result.skipped:,}" + (" (expired in the source; recorded as skipped)" if result.skipped else ""),
+        "lost": _count(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
+        "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
     }
+    if result.earlier_incarnations:
+        facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
     bad = [row for row in result.partitions if row.duplicates or row.gaps or row.past_watermark]
     return _page(
         verdict,
@@ -203,6 +208,14 @@ def _replayed(totals: Report) -> str:
     if totals.sequences_left:
         text += f", [yellow]{totals.sequences_left:,} left pending[/]"
     return text
+
+
+def _lost(positions: int) -> dict[str, str]:
+    if not positions:
+        return {}
+    return {
+        "lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were given up with them"
+    }
 
 
 def _seconds(seconds: Mapping[str, float]) -> str:

@@ -77,10 +77,13 @@ def run_work_unit(
     writer: SinkWriter | None = None
     read = written = diverted = bytes_read = 0
     try:
-        writer = _writer(flow, fs, folder, output_root, identity)
+        writer = _writer(flow, fs, folder, output_root, identity, unit.low.incarnation)
+        files = writer if isinstance(writer, AttemptFiles) else None
         extraction = extractor.extract(unit)
         max_bytes = int(unit.properties.get(MAX_BYTES, 0))
         for batch in extraction:
+            if files is not None:
+                files.note_holes(extraction.holes())
             decoded = flow.decoder.decode(batch)
             read += batch.num_rows
             bytes_read = extraction.bytes_read()
@@ -101,9 +104,14 @@ def run_work_unit(
             if (max_bytes and bytes_read >= max_bytes) or (deadline_ms and clock.now_ms() >= deadline_ms):
                 break
         actual_high = _checked(unit, extraction.actual_high())
+        if files is not None:
+            files.note_holes(extraction.holes())
         prepared = tuple(writer.prepare_commit())
+        holes = () if files is None else files.holes_left
         if flow.own_sink is None:
-            state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, outputs=prepared)
+            state = replace(
+                state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, outputs=prepared, holes=holes
+            )
         else:
             _check_infos(flow.own_sink, prepared)
             state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, commit_infos=prepared)
@@ -128,7 +136,12 @@ def run_work_unit(
 
 
 def _writer(
-    flow: WorkUnitFlow, fs: FileSystem, folder: AttemptFolder, output_root: str, identity: AttemptIdentity
+    flow: WorkUnitFlow,
+    fs: FileSystem,
+    folder: AttemptFolder,
+    output_root: str,
+    identity: AttemptIdentity,
+    incarnation: str,
 ) -> SinkWriter:
     if isinstance(flow.sink, Sink):
         return flow.sink.open_writer(identity, folder.path)
@@ -141,6 +154,7 @@ def _writer(
         dataset_folder=folder_of(identity.dataset_urn),
         identity=identity,
         provenance=flow.source.provenance,
+        incarnation=incarnation,
     )
 
 

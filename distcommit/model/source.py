@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatasetProblem:
-    """A dataset that could not be planned: it is skipped with its reason and keeps its watermark."""
+    """A dataset that could not be planned, or not all of it: it is skipped with its reason and keeps its watermark."""
 
     dataset_urn: str
     error: str
@@ -50,6 +50,14 @@ class Extraction(ABC):
     @abstractmethod
     def bytes_read(self) -> int:
         """Payload bytes read so far."""
+
+    def holes(self) -> Sequence[SkippedRange]:
+        """Positions below the actual high watermark that hold no record, as the source has shown by going on behind
+        them: those since the last call. The audit takes any other position without a record for a gap.
+
+        In Kafka: control records of transactions, aborted batches, and what compaction has removed.
+        """
+        return ()
 
 
 class Extractor(ABC):

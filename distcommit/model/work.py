@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -11,12 +12,27 @@ from distcommit.model.watermark import Position, Watermark
 
 
 class SkippedRange(Struct, frozen=True, array_like=True):
-    """Positions of one source partition that were given up on purpose, [low, high), and why (data loss is counted)."""
+    """Positions of one source partition of which nothing is published, [low, high), and why.
+
+    Given up on purpose, which is data loss and counted as such; or `is_hole`: the source was read past them and had no
+    record there. `incarnation` is the one of the watermark that the positions belong to.
+    """
 
     partition: str
     low: Position
     high: Position
     reason: str
+    is_hole: bool = False
+    incarnation: str = ""
+
+
+def positions_lost(skipped: Iterable[SkippedRange]) -> int:
+    """How many positions were given up; a range of positions that can't be counted is one."""
+    return sum(
+        range_.high - range_.low if isinstance(range_.low, int) and isinstance(range_.high, int) else 1
+        for range_ in skipped
+        if not range_.is_hole
+    )
 
 
 class WorkUnit(Struct, frozen=True):
@@ -79,7 +95,8 @@ class StagedFile(Struct, frozen=True, array_like=True):
 class TaskState(Struct, frozen=True):
     """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
 
-    What it prepared is in `outputs` for files, and in `commit_infos` (plain data) for a sink of the user's own.
+    What it prepared is in `outputs` for files, and in `commit_infos` (plain data) for a sink of the user's own. `holes`
+    are those that no file's footer names, since none was open any more.
     """
 
     run_id: str
@@ -100,3 +117,4 @@ class TaskState(Struct, frozen=True):
     started_ms: int = 0
     finished_ms: int = 0
     commit_infos: tuple[Any, ...] = ()
+    holes: tuple[SkippedRange, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.sink import AttemptIdentity, SinkWriter
 from distcommit.model.source import Provenance
-from distcommit.model.work import StagedFile
+from distcommit.model.work import SkippedRange, StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.footer import FileKind
 from distcommit.sinks.open_file import ClosedFile, OpenFile
@@ -73,6 +73,7 @@ class AttemptFiles(SinkWriter):
         dataset_folder: the dataset's folder below the output root (`folder_of` its URN).
         identity: who writes; goes into names and footers.
         provenance: the columns that say where a record came from; None if the source has none.
+        incarnation: what the source's positions count in; goes into footers.
         row_group_bytes: rows of one folder are written when they take this much memory.
         max_waiting_bytes: when all waiting rows take more than this, the folders with most are written first.
         max_open_files: when more are open, the one not written to for the longest time is finished.
@@ -89,19 +90,21 @@ class AttemptFiles(SinkWriter):
         dataset_folder: str,
         identity: AttemptIdentity,
         provenance: Provenance | None = None,
+        incarnation: str = "",
         row_group_bytes: int = 64 << 20,
         max_waiting_bytes: int = 256 << 20,
         max_open_files: int = 128,
     ) -> None:
         self._fs, self._folder, self._staged_prefix, self._settings = fs, folder, staged_prefix, settings
-        self._output_root, self._dataset_folder = output_root, dataset_folder
-        self._identity, self._provenance = identity, provenance
+        self._output_root, self._dataset_folder, self._identity = output_root, dataset_folder, identity
+        self._provenance, self._incarnation = provenance, incarnation
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
         piece = row_group_bytes if settings.format == "parquet" else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
         self._name = _unique_name(identity)
         self._files: dict[_Key, OpenFile] = {}
         self._closed: list[ClosedFile] = []
+        self._holes: list[SkippedRange] = []
         self._waiting_bytes = 0
         self._numbers = 0
         self._records: dict[FileKind, int] = {"data": 0, "rejected": 0}
@@ -116,6 +119,18 @@ class AttemptFiles(SinkWriter):
     def records_rejected(self) -> int:
         """Rows given to `reject`."""
         return self._records["rejected"]
+
+    @property
+    def holes_left(self) -> tuple[SkippedRange, ...]:
+        """Holes that no file's footer names."""
+        return tuple(self._holes)
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        """Has a file's footer name these: one that is open, else the next one."""
+        if self._files:
+            next(iter(self._files.values())).add_holes(holes)
+        else:
+            self._holes += holes
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Takes records for the dataset.
@@ -260,7 +275,7 @@ class AttemptFiles(SinkWriter):
         parts += [self._dataset_folder, folder] if folder else [self._dataset_folder]
         final_path = "/".join([*parts, f"{self._name}-{number}.{settings.format}"])
         path = f"{self._folder}/{number}.{settings.format}" + WRITING * self._fs.has_folders
-        return OpenFile(
+        file = OpenFile(
             self._fs,
             path=path,
             target=f"{self._output_root}/{final_path}",
@@ -270,8 +285,12 @@ class AttemptFiles(SinkWriter):
             encoder=encoder,
             identity=self._identity,
             provenance=self._provenance,
+            incarnation=self._incarnation,
             access=None if self._settings.access is None else self._settings.access.as_bits(),
         )
+        file.add_holes(self._holes)
+        self._holes.clear()
+        return file
 
 
 def _unique_name(identity: AttemptIdentity) -> str:

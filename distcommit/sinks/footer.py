@@ -43,7 +43,9 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """Where the records of one file come from.
 
     `offsets` is the text of `OffsetSets`, "" when the source has no offsets. `records` counts rows: if it is more than
-    the offsets, the file holds a record twice.
+    the offsets, the file holds a record twice. `holes` is the text of the `OffsetSets` that its work unit passed and
+    that had no record, "" for none; another file of the same attempt may name others. `incarnation` is what the
+    offsets count in (a Kafka topic id), "" if unknown.
     """
 
     version: int = FOOTER_VERSION
@@ -55,6 +57,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     records: _Count
     offsets: str = ""
     kind: FileKind = "data"
+    holes: str = ""
+    incarnation: str = ""
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata."""

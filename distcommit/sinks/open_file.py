@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from distcommit.model.ports import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
+from distcommit.model.work import SkippedRange
 from distcommit.sinks.encoders import Encoder
 from distcommit.sinks.footer import FileKind, Footer
 from distcommit.sinks.offsets import OffsetSets
@@ -50,15 +51,16 @@ class OpenFile:
         encoder: Encoder,
         identity: AttemptIdentity,
         provenance: Provenance | None,
+        incarnation: str,
         access: FileAccess | None,
     ) -> None:
         self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
         self._fs, self._path, self._target, self._final_path, self._kind = fs, path, target, final_path, kind
-        self._identity, self._provenance, self._access = identity, provenance, access
+        self._identity, self._provenance, self._incarnation, self._access = identity, provenance, incarnation, access
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
         self._records = 0
-        self._offsets = OffsetSets()
+        self._offsets, self._holes = OffsetSets(), OffsetSets()
 
     @property
     def is_begun(self) -> bool:
@@ -76,6 +78,12 @@ class OpenFile:
         self._waiting.append(rows)
         self.waiting_bytes += grown
         return grown
+
+    def add_holes(self, holes: Iterable[SkippedRange]) -> None:
+        """Names these in the file's footer."""
+        for hole in holes:
+            if isinstance(hole.low, int) and isinstance(hole.high, int):
+                self._holes.add_range(hole.partition, hole.low, hole.high)
 
     def write_row_group(self) -> None:
         """Writes what waits."""
@@ -132,4 +140,6 @@ class OpenFile:
             records=self._records,
             offsets="" if self._provenance is None else self._offsets.to_text(),
             kind=self._kind,
+            holes=self._holes.to_text() if self._holes.count() else "",
+            incarnation=self._incarnation,
         ).to_metadata()

@@ -34,7 +34,7 @@ from distcommit.model.log_records import (
 from distcommit.model.sink import CommitRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, TaskState
+from distcommit.model.work import DatasetPlan, TaskState, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
@@ -157,6 +157,7 @@ class BucketCommitter:
                 report.datasets_published += 1
                 report.records_published += state.done_records
                 report.files_published += state.done_files
+                self._count_lost(plan)
                 if state.done_left_out:
                     report.datasets_partial += 1
                     report.explain(urn, "partly failed", state.done_left_out)
@@ -173,6 +174,13 @@ class BucketCommitter:
             else:
                 report.datasets_failed += 1
                 report.explain(urn, "failed", "its watermark was changed by hand while the run read it")
+
+    def _count_lost(self, plan: DatasetPlan) -> None:
+        lost = positions_lost(plan.skipped)
+        if lost:
+            self._report.positions_lost += lost
+            reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)
+            logger.warning("%d positions of %s are lost: %s", lost, plan.dataset_urn, reasons)
 
     def count_held(self, plans: Iterable[DatasetPlan]) -> None:
         """Job-level, after the drain: what the driver's decision rests on, from the fold."""
@@ -233,7 +241,7 @@ class BucketCommitter:
             high=high,
             steps=dump_steps(steps),
             start=plan.start.positions,
-            skipped=plan.skipped,
+            skipped=(*plan.skipped, *(hole for state in winners for hole in state.holes)),
             records=records,
             files=files,
             left_out=plain_text(left_out, 500),

@@ -48,6 +48,7 @@ class Report(msgspec.Struct):
     records_written: int = 0
     records_diverted: int = 0
     records_published: int = 0
+    positions_lost: int = 0
     bytes_read: int = 0
     files_published: int = 0
     files_swept: int = 0

@@ -59,6 +59,11 @@ TASK_STATE_SCHEMA_2 = TASK_STATE_SCHEMA.append(
 """With the commit infos of a sink, each in MessagePack. Written only where there are any, so that all other rows stay
 readable for programs that know version 1."""
 
+TASK_STATE_SCHEMA_3 = TASK_STATE_SCHEMA_2.append(pa.field("holes", pa.string(), nullable=False)).with_metadata(
+    {_VERSION_KEY: b"3"}
+)
+"""With holes that no file names, as JSON. Written only where there are any."""
+
 PLAN_SCHEMA = pa.schema(
     [
         pa.field("dataset_urn", pa.string(), nullable=False),
@@ -75,11 +80,13 @@ PLAN_SCHEMA = pa.schema(
 )
 """One row for each work unit; what concerns its dataset is repeated on each row."""
 
-_TASK_STATES = {b"1": TASK_STATE_SCHEMA, b"2": TASK_STATE_SCHEMA_2}
+_TASK_STATES = {b"1": TASK_STATE_SCHEMA, b"2": TASK_STATE_SCHEMA_2, b"3": TASK_STATE_SCHEMA_3}
 _PLANS = {b"1": PLAN_SCHEMA}
 _WATERMARKS = ("low", "expected_high", "actual_high")
+_JSON = (*_WATERMARKS, "holes")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
+_skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
 
 
 def table_name(stem: str, data: bytes) -> str:
@@ -105,6 +112,8 @@ def encode_task_states(states: Sequence[TaskState]) -> bytes:
     for state in states:
         offsets.append(offsets[-1] + len(state.outputs))
     schema = TASK_STATE_SCHEMA_2 if any(state.commit_infos for state in states) else TASK_STATE_SCHEMA
+    if any(state.holes for state in states):
+        schema = TASK_STATE_SCHEMA_3
     columns: list[pa.Array] = []
     for field in schema:
         if field.name == "outputs":
@@ -114,7 +123,7 @@ def encode_task_states(states: Sequence[TaskState]) -> bytes:
         elif field.name == "commit_infos":
             infos = [list(map(msgspec.msgpack.encode, state.commit_infos)) for state in states]
             columns.append(pa.array(infos, field.type))
-        elif field.name in _WATERMARKS:
+        elif field.name in _JSON:
             columns.append(pa.array([_encode(getattr(state, field.name)).decode() for state in states], field.type))
         else:
             columns.append(pa.array([getattr(state, field.name) for state in states], field.type))
@@ -145,6 +154,8 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
         columns["outputs"] = [tuple(files[low:high]) for low, high in pairwise(bounds)]
         if "commit_infos" in columns:
             columns["commit_infos"] = [tuple(map(_plain, infos)) for infos in columns["commit_infos"]]
+        if "holes" in columns:
+            columns["holes"] = [_skipped(text) for text in columns["holes"]]
         return [TaskState(*row) for row in zip(*(columns[name] for name in names), strict=True)]
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
@@ -183,7 +194,7 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
                 heads[urn] = (
                     _watermark(planned_low) if planned_low is not None else None,
                     _watermark(start),
-                    msgspec.json.decode(skipped, type=tuple[SkippedRange, ...]),
+                    _skipped(skipped),
                 )
             units.setdefault(urn, []).append(
                 WorkUnit(

@@ -22,7 +22,8 @@ class ModelDataset:
 
     `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread;
     `bad`: an offset of a partition that can't be read; `expired`: the first offset of a partition that the source still
-    has; `problem`: why the dataset can't be planned.
+    has; `holes`: offsets of a partition that have no record; `problem`: why the dataset can't be planned;
+    `incarnation`: what its offsets count in. A dataset of another one than was read can't be planned either.
     """
 
     partitions: Mapping[str, int]
@@ -31,7 +32,9 @@ class ModelDataset:
     short: int = 0
     bad: Mapping[str, int] = field(default_factory=dict)
     expired: Mapping[str, int] = field(default_factory=dict)
+    holes: Mapping[str, frozenset[int]] = field(default_factory=dict)
     problem: str = ""
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ class ModelSource(Source):
             if dataset.problem:
                 yield DatasetProblem(urn, dataset.problem)
                 continue
+            if state.watermark is not None and state.watermark.incarnation not in ("", dataset.incarnation):
+                yield DatasetProblem(urn, f"expected {state.watermark.incarnation}, found {dataset.incarnation}")
+                continue
             plan = _plan(urn, dataset, state.watermark)
             if plan.work_units or self.careless:
                 yield plan
@@ -74,18 +80,21 @@ def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetP
     reached = {partition: int(position) for partition, position in stored.positions.items()} if stored else {}
     oldest = {partition: dataset.expired.get(partition, 0) for partition in dataset.partitions}
     start = {partition: first for partition, first in oldest.items() if partition not in reached}
+    incarnation = dataset.incarnation
     skipped = tuple(
-        SkippedRange(partition, low, oldest[partition], "expired")
+        SkippedRange(partition, low, oldest[partition], "expired", incarnation=incarnation)
         for partition, low in reached.items()
         if low < oldest.get(partition, 0)
     )
     units = tuple(
-        WorkUnit("", urn, Watermark({partition: low}), Watermark({partition: high}), high - low)
+        WorkUnit(
+            "", urn, Watermark({partition: low}, incarnation), Watermark({partition: high}, incarnation), high - low
+        )
         for partition, end in dataset.partitions.items()
         for low, high in _ranges(max(oldest[partition], reached.get(partition, 0)), end, dataset.units)
         if low < high or partition in start
     )
-    return DatasetPlan(urn, stored, Watermark(dict(start)), units, skipped)
+    return DatasetPlan(urn, stored, Watermark(dict(start), incarnation), units, skipped)
 
 
 def _ranges(low: int, high: int, units: int) -> Iterator[tuple[int, int]]:
@@ -117,7 +126,8 @@ class _ModelExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         high = self.actual_high().positions
         for partition, low in self.unit.low.positions.items():
-            offsets = list(range(int(low), int(high[partition])))
+            holes = self.dataset.holes.get(partition, frozenset())
+            offsets = [offset for offset in range(int(low), int(high[partition])) if offset not in holes]
             if partition in self.dataset.fails or self.dataset.bad.get(partition) in offsets:
                 raise SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
             if offsets:
@@ -126,7 +136,20 @@ class _ModelExtraction(Extraction):
 
     def actual_high(self) -> Watermark:
         low, high = self.unit.low.positions, self.unit.expected_high.positions
-        return Watermark({p: max(int(low[p]), int(high[p]) - self.dataset.short) for p in high})
+        return Watermark(
+            {p: max(int(low[p]), int(high[p]) - self.dataset.short) for p in high}, self.dataset.incarnation
+        )
 
     def bytes_read(self) -> int:
         return 0
+
+    def holes(self) -> list[SkippedRange]:
+        """All at the end; told again by each call, which does no harm."""
+        high = self.actual_high().positions
+        return [
+            SkippedRange(partition, offset, offset + 1, "no record", True, self.dataset.incarnation)
+            for partition, offsets in self.dataset.holes.items()
+            if partition in high
+            for offset in sorted(offsets)
+            if int(self.unit.low.positions[partition]) <= offset < int(high[partition])
+        ]

@@ -172,6 +172,12 @@ _SINK_SEQUENCE = SealedSequence(
 )
 SINK_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_SINK_SEQUENCE,)))
 
+_HOLE = SkippedRange("0", 8, 9, "no record", True, "topic-id")
+TASK_STATES_WITH_HOLES = [msgspec.structs.replace(TASK_STATES[0], holes=(_HOLE,)), TASK_STATES[1]]
+"""What is reported of positions without a record that no file could name."""
+HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
+"""Seals such holes."""
+
 RENAMES = (
     StagedFile(
         "0000000007/bucket=00003/u.a/x-0001.parquet",
@@ -226,6 +232,13 @@ def offsets() -> OffsetSets:
         made.add_range("1", first, first + 1)
     made.add_range("ü", 2**32 - 2, 2**32 + 2)
     return made
+
+
+def footer_with_holes() -> Footer:
+    """A data file's footer that names holes, and the topic that offsets count in."""
+    holes = OffsetSets()
+    holes.add_range("1", 3, 5)
+    return msgspec.structs.replace(footer(), holes=holes.to_text(), incarnation="h5drPULeSTOCj/uzUbU6qg")
 
 
 def footer() -> Footer:

@@ -71,6 +71,12 @@ _PROBLEMS = ModelSource(
 )
 _EXPIRED = ModelSource({"a": ModelDataset({"0": 7}, expired={"0": 5}), "c": ModelDataset({"0": 2}, short=1)})
 _EXPIRED_READ = ModelSource({"a": ModelDataset({"0": 7}, expired={"0": 5}), "c": ModelDataset({"0": 2})})
+_HOLES = ModelSource(
+    {"a": ModelDataset({"0": 6, "1": 2}, units=3, holes={"0": frozenset({0, 1, 3, 5}), "1": frozenset({1})})}
+)
+_MORE_HOLES = ModelSource(
+    {"a": ModelDataset({"0": 8, "1": 3}, holes={"0": frozenset({0, 1, 3, 5, 6, 7}), "1": frozenset({1})})}
+)
 _BEYOND_A_GAP = ModelSource({"a": ModelDataset({"0": 2}, units=2, bad={"0": 0})})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
@@ -95,6 +101,7 @@ SCENARIOS = {
         Scenario("careless-source", World(), (_ONE,), _CARELESS, _source(a={"0": 5}, b={"0": 1})),
         Scenario("problems", World(), (), _PROBLEMS, _source(a={"0": 1}, b={"0": 1})),
         Scenario("expired", World(job_level=True), (_source(a={"0": 3}, c={"0": 1}),), _EXPIRED, _EXPIRED_READ),
+        Scenario("holes", World(), (), _HOLES, _MORE_HOLES),
         Scenario(
             "checkpoint",
             World(),

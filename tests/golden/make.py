@@ -21,6 +21,15 @@ from tests.golden.job import make_job
 
 GOLDEN = Path(__file__).parent / "v1"
 GOLDEN_2 = Path(__file__).parent / "v2"
+GOLDEN_3 = Path(__file__).parent / "v3"
+
+
+def make_3(folder: Path) -> None:
+    """Writes what came with holes: version 3 of task states, and fields at the end of skipped ranges and footers."""
+    folder.mkdir(parents=True)
+    (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_HOLES))
+    (folder / "intent-holes.seg").write_bytes(encode_segment(samples.HOLES_SEGMENT))
+    (folder / "footer.txt").write_text(samples.footer_with_holes().to_metadata()["distcommit"], encoding="utf-8")
 
 
 def make_2(folder: Path) -> None:
@@ -51,7 +60,7 @@ def make(folder: Path) -> None:
 
 if __name__ == "__main__":
     parent = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN.parent
-    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2)):
+    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2), (GOLDEN_3.name, make_3)):
         if (parent / name).exists():
             sys.stderr.write(f"{parent / name} is there and stays: golden files are never overwritten\n")
         else:

@@ -36,6 +36,7 @@ from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
     TASK_STATE_SCHEMA_2,
+    TASK_STATE_SCHEMA_3,
     check_table,
     decode_plan,
     decode_task_states,
@@ -45,7 +46,7 @@ from distcommit.stores.tables import (
 )
 from distcommit.testing import samples
 from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, sealed_segment
-from tests.golden.make import GOLDEN, GOLDEN_2, make, make_2
+from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, make, make_2, make_3
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
@@ -108,6 +109,19 @@ def test_what_came_with_sinks_is_read_as_what_was_written() -> None:
     assert isinstance(step, SinkCommitStep)
     assert step.request.infos == samples.TASK_STATES_WITH_INFOS[0].commit_infos
     assert dump_steps([step]) == segment.record.sequences[0].steps
+
+
+def test_what_came_with_holes_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_3 / "task_states.parquet").read_bytes()
+    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA_3, check_metadata=True)
+    assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_HOLES
+    segment = decode_segment((GOLDEN_3 / "intent-holes.seg").read_bytes(), PATH)
+    assert segment == samples.HOLES_SEGMENT
+    assert isinstance(segment.record, Intent)
+    assert [skip.is_hole for skip in segment.record.sequences[0].skipped] == [False, True]
+    footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_3 / "footer.txt").read_text(encoding="utf-8")})
+    assert footer == samples.footer_with_holes()
+    assert list(OffsetSets.from_text(footer.holes).offsets("1")) == [3, 4]
 
 
 def test_rows_without_commit_infos_are_written_for_programs_that_know_none() -> None:
@@ -193,6 +207,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert sorted(map(stable_name, once)) == sorted(map(stable_name, committed))
     make_2(tmp_path / "2")
     assert {path.name for path in (tmp_path / "2").iterdir()} == {path.name for path in GOLDEN_2.iterdir()}
+    make_3(tmp_path / "3")
+    assert {path.name for path in (tmp_path / "3").iterdir()} == {path.name for path in GOLDEN_3.iterdir()}
 
 
 def stable_name(path: Path) -> str:
@@ -258,13 +274,13 @@ OTHER_VERSIONS = [
     ),
     case("manifest", lambda: b'{"version":2}'),
     case("plan", lambda: another_table_version("plan.parquet", b"2")),
-    case("task states", lambda: another_table_version("task_states.parquet", b"3")),
+    case("task states", lambda: another_table_version("task_states.parquet", b"4")),
 ]
 
 
 @pytest.mark.parametrize(("reader", "data"), OTHER_VERSIONS)
 def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], bytes]) -> None:
-    with pytest.raises(UnknownVersionError, match=r"found [23]|version 2") as caught:
+    with pytest.raises(UnknownVersionError, match=r"found [24]|version 2") as caught:
         READ[reader].read(data())
     if READ[reader].names_path:
         assert "path" in caught.value.ids

@@ -27,7 +27,7 @@ from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
-from distcommit.model.work import StagedFile
+from distcommit.model.work import SkippedRange, StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat
 from distcommit.sinks.files import AccessSettings, AttemptFiles, FileSinkSettings
 from distcommit.sinks.footer import read_footer, read_records
@@ -70,6 +70,7 @@ def files_in(
     epoch: int = 7,
     fs: LocalFileSystem | None = None,
     provenance: Provenance | None = ORIGIN,
+    incarnation: str = "",
     **bounds: int,
 ) -> AttemptFiles:
     (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
@@ -82,6 +83,7 @@ def files_in(
         dataset_folder=folder_of(URN),
         identity=AttemptIdentity("run", epoch, URN, work_unit_id, attempt),
         provenance=provenance,
+        incarnation=incarnation,
         **bounds,
     )
 
@@ -675,3 +677,47 @@ def test_parquet_files_are_compressed_as_set_unless_tiny(tmp_path: Path, compres
 def test_settings_refuse_what_they_do_not_know(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         FileSinkSettings.model_validate(wrong)
+
+
+def hole(low: int, high: int) -> SkippedRange:
+    return SkippedRange("0", low, high, "no record", True)
+
+
+def holes_named(root: Path, outputs: tuple[StagedFile, ...]) -> list[list[int]]:
+    footers = [read_footer(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
+    assert all(footer is not None for footer in footers)
+    return [list(OffsetSets.from_text(f.holes).offsets("0")) if f and f.holes else [] for f in footers]
+
+
+def test_each_hole_is_named_by_one_file(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSinkSettings(target_file_bytes=1))  # each batch is a file of its own
+    files.note_holes([hole(0, 2)])
+    files.write(numbered(2, 1))
+    files.note_holes([hole(3, 4), hole(6, 8)])
+    files.write(numbered(8, 1))
+    outputs = files.prepare_commit()
+    assert holes_named(tmp_path, outputs) == [[0, 1], [3, 6, 7]]
+    assert files.holes_left == ()
+
+
+def test_holes_that_come_when_no_file_is_open_are_left_over(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSinkSettings(target_file_bytes=1))
+    files.write(numbered(0, 1))
+    files.note_holes([hole(1, 5)])
+    assert holes_named(tmp_path, files.prepare_commit()) == [[]]
+    assert files.holes_left == (hole(1, 5),)
+
+
+@pytest.mark.parametrize("form", ["parquet", "avro"])
+def test_an_open_file_names_holes_behind_its_last_record_and_what_offsets_count_in(
+    tmp_path: Path, form: FileFormat
+) -> None:
+    files = files_in(tmp_path, FileSinkSettings(format=form), incarnation="topic-id")
+    files.write(numbered(0, 1))
+    files.note_holes([hole(1, 3)])
+    outputs = files.prepare_commit()
+    assert holes_named(tmp_path, outputs) == [[1, 2]]
+    footer = read_footer(LocalFileSystem(), f"{tmp_path}/{outputs[0].staged_path}")
+    assert footer is not None
+    assert footer.incarnation == "topic-id"
+    assert files.holes_left == ()

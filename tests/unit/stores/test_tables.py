@@ -250,7 +250,7 @@ def test_other_programs_read_plans_as_a_plain_table() -> None:
     assert table.schema.equals(PLAN_SCHEMA)
     assert table["dataset_urn"].to_pylist() == ["a", "b"]
     assert msgspec.json.decode(table["expected_high"].to_pylist()[0]) == [{"0": 9}, ""]
-    assert msgspec.json.decode(table["skipped"].to_pylist()[0]) == [["1", 2, 5, "expired"]]
+    assert msgspec.json.decode(table["skipped"].to_pylist()[0]) == [["1", 2, 5, "expired", False, ""]]
     assert table["size"].to_pylist() == [4, 4]
 
 
