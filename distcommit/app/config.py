@@ -130,7 +130,8 @@ class JobConfig(_Section):
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment.
+    """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
+    source.client is a secret that is read from the file only when it is used.
 
     Args:
         path: a YAML file.
@@ -198,13 +199,17 @@ def _override(tree: dict[str, Any], text: str) -> None:
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
-def _with_environment(value: Any, path: str) -> Any:
+def _with_environment(value: Any, path: str, place: tuple[str, ...] = ()) -> Any:
     if isinstance(value, Mapping):
-        return {key: _with_environment(below, path) for key, below in value.items()}
+        return {key: _with_environment(below, path, (*place, str(key))) for key, below in value.items()}
     if isinstance(value, list):
-        return [_with_environment(below, path) for below in value]
+        return [_with_environment(below, path, place) for below in value]
     if not isinstance(value, str):
         return value
+    if "${file:" in value and place[:2] != ("source", "client"):
+        raise ConfigurationError(
+            "${file:PATH} is for secrets in source.client only", path=path, found=".".join(place), todo="write it out"
+        )
 
     def replaced(match: re.Match[str]) -> str:
         found = os.environ.get(match[1], match[2])

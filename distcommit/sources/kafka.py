@@ -24,11 +24,10 @@ from distcommit.sources.kafka_client import (
     no_such_topic,
 )
 from distcommit.sources.kafka_extractor import MAX_BYTES, KafkaExtractor
+from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
+from distcommit.sources.secret_files import SECRET_FILE, with_secret_files
 
 _CHUNK = 256
-_INCARNATION = ""
-"""What offsets count in. The one place to change once topic ids are asked for."""
-
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""
 
@@ -47,8 +46,11 @@ class KafkaSource(BaseModel, Source):
         dataset: what is committed together: a topic with all its partitions, or each partition by itself.
         start: where a partition that was never read begins: `earliest`, `latest`, or an ISO 8601 time with its time
             zone (the first record of that time or later, `latest` if there is none).
-        expired_offsets: what to do if Kafka has deleted records before they were read: `fail` skips the dataset with
-            its reason; `earliest` and `latest` go on there, and record what was lost.
+        expired_offsets: what to do if Kafka has deleted records before they were read: `fail` leaves the whole dataset
+            out of the run, with its reason, and `skip` only the partition, until a person sets its watermark;
+            `earliest` goes on with the oldest record that is left and `latest` behind the newest. What these two pass
+            over is recorded as lost. (Gobblin's `nearest` is `earliest` here: a position behind the end of a partition
+            is always an error, since then its offsets are no longer those that were read.)
         records_per_work_unit: how large work units should be. Partitions of a topic are packed together up to this,
             and share output files; a larger partition is split into ranges.
         records_per_dataset: how many offsets of a dataset one run reads, 0 for all; shared fairly by its partitions.
@@ -57,6 +59,7 @@ class KafkaSource(BaseModel, Source):
         idle_timeout_s: how long a work unit waits without any progress before it fails.
         request_timeout_s: how long a request for metadata or offsets may take.
         client: further settings for librdkafka, such as `sasl.password`. Values are masked wherever they could show.
+            `${file:PATH}` in a value stands for what that file holds, read by each process that connects.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -71,7 +74,7 @@ class KafkaSource(BaseModel, Source):
     exclude_patterns: tuple[str, ...] = ()
     dataset: Literal["topic", "partition"] = "topic"
     start: Literal["earliest", "latest"] | AwareDatetime = "earliest"
-    expired_offsets: Literal["fail", "earliest", "latest"] = "fail"
+    expired_offsets: Literal["fail", "skip", "earliest", "latest"] = "fail"
     records_per_work_unit: int = Field(default=1_000_000, ge=1)
     records_per_dataset: int = Field(default=0, ge=0)
     bytes_per_dataset: int = Field(default=0, ge=0)
@@ -101,7 +104,14 @@ class KafkaSource(BaseModel, Source):
                 found=", ".join(taken),
                 todo="remove them; see source.brokers, source.start and source.expired_offsets",
             )
-        return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
+        texts = {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
+        for key, text in texts.items():
+            for path in SECRET_FILE.findall(text) if isinstance(text, str) else ():
+                if not path.startswith("/"):
+                    raise ConfigurationError(
+                        "a secret's file has to be named by an absolute path", key=key, found=f"${{file:{path}}}"
+                    )
+        return texts
 
     @model_validator(mode="after")
     def _has_topics(self) -> KafkaSource:
@@ -115,7 +125,8 @@ class KafkaSource(BaseModel, Source):
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
 
         A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
-        that are gone are left alone, with their watermarks.
+        that are gone are left alone, with their watermarks. One that was deleted and made again, as its id tells, is
+        a problem: its offsets count other records.
 
         Raises:
             SourceError: if no broker answers within `request_timeout_s`.
@@ -138,7 +149,7 @@ class KafkaSource(BaseModel, Source):
         return KafkaExtractor(self._connection(), self.idle_timeout_s)
 
     def _connection(self) -> KafkaConnection:
-        client = {key: value.get_secret_value() for key, value in self.client.items()}
+        client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 
     def _datasets(
@@ -175,33 +186,50 @@ class KafkaSource(BaseModel, Source):
             for name in dataset.names()
             if str(name[1]) not in _stored(states.get(dataset.urn))
         ]
+        ids: Mapping[str, str | Unanswered] = {}
+        if queries.knows_topic_ids:  # asked before the offsets: what is read is held against it again
+            ids = topic_ids(self._connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
+            state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
             try:
-                planned = plan_dataset(self, dataset.urn, logs, states.get(dataset.urn))
+                if isinstance(topic_id, Unanswered):
+                    raise _unreadable(dataset.urn, f"its topic id: {topic_id.error}")
+                planned = plan_dataset(self, dataset.urn, logs, state, topic_id)
             except SourceError as error:
                 yield DatasetProblem(dataset.urn, str(error))
                 continue
+            if self.expired_offsets == "skip" and (expired := _expired(dataset.urn, logs, state)) is not None:
+                yield DatasetProblem(dataset.urn, str(expired))
             if planned is not None:
                 yield planned
 
 
 def plan_dataset(
-    source: KafkaSource, urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None
+    source: KafkaSource,
+    urn: str,
+    logs: Mapping[int, PartitionLog | str],
+    state: DatasetState | None,
+    topic_id: str = "",
 ) -> DatasetPlan | None:
     """The plan of one dataset from what its partitions hold (or the error of one); None if there is nothing to do.
 
-    A partition without a stored position gets a work unit even if it is empty, so that its position is stored.
+    A partition without a stored position gets a work unit even if it is empty, so that its position is stored. A stored
+    watermark without a topic id (from a cluster without them, or set by hand) counts for the topic that is there.
 
     Raises:
-        SourceError: if a partition has an error, or a stored position does not fit what it holds.
+        SourceError: if a partition has an error, a stored position does not fit what it holds, or the topic is not the
+            one that the stored positions count in.
     """
     stored = _stored(state)
     planned_low = state.watermark if state is not None else None
-    incarnation = planned_low.incarnation if planned_low is not None else _INCARNATION
-    if incarnation != _INCARNATION or not stored.keys() <= {str(partition) for partition in logs}:
-        raise _made_again(urn, f"partitions {', '.join(stored)} {incarnation}".strip(), f"{len(logs)} partitions")
+    if planned_low is not None and planned_low.incarnation not in ("", topic_id):
+        if not topic_id:
+            raise _unreadable(urn, "its topic id: the cluster shows no controller to ask")
+        raise _made_again(urn, f"topic id {planned_low.incarnation}", f"topic id {topic_id}")
+    if not stored.keys() <= {str(partition) for partition in logs}:
+        raise _made_again(urn, f"partitions {', '.join(stored)}", f"{len(logs)} partitions")
     start: dict[str, Position] = {}
     skipped: list[SkippedRange] = []
     ranges: list[Range] = []
@@ -209,8 +237,12 @@ def plan_dataset(
         if isinstance(log, str):
             raise _unreadable(urn, f"partition {partition}: {log}")
         if str(partition) in stored:
-            low, skip = _resume(source, urn, partition, stored[str(partition)], log)
-            skipped += [skip] if skip is not None else []
+            low = _checked_position(urn, partition, stored[str(partition)], log)
+            if low < log.low:
+                if source.expired_offsets == "skip":
+                    continue
+                skipped.append(_given_up(source, urn, partition, low, log, topic_id))
+                low = int(skipped[-1].high)
         else:
             low = start[str(partition)] = log.begin
         ranges.append((partition, low, log.high))
@@ -219,15 +251,15 @@ def plan_dataset(
     taken = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in kept]
     units: list[WorkUnit] = []
     for packed in pack(taken, source.records_per_work_unit, split=not source.bytes_per_dataset):
-        low_mark = Watermark({str(p): low for p, low, _ in packed}, _INCARNATION)
-        high_mark = Watermark({str(p): high for p, _, high in packed}, _INCARNATION)
+        low_mark = Watermark({str(p): low for p, low, _ in packed}, topic_id)
+        high_mark = Watermark({str(p): high for p, _, high in packed}, topic_id)
         size = sum(high - low for _, low, high in packed)
         share = max(1, source.bytes_per_dataset * size // max(1, sum(shares)))
         properties = {MAX_BYTES: str(share)} if source.bytes_per_dataset else {}
         units.append(WorkUnit(str(len(units)), urn, low_mark, high_mark, size, properties))
     if not units:
         return None
-    return DatasetPlan(urn, planned_low, Watermark(start, _INCARNATION), tuple(units), tuple(skipped))
+    return DatasetPlan(urn, planned_low, Watermark(start, topic_id), tuple(units), tuple(skipped))
 
 
 def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tuple[Range, ...]]:
@@ -260,32 +292,53 @@ def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
     return shares
 
 
-def _resume(
-    source: KafkaSource, urn: str, partition: int, position: Position, log: PartitionLog
-) -> tuple[int, SkippedRange | None]:
-    """Where reading goes on, and what is lost by that."""
+def _checked_position(urn: str, partition: int, position: Position, log: PartitionLog) -> int:
+    """The stored position, if the partition has not ended before it."""
     if not isinstance(position, int) or position > log.high:
         raise _made_again(urn, f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}")
-    if position >= log.low:
-        return position, None
-    if source.expired_offsets == "fail":
-        raise SourceError(
-            "Kafka has deleted records before they were read",
-            dataset=urn,
-            partition=partition,
-            expected=f"offset {position}",
-            found=f"offsets {log.low} to {log.high}; {log.low - position} are gone",
-            todo="set source.expired_offsets to earliest or latest (the loss is recorded) or set the watermark by hand",
-        )
+    return position
+
+
+def _given_up(
+    source: KafkaSource, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str
+) -> SkippedRange:
+    """What is lost by going on where the source's policy says."""
+    if source.expired_offsets not in ("earliest", "latest"):
+        raise _deleted(urn, partition, position, log)
     low = log.low if source.expired_offsets == "earliest" else log.high
     reason = f"expired: Kafka holds offsets {log.low} to {log.high}; expired_offsets is {source.expired_offsets}"
-    return low, SkippedRange(str(partition), position, low, reason)
+    return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
+
+
+def _expired(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> SourceError | None:
+    """The error that tells of the first partition whose records were deleted before they were read."""
+    stored = _stored(state)
+    for partition, log in logs.items():
+        position = stored.get(str(partition))
+        if isinstance(log, PartitionLog) and isinstance(position, int) and position < log.low:
+            return _deleted(urn, partition, position, log)
+    return None
+
+
+def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> SourceError:
+    return SourceError(
+        "Kafka has deleted records before they were read",
+        dataset=urn,
+        partition=partition,
+        expected=f"offset {position}",
+        found=f"offsets {log.low} to {log.high}; {log.low - position} are gone (expired)",
+        todo="set source.expired_offsets to earliest or latest (the loss is recorded) or set the watermark by hand",
+    )
 
 
 def _made_again(urn: str, expected: str, found: str) -> SourceError:
-    todo = "the topic was truncated or made again (or isolation.level changed): set the dataset's watermark by hand"
     return SourceError(
-        "the stored position is not in the topic", dataset=urn, expected=expected, found=found, todo=todo
+        "the stored position is not in the topic",
+        dataset=urn,
+        expected=expected,
+        found=found,
+        todo="the topic was truncated or made again (or isolation.level changed): set the dataset's watermark by hand,"
+        " to null to begin at source.start",
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._metadata import ClusterMetadata
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.watermark import Position
@@ -80,13 +81,12 @@ class KafkaConnection:
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
 
-    def topics(
+    def metadata(
         self, client: AdminClient | Consumer, notes: ClientNotes, kind: type[SourceError | TransientError]
-    ) -> dict[str, Any]:
-        """All topics that the brokers show us. An error of this kind says that none answered in time."""
+    ) -> ClusterMetadata:
+        """The cluster, with all topics that it shows us. An error of this kind says that nobody answered in time."""
         try:
-            topics: dict[str, Any] = client.list_topics(timeout=self.request_timeout_s).topics
-            return topics
+            return client.list_topics(timeout=self.request_timeout_s)
         except KafkaException as error:
             client.poll(0)  # lets the error callback tell why
             text = self.masked(error_text(error))
@@ -119,9 +119,16 @@ class ClientNotes:
 
     def error(self, error: KafkaError) -> None:
         """librdkafka's error_cb. An error that says why is worth more than the one that sums up."""
+        if self.tells_of_large_message:
+            return
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last:
             self.last = self._connection.masked(error.str())
         logger.debug("kafka client: %s", self.last)
+
+    @property
+    def tells_of_large_message(self) -> bool:
+        """Whether a response was larger than the client settings allow, which no further try can change."""
+        return "receive.message.max.bytes" in self.last
 
     def log(self, level: int, text: str, *values: object) -> None:
         """librdkafka's log, as its `logger` setting wants it."""
@@ -183,15 +190,24 @@ class PartitionLog(NamedTuple):
 
 
 class KafkaQueries:
-    """Metadata and offset requests, for planning. Raises ConfigurationError if librdkafka refuses the settings."""
+    """Metadata and offset requests, for planning. Raises ConfigurationError if librdkafka refuses the settings.
+
+    Attributes:
+        admin: the client that asks.
+        knows_topic_ids: whether `topics` has found a controller, which topic ids are asked of (librdkafka's mock of a
+            cluster has none).
+    """
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection, self._notes = connection, ClientNotes(connection)
-        self._admin = connection.admin(self._notes)
+        self.admin = connection.admin(self._notes)
+        self.knows_topic_ids = False
 
     def topics(self) -> Iterator[TopicFound]:
         """All topics that the brokers show us, from one request. Raises SourceError if no broker answers in time."""
-        for topic, found in self._connection.topics(self._admin, self._notes, SourceError).items():
+        cluster = self._connection.metadata(self.admin, self._notes, SourceError)
+        self.knows_topic_ids = cluster.controller_id in cluster.brokers
+        for topic, found in cluster.topics.items():
             leaderless = frozenset(partition.id for partition in found.partitions.values() if partition.leader < 0)
             error = self._connection.masked(found.error.str()) if found.error is not None else ""
             yield TopicFound(topic, tuple(sorted(found.partitions)), error, leaderless)
@@ -221,7 +237,7 @@ class KafkaQueries:
             else:
                 found[name] = error or ""
         if found and all(isinstance(log, str) for log in found.values()):
-            self._connection.topics(self._admin, self._notes, SourceError)  # is anybody there?
+            self._connection.metadata(self.admin, self._notes, SourceError)  # is anybody there?
         return found
 
     def _offsets(self, names: Collection[PartitionName], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
@@ -229,7 +245,7 @@ class KafkaQueries:
             return {}
         timeout_s, isolation = self._connection.request_timeout_s, self._connection.isolation
         wanted = {TopicPartition(*name): spec for name in names}
-        return self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+        return self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
 
     def _answer(self, future: Future[Any]) -> int | str:
         try:

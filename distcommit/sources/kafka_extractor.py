@@ -11,17 +11,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, islice
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from distcommit.model.errors import DistcommitError, SourceError, TransientError
 from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.model.watermark import Watermark, at_or_past
+from distcommit.model.work import SkippedRange, WorkUnit
 from distcommit.sources import kafka_client
 from distcommit.sources.kafka_client import BATCH_SCHEMA, ClientNotes, KafkaConnection, PartitionName
+from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
 
 __all__ = ["BATCH_SCHEMA", "MAX_BYTES", "KafkaExtraction", "KafkaExtractor"]
 
@@ -37,11 +40,16 @@ WINDOW_BYTES = 64 << 20
 
 @dataclass(slots=True, eq=False)
 class _Buffer:
-    """What has arrived of one work unit and was not handed out yet. `bytes` and `limit_bytes` count values only."""
+    """What has arrived of one work unit and was not handed out yet. `bytes` and `limit_bytes` count values only.
+
+    `is_of_topic`: all of it surely comes from the topic that the work unit was planned on.
+    """
 
     unit: WorkUnit
     limit_bytes: int
+    is_of_topic: bool
     messages: list[Message] = field(default_factory=list)
+    holes: list[SkippedRange] = field(default_factory=list)
     bytes: int = 0
     unfinished: set[PartitionName] = field(default_factory=set)
     error: DistcommitError | None = None
@@ -93,7 +101,7 @@ class KafkaExtractor(Extractor):
         self._window_records = WINDOW_RECORDS
         self._lost: TransientError | None = None
         # Asking also spares the first assignment a second.
-        self._topics = frozenset(connection.topics(self._consumer, self._notes, TransientError))
+        self._topics = frozenset(connection.metadata(self._consumer, self._notes, TransientError).topics)
 
     def announce(self, units: Sequence[WorkUnit]) -> None:
         self._units = tuple(units)
@@ -141,6 +149,43 @@ class KafkaExtractor(Extractor):
         if not self._ranges and self._lost is None:  # all has arrived: librdkafka may fetch what comes next
             self._open_window(self._coming())
 
+    def check_topic(self, buffer: _Buffer) -> None:
+        """Makes sure that what has come for a work unit is of the topic it was planned on; the same offsets of another
+        topic are other records. Asked after they have come, since a topic may be made again at any time before. Others
+        that have arrived are asked for as well.
+
+        Raises:
+            SourceError: if the topic was made again.
+            TransientError: if Kafka does not tell.
+        """
+        if buffer.is_of_topic:
+            return
+        arrived = [other for other in self._buffers.values() if not (other.unfinished or other.is_of_topic)]
+        found = topic_ids(self._connection, self._admin, {_topic_of(other.unit) for other in (buffer, *arrived)})
+        for other in (buffer, *arrived):  # what is still to come has to be asked for again
+            other.is_of_topic = found[_topic_of(other.unit)] == other.unit.low.incarnation and not other.unfinished
+        answer, planned, urn = found[_topic_of(buffer.unit)], buffer.unit.low.incarnation, buffer.unit.dataset_urn
+        if isinstance(answer, Unanswered):
+            raise TransientError(
+                "Kafka does not tell whether a topic is still the one that was planned",
+                dataset=urn,
+                expected=f"topic id {planned}",
+                found=answer.error,
+                todo="see to the topic and its brokers, then run again",
+            )
+        if answer != planned:
+            raise SourceError(
+                "the topic was deleted and made again while it was read",
+                dataset=urn,
+                expected=f"topic id {planned}",
+                found=f"topic id {answer or 'unknown'}",
+                todo="run again: the plan tells what to do",
+            )
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return self._connection.admin(self._notes)
+
     def _coming(self) -> list[WorkUnit]:
         """The next window: one work unit, and those after it as long as they are small and of other partitions."""
         window: list[WorkUnit] = []
@@ -162,7 +207,8 @@ class KafkaExtractor(Extractor):
         self._ranges = {}
         for unit in units:
             limit_bytes = min(BATCH_BYTES, int(unit.properties.get(MAX_BYTES, 0)) or BATCH_BYTES)
-            buffer = self._buffers[_name(unit)] = _Buffer(unit, limit_bytes)
+            is_of_topic = not unit.low.incarnation
+            buffer = self._buffers[_name(unit)] = _Buffer(unit, limit_bytes, is_of_topic)
             for name, low, end in _ranges_of(unit):
                 if name[0] not in self._topics:
                     buffer.error = kafka_client.no_such_topic(name[0])  # an assignment would never say so
@@ -192,6 +238,8 @@ class KafkaExtractor(Extractor):
                     text = f"Kafka went back to offset {offset} of {name[0]} [{name[1]}]"
                     self._drop(found.buffer, SourceError(text, expected=f"{found.next_offset} or later"))
                 elif offset < found.end:
+                    if offset > found.next_offset:
+                        self._pass(name, found, offset)
                     found.next_offset = offset + 1
                     found.buffer.messages.append(message)
                     found.buffer.bytes += len(message)
@@ -224,7 +272,15 @@ class KafkaExtractor(Extractor):
         self._drop(found.buffer, failure)
         return True
 
+    def _pass(self, name: PartitionName, found: _Range, offset: int) -> None:
+        """Notes that there is no record from the next offset up to this one."""
+        incarnation = found.buffer.unit.low.incarnation
+        hole = SkippedRange(str(name[1]), found.next_offset, offset, "no record", True, incarnation)
+        found.buffer.holes.append(hole)
+
     def _finish(self, name: PartitionName, found: _Range) -> None:
+        if found.end > found.next_offset:
+            self._pass(name, found, found.end)
         self._ranges.pop(name, None)
         found.buffer.unfinished.discard(name)
 
@@ -233,23 +289,28 @@ class KafkaExtractor(Extractor):
         buffer.error = error
         for name in buffer.unfinished:
             self._ranges.pop(name, None)
-        buffer.messages, buffer.bytes, buffer.unfinished = [], 0, set()
+        buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
     def _give_up(self) -> None:
         """Fails all work units that wait, because nothing has come for too long; all others too if nobody answers."""
         self._idle_s = 0
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(self._ranges)[:5])
+        what = "Kafka has sent nothing for too long"
+        todo = "see to the brokers of these partitions, then run again; or raise source.idle_timeout_s"
+        if self._notes.tells_of_large_message:
+            what = "Kafka has a message that is larger than the client settings allow"
+            todo = "raise receive.message.max.bytes in source.client, to more than the topic's max.message.bytes"
         error = TransientError(
-            "Kafka has sent nothing for too long",
+            what,
             brokers=self._connection.brokers,
             expected=f"progress within {self._idle_timeout_s:g} s in {len(self._ranges)} partitions: {waiting}",
             found=self._notes.last or "silence",
-            todo="see to the brokers of these partitions, then run again; or raise source.idle_timeout_s",
+            todo=todo,
         )
         for found in list(self._ranges.values()):
             self._drop(found.buffer, error)
         try:
-            self._connection.topics(self._consumer, self._notes, TransientError)
+            self._connection.metadata(self._consumer, self._notes, TransientError)
         except TransientError as lost:
             self._lost = lost
 
@@ -279,7 +340,22 @@ class KafkaExtraction(Extraction):
         self._reached = buffer.unit.expected_high
 
     def actual_high(self) -> Watermark:
+        """How far was read.
+
+        Raises:
+            SourceError: if the topic was made again meanwhile.
+            TransientError: if Kafka does not tell.
+        """
+        if self._buffer.error is None:
+            self._extractor.check_topic(self._buffer)
         return self._reached
+
+    def holes(self) -> list[SkippedRange]:
+        reached, left = self._reached.positions, self._buffer.holes
+        passed = [hole for hole in left if at_or_past(reached[hole.partition], hole.high)]
+        if passed:
+            self._buffer.holes = [hole for hole in left if not at_or_past(reached[hole.partition], hole.high)]
+        return passed
 
     def bytes_read(self) -> int:
         return self._bytes
@@ -287,12 +363,16 @@ class KafkaExtraction(Extraction):
 
 def _ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
     """The work unit's partitions that have something to read, with first offset and end."""
-    topic, highs = unit.dataset_urn.partition("@")[0], unit.expected_high.positions  # no topic name has an @
+    topic, highs = _topic_of(unit), unit.expected_high.positions
     return [
         ((topic, int(partition)), int(low), int(highs[partition]))
         for partition, low in unit.low.positions.items()
         if low != highs[partition]
     ]
+
+
+def _topic_of(unit: WorkUnit) -> str:
+    return unit.dataset_urn.partition("@")[0]  # no topic name has an @
 
 
 def _name(unit: WorkUnit) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_extractor import BATCH_SCHEMA, MAX_BYTES, WINDOW_BYTES, KafkaExtractor
+from distcommit.sources.kafka_extractor import BATCH_SCHEMA, MAX_BYTES, WINDOW_BYTES, KafkaExtraction, KafkaExtractor
 
 TOPICS = 100
 BIG = 30_000
@@ -99,6 +99,13 @@ def offsets(batches: list[pa.RecordBatch]) -> dict[str, list[int]]:
         for row in batch.select(["kafka_partition", "kafka_offset"]).to_pylist():
             found.setdefault(str(row["kafka_partition"]), []).append(row["kafka_offset"])
     return found
+
+
+def holes(extraction: KafkaExtraction) -> list[tuple[str, int, int]]:
+    """Partition, first offset and end of what had no record."""
+    found = extraction.holes()
+    assert all(hole.is_hole for hole in found)
+    return sorted((hole.partition, int(hole.low), int(hole.high)) for hole in found)
 
 
 SMALL_OFFSETS = {"0": [0, 1, 2], "1": [1, 2], "2": [0, 1]}
@@ -190,8 +197,29 @@ def test_trailing_control_records_count_as_read(broker: MockBroker, extractor: K
     (plan,) = source(broker.bootstrap_servers, topic_patterns=[], topics=["txn"]).plan(bool, {})
     (planned,) = getattr(plan, "work_units")  # noqa: B009 - a DatasetProblem fails here
     assert planned.expected_high == Watermark({"0": 4, "1": 4})
-    assert offsets(read(extractor, planned)) == {"0": [0, 2], "1": [0, 2]}
+    extraction = extractor.extract(planned)
+    assert offsets(list(extraction)) == {"0": [0, 2], "1": [0, 2]}
+    assert holes(extraction) == [("0", 1, 2), ("0", 3, 4), ("1", 1, 2), ("1", 3, 4)]
     assert read(extractor, unit("txn", 1, p0=(3, 4))) == []
+
+
+def test_holes_are_told_once_and_only_below_what_was_handed_out(extractor: KafkaExtractor) -> None:
+    extraction = extractor.extract(unit("txn", max_bytes=1, p0=(0, 4)))
+    batches = iter(extraction)
+    assert offsets([next(batches)]) == {"0": [0]}
+    assert holes(extraction) == []
+    assert offsets([next(batches)]) == {"0": [2]}
+    assert extraction.actual_high() == Watermark({"0": 3})
+    assert holes(extraction) == [("0", 1, 2)]
+    assert list(batches) == []
+    assert holes(extraction) == [("0", 3, 4)]
+    assert holes(extraction) == []
+
+
+def test_range_without_a_record_is_one_hole(extractor: KafkaExtractor) -> None:
+    extraction = extractor.extract(unit("txn", p0=(3, 4), p1=(1, 2)))
+    assert list(extraction) == []
+    assert holes(extraction) == [("0", 3, 4), ("1", 1, 2)]
 
 
 def test_range_that_ends_in_a_gap_inside_the_log_is_complete(extractor: KafkaExtractor) -> None:
@@ -230,6 +258,16 @@ def test_bad_units_in_a_window_fail_by_themselves_when_their_turn_comes(broker: 
     assert "no longer has the planned offsets" in errors["txn"]
     assert "does not exist" in errors["nowhere"]
     assert "odd [0] ends at offset 2, before 9" in errors["odd"]
+    extractor.close()
+
+
+def test_message_that_is_too_large_for_the_client_is_told(broker: MockBroker) -> None:
+    client = {"message.max.bytes": 50_000, "fetch.max.bytes": 50_000, "receive.message.max.bytes": 60_000}
+    extractor = source(broker.bootstrap_servers, idle_timeout_s=1, client=client).open()
+    with pytest.raises(
+        TransientError, match=r"larger than the client settings allow.*wide \[0\].*raise receive.message"
+    ):
+        list(extractor.extract(unit("wide", p0=(0, 45))))
     extractor.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from distcommit.model.errors import ConfigurationError, SourceError, TransientEr
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan
+from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka import KafkaSource, fair_shares, pack, plan_dataset
 from distcommit.sources.kafka_client import ClientNotes, KafkaConnection, PartitionLog, TopicFound, TopicSelection
 from distcommit.sources.kafka_extractor import MAX_BYTES
@@ -192,9 +193,26 @@ def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: Mock
 
 
 @pytest.mark.parametrize("watermark", [Watermark({"7": 1}), Watermark({"0": "x"}), Watermark({"0": 2}, "topic-id")])
-def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark) -> None:
+@pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest"])
+def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, policy: str) -> None:
+    kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
     with pytest.raises(SourceError, match="made again"):
-        plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, DatasetState("t", watermark=watermark))
+        plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
+
+
+def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
+    state = DatasetState("t", watermark=Watermark({"0": 2}, "topic-id"))
+    with pytest.raises(SourceError, match="no controller"):
+        plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, state)
+
+
+@pytest.mark.parametrize("stored", ["", "topic-id"])
+def test_planned_positions_carry_the_topic_id(stored: str) -> None:
+    state = DatasetState("t", watermark=Watermark({"0": 2}, stored))
+    plan = plan_of(plan_dataset(source(), "t", {0: PartitionLog(0, 5, 0)}, state, "topic-id"))
+    assert (plan.planned_low, plan.start) == (Watermark({"0": 2}, stored), Watermark({}, "topic-id"))
+    (unit,) = plan.work_units
+    assert (unit.low, unit.expected_high) == (Watermark({"0": 2}, "topic-id"), Watermark({"0": 5}, "topic-id"))
 
 
 def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None:
@@ -210,6 +228,15 @@ def test_expired_offsets_are_skipped_on_purpose_and_recorded(policy: str, low: i
     assert plan.start == Watermark({})
     assert [(s.partition, s.low, s.high) for s in plan.skipped] == [("0", 3, low)]
     assert "expired" in plan.skipped[0].reason
+    assert positions_lost(plan.skipped) == low - 3
+
+
+def test_expired_partition_is_left_out_and_the_others_are_planned() -> None:
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(10, 20, 10), 1: PartitionLog(0, 4, 0)}
+    plan = plan_of(plan_dataset(source(expired_offsets="skip"), "t", logs, read_to("t", p0=3, p1=1)["t"]))
+    assert ranges(plan) == [{"1": (1, 4)}]
+    assert plan.skipped == ()
+    assert plan_dataset(source(expired_offsets="skip"), "t", logs, read_to("t", p0=3, p1=4)["t"]) is None
 
 
 def test_offsets_that_the_broker_has_dropped_are_a_problem_of_their_topic_alone(broker: MockBroker) -> None:
@@ -217,6 +244,8 @@ def test_offsets_that_the_broker_has_dropped_are_a_problem_of_their_topic_alone(
     planned = plans(source(broker.bootstrap_servers, topics=topics), states)
     assert "deleted records before they were read" in problem_of(planned["expired"])
     plan_of(planned["full"])
+    left_out = list(source(broker.bootstrap_servers, topics=["expired"], expired_offsets="skip").plan(bool, states))
+    assert [type(found) for found in left_out] == [DatasetProblem]
     skipping = source(broker.bootstrap_servers, topics=topics, expired_offsets="earliest")
     plan = plan_of(plans(skipping, states)["expired"])
     ((low, high),) = (bounds["0"] for bounds in ranges(plan))
@@ -310,6 +339,24 @@ def test_secrets_are_masked_in_what_librdkafka_says() -> None:
     assert "pw" not in repr(connection)
     notes = ClientNotes(connection)
     notes.log(7, "%s [%s] %s", "FAIL", "x", "pw")
+
+
+def test_secret_files_are_read_when_a_client_is_made(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    kafka = source(client={"ssl.key.password": f"a${{file:{secret}}}z"})
+    secret.write_text(SECRET + "\n")
+    connection = pickle.loads(pickle.dumps(kafka))._connection()
+    assert connection.client == {"ssl.key.password": f"a{SECRET}z"}
+    assert SECRET.encode() not in pickle.dumps(kafka)
+    assert connection.masked(f"(a{SECRET}z)") == "(***)"
+    secret.write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        kafka.open()
+
+
+def test_secret_file_needs_an_absolute_path() -> None:
+    with pytest.raises(ConfigurationError, match="absolute path"):
+        source(client={"sasl.password": "${file:password}"})
 
 
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof"])

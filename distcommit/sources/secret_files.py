@@ -1,0 +1,37 @@
+"""Secrets that stay in files: settings name the file, and it is read when a client is made, on the machine it is on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from distcommit.model.errors import ConfigurationError
+
+SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
+
+
+def with_secret_files(text: str) -> str:
+    """`text` with each `${file:PATH}` replaced by what the file holds, less the line ends after it.
+
+    Raises:
+        ConfigurationError: if a file can't be read or is empty. It names the file, never what is in it.
+    """
+    return SECRET_FILE.sub(lambda match: _read(match[1]), text)
+
+
+def _read(path: str) -> str:
+    try:
+        secret, found = Path(path).read_text(encoding="utf-8").rstrip("\r\n"), "nothing in it"
+    except OSError as error:
+        secret, found = "", error.strerror or type(error).__name__
+    except UnicodeDecodeError:
+        secret, found = "", "bytes that are not UTF-8"
+    if secret:
+        return secret
+    raise ConfigurationError(
+        "a secret's file can't be read",
+        path=path,
+        expected="text, readable for the job's user on the driver's machine and on each executor's",
+        found=found,
+        todo="put it there, or correct source.client",
+    )
