@@ -25,15 +25,17 @@ FIRST_DAY_MS = 1_700_000_000_000
 
 
 class Broker(Protocol):
-    """Where a job's topics are."""
+    """Kafka, real or not."""
 
     @property
-    def bootstrap_servers(self) -> str: ...
+    def bootstrap_servers(self) -> str:
+        """As clients want it: host:port, separated by commas."""
+        ...
 
 
 @dataclass
 class KafkaJob:
-    """A job on a broker of its own; counts what it has produced."""
+    """A job on a broker; counts what it has produced."""
 
     folder: Path
     broker: Broker

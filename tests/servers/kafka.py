@@ -21,11 +21,15 @@ class KafkaServer:
     """Brokers 1 to `brokers`; broker 1 is also the controller, so only the others may be killed and started again.
 
     Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
+    Compacted topics are compacted without much delay.
 
     Args:
         brokers: 1 or 2.
         heap_mb: a broker's heap; the default is enough for hundreds of partitions.
     """
+
+    user, password = "reader", "correct-horse-battery"
+    """Who may come in at `sasl_bootstrap_servers`."""
 
     def __init__(self, brokers: int = 1, heap_mb: int = 512) -> None:
         self.brokers, self._heap_mb = brokers, heap_mb
@@ -37,10 +41,16 @@ class KafkaServer:
         """As clients want it: host:port, separated by commas."""
         return ",".join(f"127.0.0.1:{port}" for port in self._ports)
 
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """The same brokers, for clients with `security.protocol: sasl_plaintext` and `sasl.mechanism: PLAIN`."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._sasl_ports)
+
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
-            controller, *self._ports = free_ports(1 + self.brokers)
+            controller, *ports = free_ports(1 + 2 * self.brokers)
+            self._ports, self._sasl_ports = ports[: self.brokers], ports[self.brokers :]
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             stack.callback(self._kill_all)
             for broker in range(1, self.brokers + 1):
@@ -73,7 +83,9 @@ class KafkaServer:
         return self._folder / f"broker-{broker}.properties"
 
     def _properties(self, broker: int, controller: int) -> str:
-        listener = f"PLAINTEXT://127.0.0.1:{self._ports[broker - 1]}"
+        plain, sasl = (f"127.0.0.1:{ports[broker - 1]}" for ports in (self._ports, self._sasl_ports))
+        listener = f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl}"
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         is_controller = broker == 1
         properties = {
             "process.roles": "broker,controller" if is_controller else "broker",
@@ -82,7 +94,9 @@ class KafkaServer:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller}" if is_controller else listener,
             "advertised.listeners": listener,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_{self.user}="{self.password}";',
             "log.dirs": self._folder / f"data-{broker}",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
@@ -97,6 +111,7 @@ class KafkaServer:
             "share.coordinator.state.topic.min.isr": 1,
             "broker.session.timeout.ms": 3000,
             "broker.heartbeat.interval.ms": 500,
+            "log.cleaner.backoff.ms": 200,
         }
         return "".join(f"{key}={value}\n" for key, value in properties.items())
 

@@ -1,0 +1,339 @@
+"""Kafka as it is in life, on a real broker: what a job publishes of it, what it leaves out, and what the audit says."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.config import SparkSettings
+from distcommit.app.session import open_session
+from distcommit.fs.local import LocalFileSystem
+from distcommit.sinks.footer import read_records
+from distcommit.spark.run import RunResult
+from distcommit.testing.kafka_job import KafkaJob
+from tests.servers.kafka import KafkaServer
+
+
+class Topics:
+    """Makes topics under names that no other test has, and talks to them."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.prefix = f"{uuid.uuid4().hex[:8]}."
+        self.brokers = server.bootstrap_servers
+        self.admin = AdminClient({"bootstrap.servers": self.brokers})
+
+    def make(self, name: str, partitions: int = 1, **config: str) -> str:
+        topic = NewTopic(self.prefix + name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
+        self.admin.create_topics([topic])[topic.topic].result(30)
+        return topic.topic
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(30)
+        while topic in self.admin.list_topics(timeout=10).topics:
+            time.sleep(0.02)
+
+    def forget(self, topic: str, before: int) -> None:
+        """As retention does: the partition's log begins at this offset."""
+        partition = TopicPartition(topic, 0, before)
+        self.admin.delete_records([partition])[partition].result(30)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        while len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
+            time.sleep(0.02)
+
+    def produce(self, topic: str, *values: bytes | None, partition: int = 0, **settings: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.brokers, **settings})
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(30) == 0
+
+    def transact(self, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
+        producer = Producer({"bootstrap.servers": self.brokers, "transactional.id": topic})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        assert producer.flush(30) == 0  # an aborted transaction has written its records, too
+        producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+
+    def compacted(self, topic: str, below: int) -> None:
+        """Waits until compaction has left fewer records than this."""
+        settings = {"group.id": "look", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+        deadline_s = time.monotonic() + 60
+        while time.monotonic() < deadline_s:
+            consumer = Consumer({"bootstrap.servers": self.brokers, **settings})
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            found = 0
+            while (message := consumer.poll(10)) is not None and message.error() is None:
+                found += 1
+            consumer.close()
+            if found < below:
+                return
+            time.sleep(0.2)
+        pytest.fail(f"{topic} was not compacted")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = open_session(SparkSettings(master="local[2,4]"), "tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topics(kafka_server: KafkaServer) -> Topics:
+    return Topics(kafka_server)
+
+
+def job_of(folder: Path, server: KafkaServer, *topics: str, **sections: Any) -> KafkaJob:
+    folder.mkdir(exist_ok=True)
+    job = KafkaJob(folder, server, dict.fromkeys(topics, 1))
+    job.write(**sections)
+    return job
+
+
+def run(job: KafkaJob, spark: SparkSession) -> RunResult:
+    return Job.from_file(job.path, session=spark).run()
+
+
+def reasons(result: RunResult) -> dict[str, str]:
+    return {reason.subject: reason.text for reason in result.totals.reasons}
+
+
+def rows(audit: AuditResult, topic: str) -> list[AuditRow]:
+    return [row for row in audit.partitions if row.dataset == topic]
+
+
+def published(job: KafkaJob, topic: str) -> list[dict[str, Any]]:
+    """A topic's published records in the order of their offsets."""
+    fs = LocalFileSystem()
+    found: list[dict[str, Any]] = []
+    for path in (job.folder / "output" / topic).rglob("*.parquet"):
+        table = read_records(fs, str(path))
+        table = table.set_column(
+            table.schema.get_field_index("kafka_timestamp"), "ms", table["kafka_timestamp"].cast(pa.int64())
+        )
+        found += table.to_pylist()
+    return sorted(found, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
+
+
+class Lived:
+    """One job that has seen it all, in two runs."""
+
+    def __init__(self, folder: Path, server: KafkaServer, spark: SparkSession) -> None:
+        self.topics = topics = Topics(server)
+        self.transacted, self.aborted = topics.make("transacted"), topics.make("aborted")
+        self.compacted = topics.make("compacted", **COMPACTED)
+        self.grown = topics.make("grown")
+        self.odd = topics.make("odd", message_timestamp_after_max_ms=str(2**63 - 1), retention_ms="-1")
+        self.appended = topics.make("appended", message_timestamp_type="LogAppendTime")
+        self.large = topics.make("large", max_message_bytes="9000000")
+        self.codecs = {codec: topics.make(codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")}
+        every = [self.transacted, self.aborted, self.compacted, self.grown, self.odd, self.appended, self.large]
+        self.job = job_of(folder, server, *every, *self.codecs.values(), sink={"compression": "none"})
+        self._produce()
+        self.first = run(self.job, spark)
+        topics.transact(self.aborted, [b"never"], commit=False)
+        topics.grow(self.grown, 3)
+        topics.produce(self.grown, b"0", b"1", partition=2)
+        self.second = run(self.job, spark)
+        self.audit = self.job.audit()
+
+    def _produce(self) -> None:
+        topics = self.topics
+        for number in range(2):
+            topics.transact(self.transacted, [b"kept-%d" % number] * 3, commit=True)
+            topics.transact(self.transacted, [b"never"] * 2, commit=False)
+        topics.produce(self.aborted, b"kept")
+        producer = Producer({"bootstrap.servers": topics.brokers})
+        for number in range(40):
+            producer.produce(self.compacted, str(number), key=f"{number % 2}", partition=0)
+            if number % 10 == 9:
+                assert producer.flush(30) == 0
+                time.sleep(0.15)  # for another segment: the newest is never compacted
+        producer.produce(self.odd, None, key=None)
+        producer.produce(self.odd, b"", key=b"", headers=[("a", b"1"), ("a", None), ("b", b"")])
+        for stamp in TIMES:
+            producer.produce(self.odd, b"odd", timestamp=stamp)
+        producer.produce(self.appended, b"v", timestamp=1)
+        assert producer.flush(30) == 0
+        topics.produce(self.grown, b"0")
+        topics.produce(self.large, b"x" * 8_000_000, b"small", **{"message.max.bytes": 9_000_000})
+        for codec, topic in self.codecs.items():
+            topics.produce(
+                topic, *[b"%d" % n * 100 for n in range(50)], **{"compression.codec": codec, "linger.ms": 50}
+            )
+        topics.compacted(self.compacted, below=30)
+
+
+COMPACTED = {
+    "cleanup_policy": "compact",
+    "segment_ms": "100",
+    "min_cleanable_dirty_ratio": "0.01",
+    "min_compaction_lag_ms": "0",
+}
+TIMES = (1, 1_700_000_000_000, 253_402_300_800_000, 9_223_372_036_854_775_807)
+"""Milliseconds: 1970, 2023, the year 10000, and the year 292 million."""
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory, kafka_server: KafkaServer, spark: SparkSession) -> Lived:
+    return Lived(tmp_path_factory.mktemp("lived"), kafka_server, spark)
+
+
+def test_the_audit_of_all_of_it_is_exact(lived: Lived) -> None:
+    assert lived.first.succeeded, lived.first.totals.reasons
+    assert lived.second.succeeded, lived.second.totals.reasons
+    assert lived.audit.exact, lived.audit
+    assert (lived.audit.gaps, lived.audit.skipped) == (0, 0)
+    assert lived.audit.holes == sum(row.holes for row in lived.audit.partitions) > 0
+
+
+def test_aborted_records_and_control_records_are_holes(lived: Lived) -> None:
+    """3 records and the end of their transaction, 2 that were aborted and the end of theirs, twice."""
+    (row,) = rows(lived.audit, lived.transacted)
+    assert (row.watermark, row.published, row.holes) == (14, 6, 8)
+    assert [record["value"] for record in published(lived.job, lived.transacted)] == [b"kept-0"] * 3 + [b"kept-1"] * 3
+
+
+def test_a_run_that_finds_nothing_but_holes_publishes_no_file(lived: Lived) -> None:
+    (row,) = rows(lived.audit, lived.aborted)
+    assert (row.watermark, row.published, row.holes) == (3, 1, 2)
+    assert len(list((lived.job.folder / "output" / lived.aborted).rglob("*.parquet"))) == 1
+
+
+def test_what_compaction_removed_are_holes(lived: Lived) -> None:
+    (row,) = rows(lived.audit, lived.compacted)
+    assert row.watermark == 40
+    assert row.holes > 10
+    assert row.published == 40 - row.holes
+    assert published(lived.job, lived.compacted)[-1]["value"] == b"39"
+
+
+def test_a_partition_that_was_added_between_runs_is_read_from_its_beginning(lived: Lived) -> None:
+    found = [(row["kafka_partition"], row["kafka_offset"]) for row in published(lived.job, lived.grown)]
+    assert found == [(0, 0), (2, 0), (2, 1)]
+    (state,) = [row for row in Job.from_file(lived.job.path).status().datasets if row.dataset == lived.grown]
+    assert state.positions == {"0": 1, "1": 0, "2": 2}
+
+
+def test_null_and_empty_keys_and_values_and_headers_are_what_they_were(lived: Lived) -> None:
+    null, empty, *_ = published(lived.job, lived.odd)
+    assert (null["key"], null["value"], null["headers"]) == (None, None, None)
+    assert (empty["key"], empty["value"]) == (b"", b"")
+    headers = [(header["key"], header["value"]) for header in empty["headers"]]
+    assert headers == [("a", b"1"), ("a", None), ("b", b"")]
+
+
+def test_absurd_times_are_kept_and_have_a_folder_of_their_own(lived: Lived) -> None:
+    assert tuple(record["ms"] for record in published(lived.job, lived.odd)[2:]) == TIMES
+    folders = {path.name for path in (lived.job.folder / "output" / lived.odd).iterdir()}
+    assert {"1970-01-01", "2023-11-14", "time=unknown"} <= folders
+
+
+def test_the_type_of_a_timestamp_is_told(lived: Lived) -> None:
+    (appended,) = published(lived.job, lived.appended)
+    assert appended["kafka_timestamp_type"] == "append"
+    assert appended["ms"] > 1_700_000_000_000
+    assert {record["kafka_timestamp_type"] for record in published(lived.job, lived.odd)} == {"create"}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_each_codec_is_read(lived: Lived, codec: str) -> None:
+    values = [record["value"] for record in published(lived.job, lived.codecs[codec])]
+    assert values == [b"%d" % n * 100 for n in range(50)]
+
+
+def test_large_messages_are_read(lived: Lived) -> None:
+    assert [len(record["value"]) for record in published(lived.job, lived.large)] == [8_000_000, 5]
+
+
+def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    again, other = topics.make("again"), topics.make("other")
+    job = job_of(tmp_path, kafka_server, again, other)
+    topics.produce(again, b"old-0", b"old-1")
+    topics.produce(other, b"0")
+    assert run(job, spark).succeeded
+    topics.delete(again)
+    topics.make("again")
+    topics.produce(again, b"new-0", b"new-1", b"new-2")
+    topics.produce(other, b"1")
+    refused = run(job, spark)
+    assert not refused.succeeded
+    assert "made again" in reasons(refused)[again]
+    assert "topic id" in reasons(refused)[again]
+    assert refused.totals.records_published == 1, "the other topic goes on"
+    assert [record["value"] for record in published(job, again)] == [b"old-0", b"old-1"]
+    Job.from_file(job.path).set_watermark(again, None)
+    assert run(job, spark).succeeded
+    values = [record["value"] for record in published(job, again)]
+    assert sorted(values) == [b"new-0", b"new-1", b"new-2", b"old-0", b"old-1"]
+    audit = job.audit()
+    assert audit.exact, audit
+    assert (audit.earlier_incarnations, audit.records) == (1, 7)
+
+
+POLICIES = ("fail", "skip", "earliest", "latest")
+
+
+def test_retention_that_passes_the_watermark(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    """Ten records are read, ten more come, and Kafka forgets the first 15."""
+    topic = topics.make("expired", 2)
+    jobs = {
+        policy: job_of(tmp_path / policy, kafka_server, topic, source={"expired_offsets": policy})
+        for policy in POLICIES
+    }
+    topics.produce(topic, *[b"%d" % n for n in range(10)])
+    for job in jobs.values():
+        assert run(job, spark).succeeded
+    topics.produce(topic, *[b"%d" % n for n in range(10, 20)])
+    topics.produce(topic, b"in the other partition", partition=1)
+    topics.forget(topic, 15)
+    expected = {  # watermarks, published in this run, lost
+        "fail": ({"0": 10, "1": 0}, 0, 0),
+        "skip": ({"0": 10, "1": 1}, 1, 0),
+        "earliest": ({"0": 20, "1": 1}, 6, 5),
+        "latest": ({"0": 20, "1": 1}, 1, 10),
+    }
+    for policy, (positions, records, lost) in expected.items():
+        result, job = run(jobs[policy], spark), jobs[policy]
+        (state,) = Job.from_file(job.path).status().datasets
+        audit = job.audit()
+        assert (state.positions, result.totals.records_published) == (positions, records), policy
+        assert (result.totals.positions_lost, state.positions_lost, audit.skipped) == (lost, lost, lost), policy
+        assert (audit.exact, audit.gaps, audit.holes) == (True, 0, 0)
+        assert result.succeeded == (policy in ("earliest", "latest"))
+        if not result.succeeded:
+            assert "deleted records before they were read" in reasons(result)[topic]
+            assert "5 are gone" in reasons(result)[topic]
+
+
+def test_one_topic_in_two_jobs_is_read_by_each_on_its_own(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    topic = topics.make("shared")
+    first = job_of(tmp_path / "first", kafka_server, topic)
+    second = job_of(tmp_path / "second", kafka_server, topic, job="second")
+    topics.produce(topic, b"0", b"1")
+    assert run(first, spark).totals.records_published == 2
+    topics.produce(topic, b"2")
+    assert run(second, spark).totals.records_published == 3
+    assert run(first, spark).totals.records_published == 1
+    assert first.audit().exact
+    assert second.audit().exact

@@ -1,0 +1,228 @@
+"""Reading from real brokers while the cluster changes under it, and what can't be read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, TransientError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.kafka_extractor import KafkaExtractor
+from distcommit.testing.kafka_job import KafkaJob
+from tests.servers.kafka import KafkaServer
+
+RECORDS = 60_000
+
+
+def make_topic(server: KafkaServer, topic: str = "", replicas: dict[int, list[int]] | None = None) -> str:
+    topic = topic or uuid.uuid4().hex
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    new = NewTopic(topic, 1, 1) if replicas is None else NewTopic(topic, 1, replica_assignment=[*replicas.values()])
+    admin.create_topics([new])[topic].result(30)
+    return topic
+
+
+def delete_topic(server: KafkaServer, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(30)
+    while topic in admin.list_topics(timeout=10).topics:
+        time.sleep(0.02)
+
+
+def produce(server: KafkaServer, topic: str, records: int, size: int = 10) -> None:
+    producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 20, "acks": "all"})
+    for number in range(records):
+        producer.produce(topic, (b"%d" % number).ljust(size), partition=0)
+        if number % 10_000 == 0:
+            producer.flush(60)
+    assert producer.flush(60) == 0
+
+
+def source(server: KafkaServer, topic: str, **settings: Any) -> KafkaSource:
+    given = {"brokers": server.bootstrap_servers, "request_timeout_s": 10, **settings}
+    return KafkaSource.model_validate({"type": "kafka", "topics": [topic], **given})
+
+
+def planned(kafka: KafkaSource, state: DatasetState | None = None) -> DatasetPlan | DatasetProblem:
+    (found,) = kafka.plan(bool, {state.dataset_urn: state} if state else {})
+    return found
+
+
+def unit_of(kafka: KafkaSource) -> WorkUnit:
+    found = planned(kafka)
+    assert isinstance(found, DatasetPlan), found
+    (unit,) = found.work_units
+    return unit
+
+
+@contextmanager
+def opened(kafka: KafkaSource) -> Iterator[KafkaExtractor]:
+    extractor = kafka.open()
+    try:
+        yield extractor
+    finally:
+        extractor.close()
+
+
+def offsets(batches: list[pa.RecordBatch]) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("kafka_offset").to_pylist()]
+
+
+def test_the_watermark_carries_the_topic_id(kafka_server: KafkaServer) -> None:
+    topic = make_topic(kafka_server)
+    produce(kafka_server, topic, 2)
+    plan = planned(source(kafka_server, topic))
+    assert isinstance(plan, DatasetPlan)
+    topic_id = plan.start.incarnation
+    assert len(topic_id) == 22
+    assert {plan.work_units[0].low.incarnation, plan.work_units[0].expected_high.incarnation} == {topic_id}
+    produce(kafka_server, topic, 1)
+    for stored in (topic_id, ""):  # a watermark without an id is one that was set by hand
+        state = DatasetState(topic, watermark=Watermark({"0": 2}, stored))
+        again = planned(source(kafka_server, topic), state)
+        assert isinstance(again, DatasetPlan)
+        assert again.work_units[0].expected_high == Watermark({"0": 3}, topic_id)
+
+
+def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: KafkaServer) -> None:
+    topic = make_topic(kafka_server)
+    produce(kafka_server, topic, 3)
+    kafka = source(kafka_server, topic)
+    unit = unit_of(kafka)
+    delete_topic(kafka_server, topic)
+    make_topic(kafka_server, topic)
+    produce(kafka_server, topic, 5)
+    with opened(kafka) as extractor:
+        extraction = extractor.extract(unit)
+        assert len(offsets(list(extraction))) == 3, "other records than those that were planned"
+        with pytest.raises(SourceError, match="made again while it was read"):
+            extraction.actual_high()
+
+
+def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
+    topic = make_topic(kafka_pair, replicas={0: [2, 1]})
+    produce(kafka_pair, topic, RECORDS, 200)
+    kafka = source(kafka_pair, topic, client={"queued.max.messages.kbytes": 1000, "fetch.message.max.bytes": 100_000})
+    with opened(kafka) as extractor:
+        unit = unit_of(kafka)
+        extraction = extractor.extract(unit)
+        batches = iter(extraction)
+        found = [next(batches)]
+        kafka_pair.kill_broker(2)
+        try:
+            found += batches
+            assert offsets(found) == list(range(RECORDS))
+            assert extraction.actual_high() == unit.expected_high
+            assert list(extraction.holes()) == []
+        finally:
+            kafka_pair.start_broker(2)
+
+
+def test_a_broker_that_comes_back_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
+    topic = make_topic(kafka_pair, replicas={0: [2]})
+    produce(kafka_pair, topic, RECORDS, 200)
+    kafka = source(kafka_pair, topic, client={"queued.max.messages.kbytes": 1000, "fetch.message.max.bytes": 100_000})
+    with opened(kafka) as extractor:
+        unit = unit_of(kafka)
+        extraction = extractor.extract(unit)
+        batches = iter(extraction)
+        found = [next(batches)]
+        kafka_pair.kill_broker(2)
+        restart = threading.Thread(target=kafka_pair.start_broker, args=(2,))
+        restart.start()
+        try:
+            found += batches
+        finally:
+            restart.join()
+        assert offsets(found) == list(range(RECORDS))
+        assert extraction.actual_high() == unit.expected_high
+
+
+def test_a_message_larger_than_the_client_takes_is_a_clear_error(kafka_server: KafkaServer) -> None:
+    topic = make_topic(kafka_server)
+    produce(kafka_server, topic, 1, 500_000)
+    client = {"message.max.bytes": 50_000, "fetch.max.bytes": 50_000, "receive.message.max.bytes": 60_000}
+    kafka = source(kafka_server, topic, client=client, idle_timeout_s=3)
+    with opened(kafka) as extractor, pytest.raises(DistcommitError) as caught:
+        list(extractor.extract(unit_of(kafka)))
+    assert "larger than the client settings allow" in str(caught.value)
+    assert topic in str(caught.value)
+
+
+# -- credentials
+
+
+def credentials(password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": KafkaServer.user,
+        "sasl.password": password,
+    }
+
+
+def test_a_password_from_a_file_lets_in_and_shows_nowhere(kafka_server: KafkaServer, tmp_path: Path) -> None:
+    """The whole job by its command: all that it writes and says is looked through."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "password").write_text(KafkaServer.password + "\n")
+    topic = make_topic(kafka_server)
+    produce(kafka_server, topic, 3)
+    job = KafkaJob(tmp_path, kafka_server, {topic: 1}, produced=3)
+    client = {**credentials(f"${{file:{secret}/password}}"), "debug": "security,broker"}
+    job.write(source={"brokers": kafka_server.sasl_bootstrap_servers, "client": client})
+    code, result, errors = job.cli("run", "--verbose")
+    assert code == 0, errors[-3000:]
+    assert result["totals"]["records_published"] == 3
+    job.assert_exact()
+    said = (str(result) + errors).encode()
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.parent != secret:
+            said += path.read_bytes()
+    assert KafkaServer.password.encode() not in said
+    os.unlink(secret / "password")
+    code, result, errors = job.cli("run")
+    assert code == 4
+    assert "a secret's file can't be read" in errors
+    assert str(secret / "password") in errors
+
+
+def test_a_wrong_password_is_a_clear_error_without_it(
+    kafka_server: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong = "not-the-password-at-all"
+    client = {**credentials(wrong), "debug": "security,broker"}
+    kafka = source(kafka_server, "t", brokers=kafka_server.sasl_bootstrap_servers, client=client, request_timeout_s=2)
+    for act, kind in ((lambda: list(kafka.plan(bool, {})), SourceError), (kafka.open, TransientError)):
+        with pytest.raises(kind, match="uthentication failed") as caught:  # type: ignore[type-var]
+            act()
+        assert "security settings in source.client" in str(caught.value)
+        assert wrong not in str(caught.value) + caplog.text
+        assert wrong.encode() not in pickle.dumps(caught.value)
+
+
+def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    for name, found in (("none", "No such file"), ("empty", "nothing in it")):
+        kafka = source(kafka_server, "t", client=credentials(f"${{file:{tmp_path}/{name}}}"))
+        with pytest.raises(ConfigurationError, match=found) as caught:
+            kafka.open()
+        assert str(tmp_path / name) in str(caught.value)
