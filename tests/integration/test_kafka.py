@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
 
 from distcommit import Job
@@ -33,8 +34,8 @@ class Topics:
         self.brokers = server.bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.brokers})
 
-    def make(self, name: str, partitions: int = 1, **config: str) -> str:
-        topic = NewTopic(self.prefix + name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
+    def make(self, name: str, **config: str) -> str:
+        topic = NewTopic(self.prefix + name, 1, 1, config={k.replace("_", "."): v for k, v in config.items()})
         self.admin.create_topics([topic])[topic.topic].result(30)
         return topic.topic
 
@@ -53,8 +54,8 @@ class Topics:
         while len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
             time.sleep(0.02)
 
-    def produce(self, topic: str, *values: bytes | None, partition: int = 0, **settings: Any) -> None:
-        producer = Producer({"bootstrap.servers": self.brokers, **settings})
+    def produce(self, topic: str, *values: bytes | None, partition: int = 0, settings: Any = None) -> None:
+        producer = Producer({"bootstrap.servers": self.brokers, **(settings or {})})
         for value in values:
             producer.produce(topic, value, partition=partition)
         assert producer.flush(30) == 0
@@ -170,11 +171,10 @@ class Lived:
         producer.produce(self.appended, b"v", timestamp=1)
         assert producer.flush(30) == 0
         topics.produce(self.grown, b"0")
-        topics.produce(self.large, b"x" * 8_000_000, b"small", **{"message.max.bytes": 9_000_000})
+        topics.produce(self.large, b"x" * 8_000_000, b"small", settings={"message.max.bytes": 9_000_000})
         for codec, topic in self.codecs.items():
-            topics.produce(
-                topic, *[b"%d" % n * 100 for n in range(50)], **{"compression.codec": codec, "linger.ms": 50}
-            )
+            settings = {"compression.codec": codec, "linger.ms": 50}
+            topics.produce(topic, *[b"%d" % n * 100 for n in range(50)], settings=settings)
         topics.compacted(self.compacted, below=30)
 
 
@@ -294,7 +294,8 @@ def test_retention_that_passes_the_watermark(
     tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
 ) -> None:
     """Ten records are read, ten more come, and Kafka forgets the first 15."""
-    topic = topics.make("expired", 2)
+    topic = topics.make("expired")
+    topics.grow(topic, 2)
     jobs = {
         policy: job_of(tmp_path / policy, kafka_server, topic, source={"expired_offsets": policy})
         for policy in POLICIES

@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState
@@ -212,7 +213,7 @@ def test_a_wrong_password_is_a_clear_error_without_it(
     client = {**credentials(wrong), "debug": "security,broker"}
     kafka = source(kafka_server, "t", brokers=kafka_server.sasl_bootstrap_servers, client=client, request_timeout_s=2)
     for act, kind in ((lambda: list(kafka.plan(bool, {})), SourceError), (kafka.open, TransientError)):
-        with pytest.raises(kind, match="uthentication failed") as caught:  # type: ignore[type-var]
+        with pytest.raises(kind, match="uthentication failed") as caught:
             act()
         assert "security settings in source.client" in str(caught.value)
         assert wrong not in str(caught.value) + caplog.text
