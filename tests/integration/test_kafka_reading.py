@@ -117,6 +117,7 @@ def test_a_topic_made_again_while_it_is_read_fails_the_work_unit(kafka_server: K
             extraction.actual_high()
 
 
+@pytest.mark.slow
 def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
     topic = make_topic(kafka_pair, replicas={0: [2, 1]})
     produce(kafka_pair, topic, RECORDS, 200)
@@ -136,6 +137,7 @@ def test_a_leader_that_dies_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) ->
             kafka_pair.start_broker(2)
 
 
+@pytest.mark.slow
 def test_a_broker_that_comes_back_in_the_middle_of_a_fetch(kafka_pair: KafkaServer) -> None:
     topic = make_topic(kafka_pair, replicas={0: [2]})
     produce(kafka_pair, topic, RECORDS, 200)
@@ -179,6 +181,7 @@ def credentials(password: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_password_from_a_file_lets_in_and_shows_nowhere(kafka_server: KafkaServer, tmp_path: Path) -> None:
     """The whole job by its command: all that it writes and says is looked through."""
     secret = tmp_path / "secret"
