@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from distcommit.app.published import files_below
 from distcommit.fs.local import TEMPORARY
 from distcommit.ingest.staging import list_attempts, staged_epochs
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.ports import FileSystem
 from distcommit.model.source import Provenance
 from distcommit.model.urn import bucket_of, folder_of
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
-from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets
@@ -115,7 +115,7 @@ class _Audit:
                 is_probe = entry.name.removeprefix(TEMPORARY).startswith(OUTPUT_PROBE)
                 if not entry.is_folder and not is_probe:
                     self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
-                elif entry.is_folder and entry.name != REJECTED_FOLDER:
+                elif entry.is_folder and entry.name not in (REJECTED_FOLDER, CLAIM_FOLDER):
                     found.append(entry.name)
         return found
 
@@ -124,7 +124,7 @@ class _Audit:
         paths = [
             path
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
-            for path in _files_below(self._fs, f"{parent}/{folder}")
+            for path in files_below(self._fs, f"{parent}/{folder}")
         ]
         total, rejected, twice, holes = OffsetSets(), OffsetSets(), OffsetSets(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
@@ -260,11 +260,3 @@ def _offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
         if isinstance(found.low, int) and isinstance(found.high, int):
             sets.add_range(found.partition, found.low, found.high)
     return sets
-
-
-def _files_below(fs: FileSystem, folder: str) -> Iterator[str]:
-    for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
-        if entry.is_folder:
-            yield from _files_below(fs, f"{folder}/{entry.name}")
-        else:
-            yield f"{folder}/{entry.name}"

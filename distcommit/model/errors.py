@@ -96,6 +96,10 @@ class CorruptError(DistcommitError):
     exit_code = 5
 
 
+class StaleStoreError(CorruptError):
+    """The store is older than what was published, or not the one it was published from: no run begins on it."""
+
+
 class UnknownVersionError(CorruptError):
     """Stored bytes are of a format version that this program does not know."""
 

@@ -118,6 +118,13 @@ class SetWatermark(Struct, frozen=True, array_like=True, tag=True):
     who: str
 
 
+class SetWatermarks(Struct, frozen=True, array_like=True, tag=True):
+    """A person sets the watermarks of many idle datasets at once, all or none."""
+
+    watermarks: dict[str, Watermark]
+    who: str
+
+
 class DatasetStatus(StrEnum):
     """Where a dataset stands between its sequences."""
 
@@ -153,6 +160,14 @@ class DatasetState(Struct, frozen=True, array_like=True):
     done_left_out: str = ""
 
 
+class Rebuilt(Struct, frozen=True, array_like=True, tag=True):
+    """The states of these datasets are what a person had made from the published files, whatever they were before."""
+
+    epoch: int
+    datasets: tuple[DatasetState, ...]
+    who: str
+
+
 class Checkpoint(Struct, frozen=True, array_like=True, tag=True):
     """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it."""
 
@@ -163,4 +178,6 @@ class Checkpoint(Struct, frozen=True, array_like=True, tag=True):
     previous: int
 
 
-Record = Fence | Intent | Done | Failed | Decide | Dropped | ByHand | SetWatermark | Checkpoint
+Record = (
+    Fence | Intent | Done | Failed | Decide | Dropped | ByHand | SetWatermark | SetWatermarks | Rebuilt | Checkpoint
+)

@@ -24,11 +24,14 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Rebuilt,
     Record,
     SealedSequence,
     SequenceName,
     SetWatermark,
+    SetWatermarks,
 )
+from distcommit.model.watermark import Watermark
 
 IDLE, PENDING = DatasetStatus.IDLE, DatasetStatus.PENDING
 QUARANTINED, REVOKING = DatasetStatus.QUARANTINED, DatasetStatus.REVOKING
@@ -44,13 +47,17 @@ _BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
 
 
 class Fold:
-    """The state of one log after some records; `apply` moves it on. Not shared between threads."""
+    """The state of one log after some records; `apply` moves it on. Not shared between threads.
+
+    `has_ended`: a checkpoint follows the newest fence. In the job log that is how a run ends.
+    """
 
     __slots__ = (
         "datasets",
         "decided_epochs",
         "fence_epoch",
         "fence_run_id",
+        "has_ended",
         "ignored",
         "last_checkpoint",
         "previous_checkpoint",
@@ -59,6 +66,7 @@ class Fold:
     def __init__(self) -> None:
         self.fence_epoch = 0
         self.fence_run_id = ""
+        self.has_ended = False
         self.decided_epochs: frozenset[int] = frozenset()
         self.datasets: dict[str, DatasetState] = {}
         self.last_checkpoint = self.previous_checkpoint = 0
@@ -118,6 +126,11 @@ def valid(record: Record, fold: Fold) -> bool:
             return _all_in((record.sequence,), fold, (_BY_HAND[record.action][0],))
         case SetWatermark():
             return fold.state_of(record.dataset_urn).status is IDLE
+        case SetWatermarks():
+            return all(fold.state_of(urn).status is IDLE for urn in record.watermarks)
+        case Rebuilt():
+            urns = {state.dataset_urn for state in record.datasets}
+            return record.epoch == fold.fence_epoch and len(urns) == len(record.datasets)
     assert_never(record)
 
 
@@ -150,8 +163,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             fold.decided_epochs = frozenset(record.decided_epochs)
             fold.datasets = {state.dataset_urn: state for state in record.datasets}
             fold.last_checkpoint, fold.previous_checkpoint = number, record.previous
+            fold.has_ended = True
         case Fence():
             fold.fence_epoch, fold.fence_run_id = record.epoch, record.run_id
+            fold.has_ended = False
         case Decide():
             fold.decided_epochs |= {record.epoch}
         case Intent():
@@ -178,14 +193,12 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         case ByHand():
             _by_hand(fold, record)
         case SetWatermark():
-            state = fold.state_of(record.dataset_urn)
-            _update(
-                fold,
-                state.dataset_urn,
-                watermark=record.watermark,
-                origin=dict(record.watermark.positions) if record.watermark else {},
-                closed_epoch=max(state.closed_epoch, fold.fence_epoch),
-            )
+            _set(fold, record.dataset_urn, record.watermark)
+        case SetWatermarks():
+            for urn, watermark in record.watermarks.items():
+                _set(fold, urn, watermark)
+        case Rebuilt():
+            fold.datasets.update({state.dataset_urn: state for state in record.datasets})
         case _:
             assert_never(record)
 
@@ -228,6 +241,16 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_records=sequence.records,
         done_files=sequence.files,
         done_left_out=sequence.left_out,
+    )
+
+
+def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
+    _update(
+        fold,
+        urn,
+        watermark=watermark,
+        origin=dict(watermark.positions) if watermark else {},
+        closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),
     )
 
 

@@ -11,6 +11,9 @@ SEGMENT_SUFFIX = ".seg"
 OUTPUT_PROBE = ".probe-"
 """Start of the names by which committers try whether the output can be written at all; not data."""
 
+CLAIM_FOLDER = ".distcommit"
+"""Folder in the staging and the output root that says whose they are; no dataset's folder begins with a dot."""
+
 
 def bucket_name(bucket: int) -> str:
     """Folder name of a bucket."""

@@ -96,6 +96,17 @@ class OffsetSets:
         """The offsets of one partition, ascending."""
         return iter(self._sets.get(partition, ()))
 
+    def ranges(self, partition: str) -> Iterator[tuple[int, int]]:
+        """The gap-free ranges [low, high) of one partition, ascending. Costs O(ranges)."""
+        offsets = self._sets.get(partition)
+        if offsets:
+            low, end = offsets.min(), offsets.max() + 1
+            others = offsets.flip(low, end + 1)
+            while low < end:
+                high = others.next_set_bit(low)
+                yield low, high
+                low = offsets.next_set_bit(high) if high < end else end
+
     def union(self, other: OffsetSets) -> OffsetSets:
         """What is in either."""
         names = self._sets.keys() | other._sets.keys()

@@ -100,7 +100,8 @@ def run(
         with seconds("drain"):
             drained, decided = _drain(launch, settings, planned.datasets_planned)
     all_read = recovered.buckets == store.buckets  # else a held sequence may be in a bucket that nobody could read
-    store.job_log(settings.epoch).checkpoint(decided_from=(recovered.oldest_held_epoch or settings.epoch) * all_read)
+    decided_from = (recovered.oldest_held_epoch or settings.epoch) * all_read
+    store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
     commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
     for report in ingested:  # what a task could not commit is the drain's to tell
         report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0

@@ -2,15 +2,90 @@
 
 from __future__ import annotations
 
-from distcommit.model.errors import FencedError
+import logging
+
+from distcommit.model.errors import FencedError, StaleStoreError
 from distcommit.model.log_records import Fence, Record
 from distcommit.protocol.fold import Fold
+from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, put_mark, read_marks
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
+logger = logging.getLogger(__name__)
+
+
+def begin_run(store: JobStore, run_id: str) -> int:
+    """Makes sure that the store is the newest there is of its output, fences the job log, and marks the output with the
+    run's epoch before anything can be published. Costs O(1) operations.
+
+    Raises:
+        StaleStoreError: if runs that this store does not know of have published into the output.
+        ConfigurationError: if staging or output belong to another job.
+        FencedError, OutcomeUnknownError: as `fence_job`.
+    """
+    require_newest(store)
+    epoch = fence_job(store, run_id)
+    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    return epoch
+
+
+def require_newest(store: JobStore) -> None:
+    """Claims the job's folders, and raises as `begin_run` if the store is not the newest there is of its output."""
+    claim_folders(store)
+    newer = newer_runs(store)
+    if newer:
+        raise StaleStoreError(
+            "the store is older than what was published from it",
+            store=store.roots.store,
+            output=store.roots.output,
+            expected="the store that the newest run has left",
+            found=newer,
+            todo="put the newest store in its place; if it is lost, `distcommit rebuild` mends this one from the"
+            " published files. Running as it is would publish records again",
+        )
+
+
+def claim_folders(store: JobStore) -> None:
+    """Makes staging and output the job's own.
+
+    Raises:
+        ConfigurationError, StaleStoreError: if they belong to another job, or to another store of this one.
+    """
+    owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
+    for root in (store.roots.output, store.roots.staging):
+        claim(store.fs, root, owner)
+
+
+def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
+    """Marks in the output that the run has come to its end; `clean` says that it left no sequence open anywhere.
+
+    The job log says so first (a checkpoint follows the run's fence), so that a store copied in mid-run is told.
+    """
+    try:
+        if store.job_log().refresh().has_ended:
+            put_mark(store.fs, store.roots.output, epoch, Mark.CLEAN if clean else Mark.ENDED)
+    except OSError:  # what the run has done stands; the next one marks the output again
+        logger.warning(
+            "the output can't be marked", extra={"epoch": epoch, "output": store.roots.output}, exc_info=True
+        )
+
+
+def newer_runs(store: JobStore) -> str:
+    """What the output knows of runs that the store does not; empty if the store is the newest there is."""
+    fold, marks = store.job_log().refresh(), read_marks(store.fs, store.roots.output)
+    newest, ended = max(marks.values()), max(marks[Mark.ENDED], marks[Mark.CLEAN])
+    if marks[Mark.REBUILD] > ended:
+        return "a rebuild that began and was not finished"
+    if newest > fold.fence_epoch:
+        return f"runs up to epoch {newest} in the output, up to {fold.fence_epoch} in the store"
+    if ended == fold.fence_epoch and not fold.has_ended:
+        return f"the end of epoch {ended} in the output, in the store only its beginning"
+    return ""
+
 
 def fence_job(store: JobStore, run_id: str) -> int:
-    """Fences the job log and returns the run's epoch: the number of its FENCE there.
+    """Fences the job log and returns the run's epoch: the number of its FENCE there, or what follows the newest epoch
+    if that is higher, as it is after a rebuild.
 
     Raises:
         FencedError: if another run fenced it at the same moment. This run ends; it never tries again.
@@ -23,7 +98,7 @@ def fence_job(store: JobStore, run_id: str) -> int:
         found.append(fold.fence_epoch)
         if fold.fence_run_id == run_id or fold.fence_epoch != found[0]:
             return None
-        return Fence(log.last_number + 1, run_id)
+        return Fence(max(log.last_number, fold.fence_epoch) + 1, run_id)
 
     fold = log.settle(decide)
     if fold.fence_run_id != run_id:

@@ -16,10 +16,11 @@ from typing import Annotated
 import msgspec
 
 from distcommit.fs.local import TEMPORARY
-from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_name
+from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog
 
@@ -57,6 +58,7 @@ class JobStore:
     roots: Roots
     job: str
     buckets: int
+    store_id: str = ""
 
     def job_log(self, epoch: int = 0) -> CommitLog:
         """The job log, for a writer of `epoch`."""
@@ -67,7 +69,9 @@ class JobStore:
         return CommitLog(self.fs, f"{self.roots.store}/log/{bucket_name(bucket)}", epoch)
 
 
-def open_store(fs: FileSystem, roots: Roots, job: str, buckets: int | None = None, *, create: bool) -> JobStore:
+def open_store(
+    fs: FileSystem, roots: Roots, job: str, buckets: int | None = None, *, create: bool, lost_store_id: str = ""
+) -> JobStore:
     """Opens the job's store, making it first if asked to. Costs O(1) operations if it is there.
 
     Args:
@@ -76,10 +80,12 @@ def open_store(fs: FileSystem, roots: Roots, job: str, buckets: int | None = Non
         job: the job's name; a store belongs to one job.
         buckets: the number of buckets that the configuration names; None takes what the store has.
         create: whether a missing store is made (and the file system probed for what the protocol needs).
+        lost_store_id: the id of a lost store that the one to be made takes the place of.
 
     Raises:
         ConfigurationError: if there is no store, it is another job's, it has another number of buckets, or the file
             system can't do what the protocol needs.
+        StaleStoreError: if a store has to be made and its output was published from another one, which is lost.
         UnknownVersionError, CorruptError: if the marker is not one that this version writes.
     """
     path = f"{roots.store}/{_MARKER}"
@@ -95,7 +101,7 @@ def open_store(fs: FileSystem, roots: Roots, job: str, buckets: int | None = Non
             ) from None
         if buckets is None:
             raise ConfigurationError("a new store needs a number of buckets", path=roots.store) from None
-        marker = _create(fs, roots, job, buckets)
+        marker = _create(fs, roots, job, buckets, lost_store_id)
     except PermissionError as error:
         raise ConfigurationError("the store can't be read", path=path, found=str(error)) from error
     if marker.job != job:
@@ -114,7 +120,29 @@ def open_store(fs: FileSystem, roots: Roots, job: str, buckets: int | None = Non
             found=f"{marker.buckets} buckets",
             todo=f"set commit.buckets to {marker.buckets}; changing it for an existing store is not supported",
         )
-    return JobStore(fs, roots, job, marker.buckets)
+    return JobStore(fs, roots, job, marker.buckets, marker.store_id)
+
+
+def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
+    """A new store knows of no published file: what is in its output would be published again."""
+    owner = read_owner(fs, roots.output)
+    if owner is not None:
+        raise not_the_owner(roots.output, owner, job)
+    published = a_published_file(fs, roots.output)
+    if published is not None:
+        raise StaleStoreError(
+            "there is no store for an output that has published files",
+            store=roots.store,
+            output=roots.output,
+            found=published,
+            todo="correct paths.store or paths.output; if the store is lost, `distcommit rebuild` makes it anew from"
+            " the published files",
+        )
+
+
+def has_store(fs: FileSystem, roots: Roots) -> bool:
+    """Whether there is a store, of whomever."""
+    return fs.status(f"{roots.store}/{_MARKER}") is not None
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
@@ -154,12 +182,14 @@ def _delete_tree(fs: FileSystem, folder: str) -> None:
     fs.delete_folder(folder)
 
 
-def _create(fs: FileSystem, roots: Roots, job: str, buckets: int) -> StoreMarker:
-    store_id = uuid.uuid4().hex
+def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id: str) -> StoreMarker:
+    store_id = lost_store_id or uuid.uuid4().hex
     path = f"{roots.store}/{_MARKER}"
     store = JobStore(fs, roots, job, buckets)
     logs = [store.job_log(), *map(store.bucket_log, range(buckets))]
     try:
+        if not lost_store_id:
+            _require_unpublished(fs, roots, job)
         for root in (roots.store, roots.staging, roots.output):
             fs.make_folders(root)
         _finish_removal(fs, roots.store)

@@ -1,6 +1,6 @@
 """The bytes of one log segment: a header line that people can read, and a checked, compressed record.
 
-    distcommit-segment 1 epoch=12 writer=<hex> raw=<bytes> xxh3=<hex>\\n
+    distcommit-segment <version> epoch=12 writer=<hex> raw=<bytes> xxh3=<hex>\\n
     <zlib of the MessagePack of the record>
 
 The checksum covers the header up to it and the compressed record. Specification: `tests/golden/README.md`.
@@ -16,9 +16,11 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.log_records import Record
+from distcommit.model.log_records import Rebuilt, Record, SetWatermarks
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest. Records that version 1 knew are written as version 1, so that older programs read them."""
+_SINCE_2 = (SetWatermarks, Rebuilt)
 _MAX_RAW_BYTES = 1 << 30
 _HEADER = re.compile(
     rb"distcommit-segment (?P<version>\d{1,9}) epoch=(?P<epoch>\d{1,18}) writer=(?P<writer>[0-9a-f]{1,64})"
@@ -41,7 +43,8 @@ def encode_segment(segment: Segment) -> bytes:
     """The segment's bytes."""
     raw = _encoder.encode(segment.record)
     body = zlib.compress(raw, 1)
-    head = f"distcommit-segment {FORMAT_VERSION} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
+    version = FORMAT_VERSION if isinstance(segment.record, _SINCE_2) else 1
+    head = f"distcommit-segment {version} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
 
 
@@ -56,11 +59,11 @@ def decode_segment(data: bytes, path: str) -> Segment:
     header = _HEADER.fullmatch(data[: line_end + 1])
     if header is None:
         raise _corrupt(path, f"{len(data)} bytes that begin with {data[:40]!r}")
-    if int(header["version"]) != FORMAT_VERSION:
+    if not 1 <= int(header["version"]) <= FORMAT_VERSION:
         raise UnknownVersionError(
             "a log segment has an unknown format version",
             path=path,
-            expected=str(FORMAT_VERSION),
+            expected=f"1 to {FORMAT_VERSION}",
             found=header["version"].decode(),
             todo="run the version of distcommit that wrote it, or a newer one",
         )
@@ -83,7 +86,7 @@ def _corrupt(path: str, found: str) -> CorruptError:
     return CorruptError(
         "a log segment is corrupt",
         path=path,
-        expected=f"a segment of format version {FORMAT_VERSION}",
+        expected=f"a segment of format version 1 to {FORMAT_VERSION}",
         found=found,
         todo="restore this file from a backup; the datasets of this log are left alone until then",
     )

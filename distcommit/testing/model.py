@@ -18,10 +18,12 @@ from distcommit.model.log_records import (
     Failed,
     Fence,
     Intent,
+    Rebuilt,
     Record,
     SealedSequence,
     SequenceName,
     SetWatermark,
+    SetWatermarks,
 )
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
@@ -100,6 +102,21 @@ class LogModel:
                     return False
                 known = self.datasets.setdefault(urn, LogDataset())
                 known.watermark, known.closed = watermark, self.fence
+                return True
+            case SetWatermarks(watermarks):
+                if any(self.dataset(urn).status != "idle" for urn in watermarks):
+                    return False
+                for urn, high in watermarks.items():
+                    known = self.datasets.setdefault(urn, LogDataset())
+                    known.watermark, known.closed = high, self.fence
+                return True
+            case Rebuilt(epoch, states):
+                if epoch != self.fence or len({state.dataset_urn for state in states}) < len(states):
+                    return False
+                for state in states:
+                    self.datasets[state.dataset_urn] = LogDataset(
+                        status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch
+                    )
                 return True
 
     def difference(self, fold: Fold) -> str:

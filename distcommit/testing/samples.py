@@ -17,15 +17,18 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Rebuilt,
     SealedSequence,
     SequenceName,
     SetWatermark,
+    SetWatermarks,
     StepBatch,
 )
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.footer import Footer
 from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.claims import Owner
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.plans import Manifest
@@ -110,6 +113,25 @@ SEGMENTS = {
         ),
     ),
 }
+
+OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
+
+SEGMENTS_2 = {
+    "set-watermarks": Segment(0, WRITER_ID, SetWatermarks({_URN: _LOW, "b": _MARK}, "ann@host")),
+    "rebuilt": Segment(
+        9,
+        WRITER_ID,
+        Rebuilt(
+            9,
+            (
+                DatasetState(_URN, watermark=_LOW, closed_epoch=9, done_epoch=6, origin={"0": 0}, skipped=(_SKIPPED,)),
+                DatasetState("b"),
+            ),
+            "ann@host",
+        ),
+    ),
+}
+"""Segments of version 2."""
 
 PLAN = [
     DatasetPlan(

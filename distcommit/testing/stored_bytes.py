@@ -25,10 +25,12 @@ from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWrit
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
+from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.spark.progress import Progress, read_progress
 from distcommit.steps.registry import load_steps
+from distcommit.stores.claims import read_owner
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import Roots, open_store
@@ -125,6 +127,10 @@ def _read_marker(data: bytes) -> object:
     return store
 
 
+def _read_owner(data: bytes) -> object:
+    return read_owner(_file_system(f"/output/{CLAIM_FOLDER}/owner.json", data), "/output")
+
+
 def _read_plan(data: bytes) -> object:
     return _typed(decode_plan(data, PATH), list[DatasetPlan])
 
@@ -172,7 +178,11 @@ def _read_offsets(data: bytes) -> object:
 READERS = tuple(
     Reader(*fields)
     for fields in (
-        ("segment", tuple(map(encode_segment, samples.SEGMENTS.values())), read_segment),
+        (
+            "segment",
+            tuple(map(encode_segment, (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values()))),
+            read_segment,
+        ),
         (
             "steps",
             tuple(map(encode_segment, (samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))),
@@ -194,6 +204,7 @@ READERS = tuple(
             (CorruptError, ConfigurationError),
         ),
         ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
+        ("owner", (encode_document(samples.OWNER),), _read_owner),
         ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
         ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
         ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),

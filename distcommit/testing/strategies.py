@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from distcommit.model.log_records import (
     ByHand,
+    DatasetState,
     Decide,
     Done,
     Dropped,
@@ -17,10 +18,12 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Rebuilt,
     Record,
     SealedSequence,
     SequenceName,
     SetWatermark,
+    SetWatermarks,
     StepBatch,
 )
 from distcommit.model.urn import MAX_URN_BYTES
@@ -91,6 +94,17 @@ def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrate
         st.builds(Dropped, writers, some),
         st.builds(ByHand, st.sampled_from(HandAction), names, st.just("person")),
         st.builds(SetWatermark, st.sampled_from(list(urns)), st.none() | watermarks(), st.just("person")),
+        st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
+        st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
+    )
+
+
+def _rebuilt(urns: Sequence[str]) -> st.SearchStrategy[DatasetState]:
+    return st.builds(
+        lambda urn, watermark, epoch: DatasetState(urn, watermark=watermark, closed_epoch=epoch, done_epoch=epoch),
+        st.sampled_from(list(urns)),
+        watermarks(),
+        st.integers(0, 3),
     )
 
 

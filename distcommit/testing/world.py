@@ -18,7 +18,7 @@ from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.spark.ingest import ingest_partition
@@ -26,7 +26,7 @@ from distcommit.spark.launch import PartitionCall, Result
 from distcommit.spark.progress import progress_folder
 from distcommit.spark.run import RunResult, new_run_id, run
 from distcommit.spark.settings import RunSettings
-from distcommit.stores.fencing import fence_job
+from distcommit.stores.fencing import begin_run, end_run, fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.model_source import ModelSource
 
@@ -65,7 +65,8 @@ class World:
     """How the job of a history is configured.
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
-    whether Spark gives the ingest job up once its tasks have run.
+    whether Spark gives the ingest job up once its tasks have run; `marked`: whether runs claim the folders and mark the
+    output, as those of a job file do.
     """
 
     buckets: int = 1
@@ -76,6 +77,7 @@ class World:
     max_seconds: float = 0
     watched: bool = False
     loses_ingest: bool = False
+    marked: bool = False
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -84,7 +86,11 @@ class World:
     def run(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunResult:
         """One whole run of the job, as a process would do it: from opening the store to the result."""
         launch = _launch_and_lose if self.loses_ingest else launch_here
-        return run(launch, self.begin(calls, source, clock), max_seconds=self.max_seconds)
+        settings = self.begin(calls, source, clock)
+        result = run(launch, settings, max_seconds=self.max_seconds)
+        if self.marked:
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
 
     def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:
         """Opens the store and takes an epoch."""
@@ -95,7 +101,7 @@ class World:
         return RunSettings(
             store=store,
             run_id=run_id,
-            epoch=fence_job(store, run_id),
+            epoch=(begin_run if self.marked else fence_job)(store, run_id),
             partitions=self.partitions,
             flow=WorkUnitFlow(source, Decoder(), _SINK, False),
             policy=self.policy,
@@ -151,8 +157,9 @@ class World:
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
                     return f"left behind: {folder}/{entry.name}"
-        if store.fs.list_folder(store.roots.staging):
-            return f"left behind in task output: {store.fs.list_folder(store.roots.staging)}"
+        left = [entry for entry in store.fs.list_folder(store.roots.staging) if entry.name != CLAIM_FOLDER]
+        if left:
+            return f"left behind in task output: {left}"
         return ""
 
 

@@ -25,11 +25,15 @@ GOLDEN_3 = Path(__file__).parent / "v3"
 
 
 def make_3(folder: Path) -> None:
-    """Writes what came with holes: version 3 of task states, and fields at the end of skipped ranges and footers."""
-    folder.mkdir(parents=True)
+    """Writes what came with holes (version 3 of task states, and fields at the end of skipped ranges and footers), segments
+    of version 2, and the marks in a job's folders."""
+    (folder / "segments").mkdir(parents=True)
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_HOLES))
     (folder / "intent-holes.seg").write_bytes(encode_segment(samples.HOLES_SEGMENT))
     (folder / "footer.txt").write_text(samples.footer_with_holes().to_metadata()["distcommit"], encoding="utf-8")
+    for name, segment in samples.SEGMENTS_2.items():
+        (folder / "segments" / f"{name}.seg").write_bytes(encode_segment(segment))
+    (folder / "owner.json").write_bytes(encode_document(samples.OWNER))
 
 
 def make_2(folder: Path) -> None:

@@ -27,6 +27,7 @@ from distcommit.sinks.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
+from distcommit.stores.claims import Owner
 from distcommit.stores.documents import decode_document
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
@@ -60,7 +61,7 @@ SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
     *(SealedSequence, SequenceName, StepBatch, SkippedRange, Watermark, DatasetState),
-    *(StoreMarker, Manifest, LockRecord, Footer),
+    *(StoreMarker, Manifest, LockRecord, Footer, Owner),
 ]
 
 
@@ -76,7 +77,24 @@ def test_a_segment_is_read_as_what_was_written(name: str) -> None:
 
 
 def test_there_is_a_golden_segment_of_each_kind_of_record() -> None:
-    assert {type(segment.record) for segment in samples.SEGMENTS.values()} == set(get_args(Record))
+    segments = [*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values()]
+    assert {type(segment.record) for segment in segments} == set(get_args(Record))
+
+
+@pytest.mark.parametrize("name", sorted(samples.SEGMENTS_2))
+def test_segments_of_version_2_are_read_as_what_was_written(name: str) -> None:
+    segment = decode_segment((GOLDEN_3 / "segments" / f"{name}.seg").read_bytes(), PATH)
+    assert segment == samples.SEGMENTS_2[name]
+    assert encode_segment(segment).startswith(b"distcommit-segment 2 ")
+
+
+def test_records_that_version_1_knew_are_written_for_programs_that_know_no_other() -> None:
+    assert all(encode_segment(segment).startswith(b"distcommit-segment 1 ") for segment in samples.SEGMENTS.values())
+
+
+def test_who_owns_a_folder_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_3 / "owner.json").read_bytes()
+    assert decode_document(data, Owner, 1, "owner", PATH) == samples.OWNER
 
 
 def test_tables_are_read_as_what_was_written() -> None:
@@ -208,16 +226,16 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     make_2(tmp_path / "2")
     assert {path.name for path in (tmp_path / "2").iterdir()} == {path.name for path in GOLDEN_2.iterdir()}
     make_3(tmp_path / "3")
-    assert {path.name for path in (tmp_path / "3").iterdir()} == {path.name for path in GOLDEN_3.iterdir()}
+    assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
 
 def stable_name(path: Path) -> str:
     """A table's name without its checksum, which covers file ids: these count how often the disk was looked at; and
     without random ids, which count how many were drawn. What a staged file is called is its writer's choice: its name
-    is in its task state."""
-    if "staging" in path.parts:
-        path = path.parent
-    return re.sub(r"-[0-9a-f]{16}\.parquet$", ".parquet", re.sub("[0-9a-f]{32}", "ID", str(path)))
+    is in its task state. Epochs are numbers of segments, and runs may write more of them than they did."""
+    name = str(path.parent if "staging" in path.parts else path)
+    name = re.sub(r"(?<=/)\d{10}(?=/|-\d{5}_)|\d{12}(?=\.seg)", "NUMBER", name)
+    return re.sub(r"(?<=[/.-])[0-9a-f]{32}(?=[.-]|$)|-[0-9a-f]{16}(?=\.parquet$)", "", name)
 
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
@@ -250,7 +268,7 @@ def another_table_version(name: str, version: bytes) -> bytes:
 
 def another_segment_version() -> bytes:
     head, _, body = golden("segments/fence.seg").partition(b"\n")
-    return head.replace(b"distcommit-segment 1", b"distcommit-segment 2") + b"\n" + body
+    return head.replace(b"distcommit-segment 1", b"distcommit-segment 3") + b"\n" + body
 
 
 def case(reader: str, data: Callable[[], bytes]) -> Any:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from distcommit.model.log_records import (
     ByHand,
+    DatasetState,
     DatasetStatus,
     Decide,
     Done,
@@ -15,10 +16,12 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Rebuilt,
     Record,
     SealedSequence,
     SequenceName,
     SetWatermark,
+    SetWatermarks,
 )
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold, apply, valid
@@ -160,3 +163,31 @@ def test_origin_is_where_reading_first_began() -> None:
     apply(5, Intent(2, (second,)), fold)
     apply(6, Done(2, (SequenceName("d", 2),)), fold)
     assert fold.state_of("d").origin == {"0": 0, "1": 2}
+
+
+def test_watermarks_are_set_together_or_not_at_all() -> None:
+    wanted = SetWatermarks({"d": at(9), "e": at(3)}, "me")
+    assert not valid(wanted, folded(FENCED, SEALED))
+    fold = folded(FENCED, wanted)
+    assert (fold.state_of("d").watermark, fold.state_of("e").watermark) == (at(9), at(3))
+    assert fold.state_of("e").origin == {"0": 3}
+    assert not valid(Intent(1, (sequence(1, at(9), at(10)),)), fold), "a run that had planned before"
+
+
+def test_a_rebuilt_state_takes_the_place_of_any_other_under_the_fence_only() -> None:
+    state = DatasetState("d", watermark=at(9), closed_epoch=2, done_epoch=1, origin={"0": 0})
+    fold = folded(FENCED, SEALED, Fence(2, "r2"))
+    assert not valid(Rebuilt(1, (state,), "me"), fold), "by somebody who was fenced"
+    assert not valid(Rebuilt(2, (state, state), "me"), fold)
+    apply(4, Rebuilt(2, (state,), "me"), fold)
+    assert fold.state_of("d") == state
+    assert not valid(Done(2, (D1,)), fold), "the sequence that it was pending with is gone"
+
+
+def test_a_log_has_ended_when_a_checkpoint_follows_its_newest_fence() -> None:
+    fold = folded(FENCED)
+    assert not fold.has_ended
+    apply(2, fold.checkpoint(), fold)
+    assert fold.has_ended
+    apply(3, Fence(3, "r3"), fold)
+    assert not fold.has_ended

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -202,3 +203,22 @@ def test_a_row_without_origin_is_refused(partitions: list[int | None], offsets: 
 def test_columns_that_cannot_say_the_origin_are_refused(batch: pa.RecordBatch) -> None:
     with pytest.raises(ConfigurationError):
         OffsetSets().add(batch, ORIGIN)
+
+
+def test_ranges_are_the_runs_between_the_gaps() -> None:
+    sets = OffsetSets()
+    assert list(sets.ranges("0")) == []
+    for low, high in ((0, 3), (5, 6), (2**40, 2**40 + 10**9)):
+        sets.add_range("0", low, high)
+    assert list(sets.ranges("0")) == [(0, 3), (5, 6), (2**40, 2**40 + 10**9)]
+    assert list(sets.ranges("1")) == []
+
+
+@given(st.sets(st.integers(0, 40)))
+def test_ranges_hold_exactly_the_offsets(offsets: set[int]) -> None:
+    sets = OffsetSets()
+    for offset in offsets:
+        sets.add_range("0", offset, offset + 1)
+    ranges = list(sets.ranges("0"))
+    assert {offset for low, high in ranges for offset in range(low, high)} == offsets
+    assert all(before[1] < after[0] for before, after in pairwise(ranges))

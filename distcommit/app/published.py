@@ -1,0 +1,77 @@
+"""What a job's output holds, by dataset: the published files and what their footers say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from distcommit.model.errors import DistcommitError
+from distcommit.model.parallel import in_flight
+from distcommit.model.ports import FileSystem
+from distcommit.model.urn import folder_of
+from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.sinks.files import REJECTED_FOLDER
+from distcommit.sinks.footer import Footer, read_footer
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.claims import is_published_name
+
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """One published file: its path, its footer, and the offsets in it."""
+
+    path: str
+    footer: Footer
+    offsets: OffsetSets
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFolder:
+    """The published files in one dataset's folders, and those of ours that can't be used, with the reason.
+
+    Files that no job has published are passed over.
+    """
+
+    name: str
+    files: list[PublishedFile] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+
+
+def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
+    """All datasets' folders, one at a time. Reads each file's footer."""
+    parents = (output, f"{output}/{REJECTED_FOLDER}")
+    names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
+    for name in sorted(names - {REJECTED_FOLDER, CLAIM_FOLDER}):
+        folder = PublishedFolder(name)
+        paths = [path for parent in parents for path in files_below(fs, f"{parent}/{name}")]
+        ours = [path for path in paths if is_published_name(path.rpartition("/")[2])]
+        calls = _THREADS if len(ours) > _THREADS else 1
+        for found in in_flight(calls, lambda path: _read(fs, path), ours):
+            if isinstance(found, str):
+                folder.unusable.append(found)
+            elif folder_of(found.footer.dataset_urn) != name:
+                folder.unusable.append(f"{found.path}: it is of dataset {found.footer.dataset_urn}")
+            else:
+                folder.files.append(found)
+        yield folder
+
+
+def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
+    """All files below a folder, in the order of their names."""
+    for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
+        if entry.is_folder:
+            yield from files_below(fs, f"{folder}/{entry.name}")
+        else:
+            yield f"{folder}/{entry.name}"
+
+
+def _read(fs: FileSystem, path: str) -> PublishedFile | str:
+    try:
+        footer = read_footer(fs, path)
+        if footer is None:
+            return f"{path}: it has no footer of ours"
+        return PublishedFile(path, footer, OffsetSets.from_text(footer.offsets) if footer.offsets else OffsetSets())
+    except (DistcommitError, OSError) as error:
+        return f"{path}: {error}"

@@ -1,0 +1,134 @@
+"""What a job leaves in its own folders, so that a store that does not belong to them is told at once.
+
+<staging>/.distcommit/owner.json        whose folder it is; written once
+<output>/.distcommit/owner.json
+<output>/.distcommit/<epoch>-<mark>     how far the runs are that may have published here
+
+Looking at them costs one read and one listing a run, however much is published.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from distcommit.model.errors import ConfigurationError, DistcommitError, StaleStoreError
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths import CLAIM_FOLDER, epoch_name
+from distcommit.stores.documents import decode_document, encode_document
+
+OWNER_VERSION = 1
+_OWNER = "owner.json"
+_MARK = re.compile(r"(\d{10,})-([a-z]+)")
+_PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The job that stages or publishes in a folder. `store` is where its store was when it claimed the folder."""
+
+    version: int
+    store_id: str
+    job: str
+    store: str
+
+
+class Mark(StrEnum):
+    """What the runs of a store say in its output. `clean`: it has ended, and no sequence was left open.
+
+    `rebuild` stands from before a rebuild changes anything until it has ended: no run begins in between.
+    """
+
+    BEGAN = "began"
+    ENDED = "ended"
+    CLEAN = "clean"
+    REBUILD = "rebuild"
+
+
+def claim(fs: FileSystem, root: str, owner: Owner) -> None:
+    """Makes `root` the owner's, if it is nobody's yet.
+
+    Raises:
+        StaleStoreError: if it is the same job's, with another store.
+        ConfigurationError: if it is another job's.
+    """
+    found = read_owner(fs, root)
+    if found is None:
+        fs.make_folders(f"{root}/{CLAIM_FOLDER}")
+        fs.put_if_absent(f"{root}/{CLAIM_FOLDER}/{_OWNER}", encode_document(owner))
+        fs.sync([f"{root}/{CLAIM_FOLDER}"], root)
+        found = read_owner(fs, root) or owner
+    if found.store_id != owner.store_id:
+        raise not_the_owner(root, found, owner.job, f"the store with id {owner.store_id} at {owner.store}")
+
+
+def read_owner(fs: FileSystem, root: str) -> Owner | None:
+    """Whose folder it is; None if it is nobody's.
+
+    Raises:
+        UnknownVersionError, CorruptError: if what says so can't be read.
+    """
+    path = f"{root}/{CLAIM_FOLDER}/{_OWNER}"
+    try:
+        return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path)
+    except FileNotFoundError:
+        return None
+
+
+def not_the_owner(root: str, found: Owner, job: str, store: str = "no store at all") -> DistcommitError:
+    """The error for a folder that is somebody else's."""
+    if found.job == job:
+        return StaleStoreError(
+            "this folder was filled from another store of the job",
+            path=root,
+            expected=f"the store with id {found.store_id}, which was at {found.store}",
+            found=store,
+            todo="correct paths.store, or restore that store; if it is lost, and nothing is at paths.store,"
+            " `distcommit rebuild` makes it anew from the published files",
+        )
+    return ConfigurationError(
+        "this folder belongs to another job",
+        path=root,
+        expected=f"a folder of job {job!r} alone",
+        found=f"job {found.job!r}, with its store at {found.store}",
+        todo="give each job paths.output and paths.staging of its own; they may stand side by side in one folder",
+    )
+
+
+def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
+    """The newest epoch of each mark; 0 for one that is not there."""
+    newest = dict.fromkeys(Mark, 0)
+    for entry in fs.list_folder(f"{output}/{CLAIM_FOLDER}"):
+        found = _MARK.fullmatch(entry.name)
+        if found and found[2] in newest:
+            newest[Mark(found[2])] = max(newest[Mark(found[2])], int(found[1]))
+    return newest
+
+
+def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
+    """Puts a mark, durably, and takes older ones of its kind away."""
+    folder = f"{output}/{CLAIM_FOLDER}"
+    fs.make_folders(folder)
+    fs.put_if_absent(f"{folder}/{epoch_name(epoch)}-{mark.value}", b"")
+    fs.sync([folder], output)
+    for entry in fs.list_folder(folder):
+        found = _MARK.fullmatch(entry.name)
+        if found and found[2] == mark.value and int(found[1]) < epoch:
+            fs.delete(f"{folder}/{entry.name}")
+
+
+def a_published_file(fs: FileSystem, folder: str) -> str | None:
+    """The first file found below `folder` that a job has published there, by its name."""
+    below: list[str] = []
+    for entry in fs.list_folder(folder):
+        if entry.is_folder:
+            below.append(f"{folder}/{entry.name}")
+        elif _PUBLISHED.fullmatch(entry.name):
+            return f"{folder}/{entry.name}"
+    return next((found for path in below if (found := a_published_file(fs, path)) is not None), None)
+
+
+def is_published_name(name: str) -> bool:
+    """Whether a file's name is one that a job gives to what it publishes."""
+    return _PUBLISHED.fullmatch(name) is not None
