@@ -132,7 +132,7 @@ class KafkaSource(BaseModel, Source):
             SourceError: if no broker answers within `request_timeout_s`.
             ConfigurationError: if librdkafka refuses the client settings.
         """
-        queries = KafkaQueries(self._connection())
+        queries = KafkaQueries(self.connection())
         found = list(self._datasets(queries, owned, states))
         yield from (problem for problem in found if isinstance(problem, DatasetProblem))
         datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
@@ -146,9 +146,10 @@ class KafkaSource(BaseModel, Source):
             TransientError: if no broker answers within `request_timeout_s`.
             ConfigurationError: if librdkafka refuses the client settings.
         """
-        return KafkaExtractor(self._connection(), self.idle_timeout_s)
+        return KafkaExtractor(self.connection(), self.idle_timeout_s)
 
-    def _connection(self) -> KafkaConnection:
+    def connection(self) -> KafkaConnection:
+        """How to reach the brokers."""
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 

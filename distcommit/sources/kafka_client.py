@@ -75,9 +75,9 @@ class KafkaConnection:
         with self._accepted():
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
 
-    def consumer(self, notes: ClientNotes) -> Consumer:
+    def consumer(self, notes: ClientNotes, group: str = _READER["group.id"]) -> Consumer:
         """A consumer that reads what it is assigned and never moves by itself. Raises as `admin`."""
-        conf = {**_READER_DEFAULTS, **self.client, **_READER, "bootstrap.servers": self.brokers}
+        conf = {**_READER_DEFAULTS, **self.client, **_READER, "bootstrap.servers": self.brokers, "group.id": group}
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
 

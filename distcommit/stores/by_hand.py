@@ -5,7 +5,7 @@ These records carry no epoch and need no fence, so that they work beside a run t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import (
@@ -17,6 +17,7 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
     SetWatermark,
+    SetWatermarks,
 )
 from distcommit.model.sink import Sink
 from distcommit.model.steps import StepContext
@@ -94,12 +95,51 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
 
     def decide(fold: Fold) -> Record | None:
         now = fold.state_of(urn)
-        is_set = urn in fold.datasets and now.watermark == watermark and now.closed_epoch >= fold.fence_epoch
-        return SetWatermark(urn, watermark, who) if now == before and not is_set else None
+        return SetWatermark(urn, watermark, who) if now == before and not _is_set(fold, urn, watermark) else None
 
     after = log.settle(decide).state_of(urn)
     if after.watermark != watermark:
         raise _not(urn, after, "left alone meanwhile")
+
+
+def set_watermarks(
+    store: JobStore, wanted: Mapping[str, Watermark], before: Mapping[str, Watermark | None], who: str
+) -> None:
+    """Sets the watermarks of many idle datasets, those of a bucket all or none. Safe to call again after a crash.
+
+    Args:
+        store: the job's store.
+        wanted: the new watermarks, by dataset.
+        before: the watermarks that the person decided on; a dataset that has another one by now is left alone.
+        who: the person.
+
+    Raises:
+        ConflictError: if a dataset is not idle, or has moved meanwhile: nothing was done to its bucket.
+    """
+    buckets: dict[int, dict[str, Watermark]] = {}
+    for urn, watermark in wanted.items():
+        buckets.setdefault(bucket_of(urn, store.buckets), {})[urn] = watermark
+    for bucket, mine in sorted(buckets.items()):
+        log = store.bucket_log(bucket)
+
+        def decide(fold: Fold, mine: dict[str, Watermark] = mine) -> Record | None:
+            left = {urn: watermark for urn, watermark in mine.items() if not _is_set(fold, urn, watermark)}
+            states = map(fold.state_of, left)
+            as_before = all(
+                state.status is DatasetStatus.IDLE and state.watermark == before[state.dataset_urn] for state in states
+            )
+            return SetWatermarks(left, who) if left and as_before else None
+
+        after = log.settle(decide)
+        for urn, watermark in mine.items():
+            if not _is_set(after, urn, watermark):
+                raise _not(urn, after.state_of(urn), "idle and left alone meanwhile")
+
+
+def _is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
+    """Whether the dataset has this watermark, and no run that has begun can seal it any more."""
+    state = fold.state_of(urn)
+    return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
 
 
 def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:

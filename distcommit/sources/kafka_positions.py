@@ -1,0 +1,87 @@
+"""Where other readers of a job's topics stand: their positions by dataset, in the names that the job has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from distcommit.model.errors import SourceError
+from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.kafka_client import (
+    ClientNotes,
+    KafkaConnection,
+    KafkaDataset,
+    KafkaQueries,
+    PartitionName,
+    TopicSelection,
+    error_text,
+)
+
+_CHUNK = 1000
+
+
+def selection(source: KafkaSource) -> TopicSelection:
+    """The topics of the job."""
+    return TopicSelection(source.topics, source.topic_patterns, source.exclude, source.exclude_patterns)
+
+
+def dataset_of(source: KafkaSource, topic: str, partition: str) -> str:
+    """The URN of the dataset that a partition belongs to."""
+    return topic if source.dataset == "topic" else f"{topic}@{partition}"
+
+
+def topic_of(source: KafkaSource, urn: str) -> str:
+    """The topic of a dataset."""
+    return urn if source.dataset == "topic" else urn.rpartition("@")[0]
+
+
+def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str, int]], list[PartitionName]]:
+    """What a consumer group has committed for the job's topics. It is only asked about, never joined.
+
+    A committed offset is that of the next record the group would read, as a watermark's position is.
+
+    Returns:
+        Positions by dataset and partition, and the partitions for which the group has committed nothing.
+
+    Raises:
+        SourceError: if no broker answers, or one refuses.
+    """
+    connection, select = source.connection(), selection(source)
+    datasets = [
+        dataset
+        for found in KafkaQueries(connection).topics()
+        if found.topic in select
+        for dataset in found.datasets(source.dataset)
+    ]
+    committed = _committed(connection, group, [name for dataset in datasets for name in dataset.names()])
+    positions = {dataset.urn: _of(dataset, committed) for dataset in datasets}
+    missing = [name for dataset in datasets for name in dataset.names() if name not in committed]
+    return {urn: found for urn, found in positions.items() if found}, missing
+
+
+def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[str, int]:
+    return {str(name[1]): committed[name] for name in dataset.names() if name in committed}
+
+
+def _committed(connection: KafkaConnection, group: str, names: list[PartitionName]) -> dict[PartitionName, int]:
+    consumer = connection.consumer(ClientNotes(connection), group)
+    found: dict[PartitionName, int] = {}
+    try:
+        for begin in range(0, len(names), _CHUNK):
+            asked = [TopicPartition(*name) for name in names[begin : begin + _CHUNK]]
+            for answer in consumer.committed(asked, timeout=connection.request_timeout_s):
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+                if answer.offset >= 0:
+                    found[answer.topic, answer.partition] = answer.offset
+    except KafkaException as error:
+        raise SourceError(
+            "the consumer group's offsets can't be read",
+            group=group,
+            found=connection.masked(error_text(error)),
+            todo="check the group's name, and that source.client may read it",
+        ) from None
+    finally:
+        consumer.close()
+    return found
