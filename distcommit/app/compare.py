@@ -1,0 +1,119 @@
+"""A shadow run held against what it is to replace: another job's output, or another system's positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from distcommit.app.positions import ForeignPositions
+from distcommit.app.published import read_published
+from distcommit.app.rebuild import known_states
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Position
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.job_store import JobStore
+
+
+class CompareRow(msgspec.Struct, frozen=True):
+    """One partition: the next position of either side, and how far ours is ahead (behind, if negative).
+
+    Of outputs also what each has published of the offsets that both have passed: how many are on both sides, and how
+    many on one alone.
+    """
+
+    dataset: str
+    partition: str
+    ours: Position | None
+    theirs: Position | None
+    ahead: int
+    both: int = 0
+    only_ours: int = 0
+    only_theirs: int = 0
+
+
+class CompareResult(msgspec.Struct):
+    """What differs. `same`: positions are all equal, or (of outputs) all datasets are on both sides, and of the offsets
+    that both have passed, of which there are some, each is published by both."""
+
+    same: bool
+    other: str
+    by_files: bool
+    partitions: int
+    differing: int
+    rows: list[CompareRow]
+    unreadable: list[str]
+
+
+def compare_positions(store: JobStore, found: ForeignPositions) -> CompareResult:
+    """Our watermarks against another system's positions. What that system does not know is not compared."""
+    states = known_states(store)
+    rows: list[CompareRow] = []
+    for urn, theirs in sorted(found.datasets.items()):
+        ours = _positions(states.get(urn))
+        rows += [_row(urn, partition, ours.get(partition), theirs[partition]) for partition in _sorted(theirs)]
+    differing = sum(row.ours != row.theirs for row in rows)
+    return CompareResult(not differing, found.origin, False, len(rows), differing, rows, found.left_out)
+
+
+def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
+    """What two jobs have published of the offsets that both have passed, by the files' footers.
+
+    Where a side began later, or is not as far, the offsets that it has not passed are not compared.
+    """
+    unreadable: list[str] = []
+    mine, theirs = _published(store, unreadable), _published(other, unreadable)
+    rows: list[CompareRow] = []
+    alone = 0
+    ours_known, theirs_known = known_states(store), known_states(other)
+    for urn in sorted(ours_known.keys() | theirs_known.keys()):
+        ours, others = ours_known.get(urn), theirs_known.get(urn)
+        positions, other_positions = _positions(ours), _positions(others)
+        for partition in _sorted({**positions, **other_positions}):
+            row = _row(urn, partition, positions.get(partition), other_positions.get(partition))
+            if ours is not None and others is not None and isinstance(row.ours, int) and isinstance(row.theirs, int):
+                low = max(_first(ours, partition), _first(others, partition))
+                window = OffsetSets()
+                window.add_range(partition, low, min(row.ours, row.theirs))
+                a = mine.get(urn, OffsetSets()).intersection(window)
+                b = theirs.get(urn, OffsetSets()).intersection(window)
+                row = msgspec.structs.replace(
+                    row,
+                    both=a.intersection(b).count(),
+                    only_ours=a.difference(b).count(),
+                    only_theirs=b.difference(a).count(),
+                )
+            else:
+                alone += 1
+            rows.append(row)
+    differing = alone + sum(bool(row.only_ours or row.only_theirs) for row in rows)
+    same = not differing and not unreadable and any(row.both for row in rows)
+    return CompareResult(same, f"job {other.job}", True, len(rows), differing, rows, unreadable)
+
+
+def _published(store: JobStore, unreadable: list[str]) -> dict[str, OffsetSets]:
+    """All offsets in the published files, by dataset."""
+    found: dict[str, OffsetSets] = {}
+    for folder in read_published(store.fs, store.roots.output):
+        unreadable += folder.unusable
+        for file in folder.files:
+            found.setdefault(file.footer.dataset_urn, OffsetSets()).update(file.offsets)
+    return found
+
+
+def _row(urn: str, partition: str, ours: Position | None, theirs: Position | None) -> CompareRow:
+    ahead = ours - theirs if isinstance(ours, int) and isinstance(theirs, int) else 0
+    return CompareRow(urn, partition, ours, theirs, ahead)
+
+
+def _positions(state: DatasetState | None) -> dict[str, Position]:
+    return dict(state.watermark.positions) if state is not None and state.watermark is not None else {}
+
+
+def _first(state: DatasetState, partition: str) -> int:
+    first = state.origin.get(partition, 0)
+    return first if isinstance(first, int) else 0
+
+
+def _sorted(partitions: Iterable[str]) -> list[str]:
+    return sorted(partitions, key=lambda name: (len(name), name))

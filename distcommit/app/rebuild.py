@@ -1,0 +1,290 @@
+"""A store made to know again what was published: its watermarks from the footers of the published files.
+
+What the store knows is kept; what files of newer epochs say is added. Of a dataset, all epochs but the newest are
+whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
+in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
+Else the files of that epoch are set aside, and the next run reads their records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from distcommit.app.published import PublishedFile, PublishedFolder, read_published
+from distcommit.ingest.staging import staged_epochs, sweep_epoch
+from distcommit.model.errors import StaleStoreError
+from distcommit.model.log_records import DatasetState, Fence, Rebuilt, Record
+from distcommit.model.urn import bucket_of
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import SkippedRange
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import epoch_name
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores.claims import Mark, put_mark, read_marks
+from distcommit.stores.fencing import claim_folders, fence_bucket
+from distcommit.stores.job_store import JobStore
+
+_LISTED = 100
+SET_ASIDE = "set_aside"
+"""Folder in the store that published files are moved to."""
+
+
+class RebuildRow(msgspec.Struct, frozen=True):
+    """One dataset whose state changes. `gap_records`: offsets between its files that no file has."""
+
+    dataset: str
+    before: dict[str, Position]
+    after: dict[str, Position]
+    files: int
+    files_set_aside: int
+    gap_records: int
+
+
+class RebuildResult(msgspec.Struct):
+    """What a rebuild did, or would do. With `problems` nothing was written. Lists name the first hundred of a kind.
+
+    `epoch`: the rebuild's; above all that are found in the folders.
+    """
+
+    epoch: int = 0
+    written: bool = False
+    datasets: int = 0
+    rows: list[RebuildRow] = []
+    set_aside: list[str] = []
+    set_aside_count: int = 0
+    gaps: list[str] = []
+    problems: list[str] = []
+    problems_count: int = 0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a rebuild is going to do: states without their closing epoch, and files to set aside."""
+
+    states: list[DatasetState] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+    newest_epoch: int = 0
+    result: RebuildResult = field(default_factory=RebuildResult)
+
+
+def plan_rebuild(store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool) -> RebuildResult:
+    """What `rebuild_store` would do, from all footers. Writes nothing."""
+    plan = _plan(store, known, accept_gaps=accept_gaps)
+    plan.result.epoch = plan.newest_epoch + 1
+    return plan.result
+
+
+def _plan(store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool) -> _Plan:
+    marks = read_marks(store.fs, store.roots.output)
+    plan = _Plan(newest_epoch=max(0, *marks.values(), *staged_epochs(store.fs, store.roots.staging)))
+    seen: set[str] = set()
+    for folder in read_published(store.fs, store.roots.output):
+        for problem in folder.unusable:
+            _problem(plan.result, problem)
+        if folder.files:
+            urn = folder.files[0].footer.dataset_urn
+            seen.add(urn)
+            _dataset(plan, folder, known.get(urn) or DatasetState(urn), marks[Mark.CLEAN], accept_gaps=accept_gaps)
+    for urn, state in known.items():
+        if urn not in seen and state.sequence is not None:
+            _add(plan, state, _Continued(state), 0, [])
+    return plan
+
+
+class _Continued:
+    """A dataset's state as it moves past the files of one epoch after the other."""
+
+    def __init__(self, state: DatasetState) -> None:
+        self.incarnation = state.watermark.incarnation if state.watermark else ""
+        self.positions = dict(state.watermark.positions) if state.watermark else {}
+        self.origin, self.done_epoch = dict(state.origin), state.done_epoch
+        self.skipped, self.gaps = list(state.skipped), list[SkippedRange]()
+
+    def joins(self, offsets: OffsetSets) -> bool:
+        """Whether these offsets begin, in each partition, where what is known ends, and have no gaps."""
+        return all(
+            self.positions.get(partition, 0) == ranges[0][0] and len(ranges) == 1
+            for partition in offsets.partitions()
+            for ranges in [list(offsets.ranges(partition))]
+        )
+
+    def move(self, epoch: int, offsets: OffsetSets) -> None:
+        """Takes an epoch as published whole."""
+        for partition in offsets.partitions():
+            for low, high in offsets.ranges(partition):
+                at = self.positions.get(partition)
+                self.origin.setdefault(partition, low)
+                if isinstance(at, int) and at < low:
+                    self.gaps.append(SkippedRange(partition, at, low, f"no file has them (rebuild, epoch {epoch})"))
+                self.positions[partition] = max(high, at) if isinstance(at, int) else high
+        self.done_epoch = epoch
+
+
+def _dataset(plan: _Plan, folder: PublishedFolder, state: DatasetState, clean: int, *, accept_gaps: bool) -> None:
+    result, urn = plan.result, state.dataset_urn
+    newer: dict[int, list[PublishedFile]] = {}
+    for file in folder.files:
+        plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
+        if file.footer.epoch > state.done_epoch:
+            newer.setdefault(file.footer.epoch, []).append(file)
+        if file.footer.records and not file.footer.offsets:
+            _problem(result, f"{file.path}: its footer names no offsets")
+    if not newer and state.sequence is None:
+        return
+    after, aside = _Continued(state), list[str]()
+    for epoch in sorted(newer):
+        offsets = OffsetSets()
+        for file in newer[epoch]:
+            offsets.update(file.offsets)
+        if epoch == max(newer) and epoch > clean and not after.joins(offsets):
+            aside = [file.path for file in newer[epoch]]
+        else:
+            after.move(epoch, offsets)
+    for gap in after.gaps:
+        text = f"{urn} partition {gap.partition}: no file has offsets {gap.low} to {gap.high}"
+        if accept_gaps:
+            after.skipped.append(gap)
+        else:
+            _problem(result, text)
+        if len(result.gaps) < _LISTED:
+            result.gaps.append(text)
+    _add(plan, state, after, sum(map(len, newer.values())) - len(aside), aside)
+
+
+def _add(plan: _Plan, state: DatasetState, after: _Continued, files: int, aside: list[str]) -> None:
+    watermark = Watermark(after.positions, after.incarnation) if after.positions else None
+    plan.states.append(
+        DatasetState(
+            state.dataset_urn,
+            watermark=watermark,
+            done_epoch=after.done_epoch,
+            origin=after.origin,
+            skipped=tuple(after.skipped),
+            accepted_epochs=state.accepted_epochs,
+        )
+    )
+    plan.set_aside += aside
+    gap_records = sum(g.high - g.low for g in after.gaps if isinstance(g.high, int) and isinstance(g.low, int))
+    before = dict(state.watermark.positions) if state.watermark else {}
+    row = RebuildRow(state.dataset_urn, before, dict(after.positions), files, len(aside), gap_records)
+    plan.result.rows.append(row)
+    plan.result.datasets += 1
+    plan.result.set_aside_count += len(aside)
+    plan.result.set_aside += aside[: max(0, _LISTED - len(plan.result.set_aside))]
+
+
+def _problem(result: RebuildResult, text: str) -> None:
+    result.problems_count += 1
+    if len(result.problems) < _LISTED:
+        result.problems.append(text)
+
+
+def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, *, accept_gaps: bool) -> RebuildResult:
+    """Rebuilds an opened store. Safe to call again after a crash: until it has ended, no run begins.
+
+    Args:
+        store: the store, stale or new.
+        found: what `plan_rebuild` found. It is planned anew once nobody can publish any more; should there be problems
+            then, all that was written is that no run may begin.
+        run_id: a new run's id.
+        who: the person.
+        accept_gaps: whether gaps are recorded as skipped.
+
+    Raises:
+        StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
+        ConfigurationError: if they belong to another job.
+    """
+    claim_folders(store)
+    fs, roots = store.fs, store.roots
+    epoch = max(found.epoch, store.job_log().refresh().fence_epoch + 1, *_marked(store))
+    put_mark(fs, roots.output, epoch, Mark.REBUILD)
+    _fence(store, epoch, run_id)
+    for bucket in range(store.buckets):
+        fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
+    # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
+    for staged in staged_epochs(fs, roots.staging):
+        for bucket in range(store.buckets):
+            sweep_epoch(fs, roots.staging, staged, bucket)
+    plan = _plan(store, known_states(store), accept_gaps=accept_gaps)
+    if plan.result.problems:
+        return plan.result
+    by_bucket: dict[int, list[DatasetState]] = {}
+    for state in plan.states:
+        closed = msgspec.structs.replace(state, closed_epoch=epoch)
+        by_bucket.setdefault(bucket_of(state.dataset_urn, store.buckets), []).append(closed)
+    for bucket, states in by_bucket.items():
+        store.bucket_log(bucket, epoch).settle(_decide(epoch, tuple(states), who))
+    _set_aside(store, epoch, plan.set_aside)
+    store.job_log(epoch).checkpoint(at_least=1)
+    put_mark(fs, roots.output, epoch, Mark.CLEAN)
+    plan.result.epoch, plan.result.written = epoch, True
+    return plan.result
+
+
+def keep_store(store: JobStore, run_id: str) -> RebuildResult:
+    """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
+    nothing else is changed. Raises as `rebuild_store`."""
+    claim_folders(store)
+    epoch = max(store.job_log().refresh().fence_epoch + 1, *_marked(store))
+    put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
+    _fence(store, epoch, run_id)
+    store.job_log(epoch).checkpoint(at_least=1)
+    put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
+    return RebuildResult(epoch=epoch, written=True)
+
+
+def _marked(store: JobStore) -> list[int]:
+    """Epochs that are above those of the marks in the output."""
+    return [epoch + 1 for epoch in read_marks(store.fs, store.roots.output).values()]
+
+
+def known_states(store: JobStore) -> dict[str, DatasetState]:
+    """What the store knows of its datasets."""
+    return {
+        urn: state
+        for bucket in range(store.buckets)
+        for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+    }
+
+
+def _fence(store: JobStore, epoch: int, run_id: str) -> None:
+    log = store.job_log(epoch)
+
+    def decide(fold: Fold) -> Record | None:
+        return Fence(epoch, run_id) if fold.fence_epoch < epoch else None
+
+    fold = log.settle(decide)
+    if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
+        raise StaleStoreError(
+            "somebody else has begun on this store meanwhile",
+            store=store.roots.store,
+            expected=f"run {run_id}",
+            found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
+            todo="see that nothing else is at work, then rebuild again",
+        )
+
+
+def _decide(epoch: int, states: tuple[DatasetState, ...], who: str) -> Callable[[Fold], Record | None]:
+    def decide(fold: Fold) -> Record | None:
+        there = fold.fence_epoch != epoch or all(fold.state_of(state.dataset_urn) == state for state in states)
+        return None if there else Rebuilt(epoch, states, who)
+
+    return decide
+
+
+def _set_aside(store: JobStore, epoch: int, paths: list[str]) -> None:
+    """Moves files out of the output, to the same places below a folder of the store."""
+    fs, base = store.fs, f"{store.roots.store}/{SET_ASIDE}/epoch={epoch_name(epoch)}"
+    touched: set[str] = set()
+    for path in paths:
+        target = f"{base}/{path.removeprefix(store.roots.output + '/')}"
+        folder = target.rpartition("/")[0]
+        if folder not in touched:
+            fs.make_folders(folder)
+        fs.rename(path, target)
+        touched.add(folder)
+    fs.sync(touched, store.roots.store)
+    fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)

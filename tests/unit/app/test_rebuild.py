@@ -1,0 +1,166 @@
+"""Rebuilding a store from the published files, on a machine that may die at any operation of it."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+
+from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.model.errors import StaleStoreError
+from distcommit.stores.claims import Mark, read_marks, read_owner
+from distcommit.stores.job_store import open_store
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+from tests.unit.spark.machines import OUTPUT, Machine, Meeting, audit, published, source, states
+
+WORLD = World(buckets=2, marked=True)
+STORE = "/job/store"
+FIRST = source(a=[3, 2], b=2)
+SECOND = source(a=[6, 4], b=4, c=3)
+SECOND_EPOCH = 4
+THIRD = source(a=[7, 5], b=5, c=4)
+
+
+def in_units(found: ModelSource, units: int) -> ModelSource:
+    return ModelSource({urn: ModelDataset(dataset.partitions, units=units) for urn, dataset in found.datasets.items()})
+
+
+def rebuild(calls: SimulatedPosix) -> RebuildResult:
+    store = WORLD.store(calls)
+    found = plan_rebuild(store, known_states(store), accept_gaps=False)
+    return rebuild_store(store, found, "rebuild-1", "me", accept_gaps=False)
+
+
+def stale(*, clean: bool) -> Machine:
+    """The first run's store under the second run's output; of the second run's sequences nothing is sure unless it was
+    `clean`."""
+    machine = Machine()
+    WORLD.run(machine, in_units(FIRST, 1))
+    backup = machine.paths(STORE)
+    WORLD.run(machine, in_units(SECOND, 2))
+    if not clean:
+        (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith("-clean")]
+        machine.remove(mark)
+    for path in machine.paths(STORE):
+        machine.remove(path)
+    for path, data in backup.items():
+        machine.put(path, data)
+    machine.syncfs("/")
+    return machine
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_stale_store_is_refused_and_after_the_rebuild_all_is_exact(clean: bool) -> None:
+    machine = stale(clean=clean)
+    before = published(machine)
+    with pytest.raises(StaleStoreError):
+        WORLD.run(machine, THIRD)
+    assert published(machine) == before
+    result = rebuild(machine)
+    assert (result.written, result.set_aside_count) == (True, 0)
+    assert {urn: state.watermark.positions for urn, state in states(WORLD, machine).items() if state.watermark} == {
+        "a": {"0": 6, "1": 4},
+        "b": {"0": 4},
+        "c": {"0": 3},
+    }
+    assert audit(WORLD, machine).exact
+    WORLD.run(machine, THIRD)
+    assert WORLD.violation(machine, THIRD, {}) == ""
+
+
+def test_without_the_rebuild_records_would_be_published_twice() -> None:
+    machine = stale(clean=True)
+    World(buckets=2).run(machine, THIRD)
+    assert not audit(WORLD, machine).exact
+
+
+def test_whatever_is_missing_of_a_sequence_that_may_be_open_is_read_again() -> None:
+    units = sorted({path.rpartition("-")[0].rpartition("-")[0] for path in published(stale(clean=False))})
+    of_the_second = [unit for unit in units if f"/{SECOND_EPOCH:010d}-" in unit]
+    assert len(of_the_second) > 5
+    for unit in of_the_second:
+        machine = stale(clean=False)
+        machine.remove(next(path for path in published(machine) if path.startswith(unit)))
+        assert rebuild(machine).written
+        WORLD.run(machine, THIRD)
+        assert WORLD.violation(machine, THIRD, {}) == "", unit
+
+
+def test_a_rebuild_that_died_anywhere_is_finished_by_the_next() -> None:
+    """Until then no run begins. One of the files of an open sequence is missing."""
+    died = 0
+    begin = stale(clean=False)
+    begin.remove(next(path for path in sorted(published(begin)) if f"/a/{SECOND_EPOCH:010d}-" in path))
+    begin.syncfs("/")
+    for number in range(0, 1000, 3):
+        machine = copy.deepcopy(begin)
+        machine.faults.append(Meeting(machine, number, crash))
+        try:
+            rebuild(machine)
+        except Crashed:
+            died += 1
+        else:
+            break
+        rng = random.Random(number)
+        for after in (machine.after_kill(), *machine.after_power_loss(rng, 1, 1)):
+            store = WORLD.store(after)
+            finished = read_marks(store.fs, OUTPUT)[Mark.CLEAN] > read_marks(store.fs, OUTPUT)[Mark.BEGAN]
+            if not finished:
+                with pytest.raises(StaleStoreError):
+                    WORLD.run(after, THIRD)
+                assert rebuild(after).written, number
+            WORLD.run(after, THIRD)
+            assert WORLD.violation(after, THIRD, {}) == "", number
+    assert died > 10
+
+
+def crash() -> None:
+    raise Crashed
+
+
+def test_a_partition_that_first_appears_in_an_open_sequence_must_begin_at_its_first_offset() -> None:
+    machine = Machine()
+    WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 8}, units=4)}))
+    (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith("-clean")]
+    machine.remove(mark)
+    machine.remove(sorted(published(machine))[0])
+    for path in machine.paths(STORE):
+        machine.remove(path)
+    fs = SimulatedFileSystem(machine)
+    owner = read_owner(fs, OUTPUT)
+    assert owner is not None
+    open_store(fs, ROOTS, "job", 2, create=True, lost_store_id=owner.store_id)
+    result = rebuild(machine)
+    assert (result.written, result.set_aside_count) == (True, 3)
+    WORLD.run(machine, source(a=8))
+    assert WORLD.violation(machine, source(a=8), {}) == ""
+
+
+def test_a_store_that_is_kept_as_it_is_may_run_again() -> None:
+    machine = stale(clean=True)
+    before = states(WORLD, machine)
+    assert keep_store(WORLD.store(machine), "rebuild-1").written
+    assert states(WORLD, machine) == before
+    epoch = WORLD.begin(machine, THIRD).epoch
+    assert epoch > SECOND_EPOCH + 1
+
+
+def test_looking_changes_nothing() -> None:
+    machine = stale(clean=False)
+    store = WORLD.store(machine)
+    before = machine.paths("/job")
+    found = plan_rebuild(store, known_states(store), accept_gaps=False)
+    assert (found.written, found.datasets) == (False, 3)
+    assert machine.paths("/job") == before
+
+
+def test_marks_do_not_pile_up() -> None:
+    machine = Machine()
+    for count in range(1, 8):
+        WORLD.run(machine, source(a=count))
+    names = sorted(path.rpartition("/")[2] for path in machine.paths(f"{OUTPUT}/.distcommit"))
+    assert len(names) == 3
+    assert [name.partition("-")[2] for name in names] == ["began", "clean", ""]
