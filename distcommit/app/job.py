@@ -6,6 +6,7 @@ import getpass
 import logging
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -15,13 +16,18 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
 from distcommit.app.config import JobConfig, load_config
+from distcommit.app.imports import ImportResult, import_watermarks
 from distcommit.app.micro_batch import query_id_of, spooled
 from distcommit.app.places import open_file_system, path_of
+from distcommit.app.positions import read_positions
+from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
 from distcommit.ingest.flow import WorkUnitFlow
-from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
+from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Sink
 from distcommit.model.watermark import Position, Watermark
 from distcommit.sinks.python import PythonSink
@@ -33,9 +39,10 @@ from distcommit.spark.reports import Report
 from distcommit.spark.run import RunResult, new_run_id, recover, run
 from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
-from distcommit.stores.fencing import fence_job
+from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
+from distcommit.stores.fencing import begin_run, end_run, newer_runs, require_newest
 from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +89,9 @@ class Job:
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
-            return run(SparkLaunch(spark), settings, max_seconds=self.config.limits.seconds, phase=phase)
+            result = run(SparkLaunch(spark), settings, max_seconds=self.config.limits.seconds, phase=phase)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
 
     def on_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Commits a micro-batch of a streaming query: `stream.writeStream.foreachBatch(job.on_batch)`.
@@ -103,6 +112,7 @@ class Job:
                 spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
                 flow = replace(flow, source=stack.enter_context(spool))
             result = run(SparkLaunch(spark), replace(settings, flow=flow), max_seconds=self.config.limits.seconds)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
         reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
         if result.succeeded:
             return
@@ -123,6 +133,8 @@ class Job:
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
             phase("recover")
             totals = recover(SparkLaunch(spark), settings)
+            settings.store.job_log(settings.epoch).checkpoint(at_least=1)
+            end_run(settings.store, settings.epoch, clean=False)
             succeeded = not totals.reasons and not totals.sequences_left
             return RecoverResult(settings.run_id, settings.epoch, succeeded, totals)
 
@@ -174,12 +186,100 @@ class Job:
         watermark = None if positions is None else Watermark(dict(positions))
         by_hand.set_watermark(self.open_store(create=False), urn, watermark, _who())
 
+    def import_watermarks(
+        self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
+    ) -> ImportResult:
+        """Takes over where another system stands, from a CSV, a Gobblin export or a Kafka consumer group: sets the
+        watermarks of datasets that have none. Safe to call again after a crash.
+
+        Raises:
+            ConfigurationError: naming each line that can't be used; nothing was written.
+            ConflictError: if a dataset is not idle, or moved meanwhile.
+        """
+        found = read_positions(self.config, file, group)
+        store = None if dry_run and not self._has_store() else self.open_store(create=not dry_run)
+        return import_watermarks(store, found, _who(), overwrite=overwrite, dry_run=dry_run)
+
+    def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
+        """Compares with another system's positions, or with what another job (`file` ends in .yaml) has published.
+
+        Reads only; best while nothing runs.
+        """
+        store = self.open_store(create=False)
+        if file is not None and file.suffix.lower() in (".yaml", ".yml"):
+            return compare_outputs(store, Job.from_file(file).open_store(create=False))
+        return compare_positions(store, read_positions(self.config, file, group))
+
+    def rebuild(
+        self, *, accept_gaps: bool = False, keep_watermarks: bool = False, dry_run: bool = False
+    ) -> RebuildResult:
+        """Makes a store that is lost or older than its output know again what was published, from the published files.
+
+        Args:
+            accept_gaps: record offsets that no file has, between files that do, as skipped (compacted topics have such
+                gaps); without it a gap is a problem and nothing is written.
+            keep_watermarks: look at no file, and go on from what an older store knows: what was published since is
+                published again, unless a person sets the watermarks first.
+            dry_run: only look.
+
+        Raises:
+            ConfigurationError: if the job has no offsets to go by, or the folders are another job's.
+            ConflictError: if the store is the newest there is, or a run is alive.
+        """
+        if not keep_watermarks and (self._own_sink() is not None or self.config.source.provenance is None):
+            raise ConfigurationError(
+                "a store is rebuilt from the offsets in published files",
+                expected="a source with offsets, and the sink of type files",
+                todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
+            )
+        fs, roots = self._places()
+        config, store, owner = self.config, None, None
+        if self._has_store():
+            store = self.open_store(create=False)
+            if not newer_runs(store) and read_marks(fs, roots.output)[Mark.BEGAN]:
+                raise ConflictError(
+                    "there is nothing to rebuild",
+                    store=roots.store,
+                    expected="a store that is older than its output",
+                    found="the newest one",
+                    todo="run the job; `distcommit audit` says whether its output is exact",
+                )
+        else:
+            owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
+            if owner is not None and owner.job != config.job:
+                raise not_the_owner(roots.output, owner, config.job)
+        run_id = new_run_id()
+        if keep_watermarks:
+            if store is None or dry_run:
+                raise ConfigurationError(
+                    "watermarks are kept of a store that is there, and there is nothing to show", path=roots.store
+                )
+            with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+                return keep_store(store, run_id)
+        planned = store or JobStore(fs, roots, config.job, config.commit.buckets)
+        found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
+        if dry_run or found.problems:
+            return found
+        if store is None:
+            put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
+            lost = owner.store_id if owner is not None else uuid.uuid4().hex
+            store = open_store(fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost)
+        with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+            return rebuild_store(store, found, run_id, _who(), accept_gaps=accept_gaps)
+
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
-        config = self.config
-        fs = open_file_system(config.paths.store, durable=config.commit.durability == "fsync")
-        roots = Roots(path_of(config.paths.store), path_of(config.paths.staging), path_of(config.paths.output))
-        return open_store(fs, roots, config.job, config.commit.buckets, create=create)
+        fs, roots = self._places()
+        return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create)
+
+    def _places(self) -> tuple[FileSystem, Roots]:
+        paths = self.config.paths
+        fs = open_file_system(paths.store, durable=self.config.commit.durability == "fsync")
+        return fs, Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
+
+    def _has_store(self) -> bool:
+        fs, roots = self._places()
+        return has_store(fs, roots)
 
     def _own_sink(self) -> Sink | None:
         """The user's own sink, made here, so that one that can't be used is an error before anything is done."""
@@ -194,13 +294,14 @@ class Job:
         store = self.open_store(create=True)
         run_id = new_run_id()
         with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+            require_newest(store)  # before Spark takes its seconds to start
             spark = session or open_session(config.spark, f"distcommit {config.job}")
             try:
                 partitions = partitions_of(spark, config.spark, store.buckets)
                 settings = RunSettings(
                     store=store,
                     run_id=run_id,
-                    epoch=fence_job(store, run_id),
+                    epoch=begin_run(store, run_id),
                     partitions=partitions,
                     flow=WorkUnitFlow(config.source, config.value, config.sink, config.on_undecodable == "divert"),
                     policy=config.commit.policy,

@@ -17,7 +17,16 @@ import typer
 from distcommit.app.demo.story import run_demo
 from distcommit.app.job import Job
 from distcommit.cli.display import shown_progress
-from distcommit.cli.output import audit_view, demo_view, recover_view, run_view, status_view
+from distcommit.cli.output import (
+    audit_view,
+    compare_view,
+    demo_view,
+    import_view,
+    rebuild_view,
+    recover_view,
+    run_view,
+    status_view,
+)
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import ConfigurationError
 
@@ -29,7 +38,7 @@ _EXIT_CODES = """\
   3  another run of the job is alive, or has taken over
   4  storage or source can't be reached: try again later
   5  stored data is corrupt or lost
-  6  the audit (or the demo) is not exact
+  6  the audit (or the demo) is not exact, or what is compared differs
 130  interrupted\
 """
 
@@ -184,6 +193,88 @@ def set_watermark(
         configured = Job.from_file(job, overrides or ())
         configured.set_watermark(dataset, wanted)
         _show_dataset(terminal, configured, dataset)
+
+
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="A .csv with the columns dataset, partition, next_offset; or a .json that Gobblin exported with"
+        " `job-state-store --read-job-state --keepConfig`.",
+    ),
+]
+FromGroup = Annotated[
+    str | None, typer.Option("--kafka-group", metavar="NAME", help="A consumer group's committed offsets.")
+]
+
+
+@app.command("import-watermarks")
+def import_watermarks(
+    job: JobFile,
+    file: FromFile = None,
+    group: FromGroup = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Also where there is a watermark already.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Go on where another system stopped: set the watermarks of datasets that have none. Can be repeated."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        configured = Job.from_file(job, overrides or ())
+        result = configured.import_watermarks(file, group=group, overwrite=overwrite, dry_run=dry_run)
+        terminal.show(result, partial(import_view, result))
+
+
+@app.command()
+def compare(
+    job: JobFile,
+    other: Annotated[
+        Path | None, typer.Argument(metavar="[OTHER.yaml]", help="Another job's file.", show_default=False)
+    ] = None,
+    file: FromFile = None,
+    group: FromGroup = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare with what another job has published, or with where another system stands. Reads only."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        if sum(given is not None for given in (other, file, group)) != 1:
+            raise ConfigurationError("compare with one thing", expected="OTHER.yaml, --from or --kafka-group")
+        result = Job.from_file(job, overrides or ()).compare(other or file, group=group)
+        terminal.show(result, partial(compare_view, result))
+    _exit(0 if result.same else 6)
+
+
+@app.command()
+def rebuild(
+    job: JobFile,
+    accept_gaps: Annotated[
+        bool,
+        typer.Option("--accept-gaps", help="Record offsets that no file has as skipped (compacted topics have such)."),
+    ] = False,
+    keep_watermarks: Annotated[
+        bool,
+        typer.Option(
+            "--keep-watermarks", help="Look at no file: go on from what the older store knows, or what you set by hand."
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Mend a store that is lost or older than what was published, from the published files."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        configured = Job.from_file(job, overrides or ())
+        result = configured.rebuild(accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run)
+        terminal.show(result, partial(rebuild_view, result))
+    _exit(5 if result.problems else 0)
 
 
 def _show_dataset(terminal: Terminal, job: Job, urn: str) -> None:

@@ -12,8 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.compare import CompareResult
 from distcommit.app.demo.story import DemoResult
+from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
+from distcommit.app.rebuild import RebuildResult
 from distcommit.app.status import DatasetStatusRow, StatusResult
 from distcommit.model.watermark import Position
 from distcommit.spark.reports import Report
@@ -123,6 +126,75 @@ def audit_view(result: AuditResult) -> RenderableType:
         _listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
         _listing("staged files that nobody needs", result.staged_left, result.staged_left_count),
         _listing("logs that can't be read", result.unreadable),
+    )
+
+
+def import_view(result: ImportResult) -> RenderableType:
+    """Each dataset whose watermark was set or kept; then what was left out."""
+    listed = [row for row in result.rows if row.action != "same"]
+    table = _table("dataset", ">watermark", ">next offset there", "action")
+    for row in listed[:_LISTED]:
+        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), row.action)
+    counts = Counter(row.action for row in result.rows)
+    would = "would be set" if result.dry_run else "set"
+    verdict = _good("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
+    facts = {
+        "from": escape(result.origin),
+        "there already": f"{counts['same']:,}",
+        "kept": f"{counts['kept']:,}" + (" (they differ; --overwrite sets them)" if counts["kept"] else ""),
+    }
+    return _page(
+        verdict,
+        table if listed else None,
+        _more(len(listed) - _LISTED, "datasets (--json has them all)") if len(listed) > _LISTED else None,
+        _facts(facts),
+        _listing("positions left out", result.left_out),
+    )
+
+
+def compare_view(result: CompareResult) -> RenderableType:
+    """The verdict, and the partitions that differ or are not equally far."""
+    what = "published alike, as far as both are" if result.by_files else "where it stands"
+    if result.same:
+        verdict = _good("same", f"all of {result.partitions:,} partitions: {what}")
+    else:
+        verdict = _bad("different", f"{result.differing:,} of {result.partitions:,} partitions")
+    differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
+    table = _table("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
+    for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:_LISTED]:
+        shown = ("-" if position is None else str(position) for position in (row.ours, row.theirs))
+        counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
+        table.add_row(Text(row.dataset), Text(row.partition), *shown, *counts)
+    facts = {"with": escape(result.other)}
+    if result.by_files:
+        facts["published by both"] = f"{sum(row.both for row in result.rows):,} offsets"
+    return _page(
+        verdict,
+        table if differing else None,
+        _more(len(differing) - _LISTED, "partitions (--json has them all)") if len(differing) > _LISTED else None,
+        _facts(facts),
+        _listing("not compared", result.unreadable),
+    )
+
+
+def rebuild_view(result: RebuildResult) -> RenderableType:
+    """What a rebuild did, or what keeps it from being done."""
+    if result.problems:
+        verdict = _bad("not rebuilt", "nothing was written; mend or take away what is named, or see --accept-gaps")
+    elif result.written:
+        verdict = _good("rebuilt", "the job may run again; `distcommit audit` proves it")
+    else:
+        verdict = _good("dry run", "nothing was written")
+    table = _table("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
+    for row in result.rows[:_LISTED]:
+        counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.gap_records))
+        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), *counts)
+    return _page(
+        verdict,
+        table if result.rows else None,
+        _more(len(result.rows) - _LISTED, "datasets (--json has them all)") if len(result.rows) > _LISTED else None,
+        _listing("problems", result.problems, result.problems_count),
+        _listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
     )
 
 
@@ -269,6 +341,12 @@ def _more(count: int, what: str) -> Text:
 
 def _count(count: int) -> str:
     return f"[bold red]{count:,}[/]" if count else "0"
+
+
+def _each(positions: Mapping[str, Position]) -> str:
+    """Positions one by one, as far as they fit."""
+    shown = [f"{partition}:{position}" for partition, position in list(positions.items())[:4]]
+    return " ".join([*shown, *(["..."] if len(positions) > len(shown) else [])]) or "none"
 
 
 def _position(positions: Mapping[str, Position]) -> str:

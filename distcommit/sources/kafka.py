@@ -189,7 +189,7 @@ class KafkaSource(BaseModel, Source):
         ]
         ids: Mapping[str, str | Unanswered] = {}
         if queries.knows_topic_ids:  # asked before the offsets: what is read is held against it again
-            ids = topic_ids(self._connection(), queries.admin, {dataset.topic for dataset in chunk})
+            ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}

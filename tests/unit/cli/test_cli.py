@@ -11,11 +11,14 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.compare import CompareResult, CompareRow
 from distcommit.app.demo.story import DemoResult
+from distcommit.app.imports import ImportResult, ImportRow
 from distcommit.app.job import Job
+from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.cli.display import describe
 from distcommit.cli.main import app
-from distcommit.cli.output import audit_view, demo_view, run_view
+from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import FencedError, LostError, TransientError
 from distcommit.model.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
@@ -82,7 +85,18 @@ class TestHelp:
     def test_lists_commands_and_exit_codes(self) -> None:
         result = invoke("--help")
         assert result.exit_code == 0
-        for text in ("run", "recover", "status", "audit", "demo", "Exit codes", "130", "another run of the job"):
+        for text in (
+            "run",
+            "recover",
+            "status",
+            "audit",
+            "rebuild",
+            "compare",
+            "demo",
+            "Exit codes",
+            "130",
+            "another run of the job",
+        ):
             assert text in result.stdout
 
     @pytest.mark.parametrize("command", ["run", "recover", "status", "audit"])
@@ -299,6 +313,33 @@ class TestViews:
         shown = rendered(audit_view(AuditResult(exact=False, deep=True, gaps=2, partitions=[good, bad])))
         assert "torn" in shown
         assert "fine" not in shown
+
+    def test_an_import_shows_what_changes_and_what_was_left_out(self) -> None:
+        rows = [ImportRow("new", {}, {"0": 5}, "set"), ImportRow("old", {"0": 7}, {"0": 7}, "same")]
+        rows += [ImportRow("other", {"0": 7}, {"0": 9}, "kept")]
+        shown = rendered(import_view(ImportResult("positions.csv", True, 1, rows, ["gone: not a topic of this job"])))
+        assert "dry run: 1 watermarks would be set" in shown
+        assert "0:5" in shown
+        assert "old " not in shown
+        assert "1 (they differ; --overwrite sets them)" in shown
+        assert "gone: not a topic of this job" in shown
+
+    def test_a_comparison_shows_where_they_differ_first(self) -> None:
+        rows = [CompareRow("further", "0", 9, 5, 4, 5), CompareRow("even", "0", 5, 5, 0, 5)]
+        rows += [CompareRow("torn", "1", 5, 5, 0, 4, 0, 1)]
+        shown = rendered(compare_view(CompareResult(False, "job x", True, 3, 1, rows, [])))
+        assert "different: 1 of 3 partitions" in shown
+        assert "even" not in shown
+        assert shown.index("torn") < shown.index("further")
+
+    def test_a_rebuild_that_can_not_be_done_says_why(self) -> None:
+        shown = rendered(rebuild_view(RebuildResult(problems=["a/x.parquet: torn"], problems_count=1)))
+        assert "not rebuilt: nothing was written" in shown
+        assert "a/x.parquet: torn" in shown
+        row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0)
+        shown = rendered(rebuild_view(RebuildResult(7, True, 1, [row], ["orders/y.parquet"], 1)))
+        assert "rebuilt: the job may run again" in shown
+        assert "orders/y.parquet" in shown
 
     def test_a_demo_that_is_not_exact_says_why(self) -> None:
         shown = rendered(

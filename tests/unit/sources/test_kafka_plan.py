@@ -345,7 +345,7 @@ def test_secret_files_are_read_when_a_client_is_made(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     kafka = source(client={"ssl.key.password": f"a${{file:{secret}}}z"})
     secret.write_text(SECRET + "\n")
-    connection = pickle.loads(pickle.dumps(kafka))._connection()
+    connection = pickle.loads(pickle.dumps(kafka)).connection()
     assert connection.client == {"ssl.key.password": f"a{SECRET}z"}
     assert SECRET.encode() not in pickle.dumps(kafka)
     assert connection.masked(f"(a{SECRET}z)") == "(***)"

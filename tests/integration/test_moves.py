@@ -1,0 +1,232 @@
+"""Moving to this program, moving its folders, and losing them: each through a job file and the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from distcommit import Job
+from distcommit.app.config import SparkSettings
+from distcommit.app.session import open_session
+from distcommit.cli.main import app
+from distcommit.model.errors import ConfigurationError, StaleStoreError
+from distcommit.testing.kafka_job import KafkaJob, kafka_job
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = open_session(SparkSettings(master="local[2,4]"), "tests")
+    yield session
+    session.stop()
+
+
+def run(job: KafkaJob, spark: SparkSession, path: Path | None = None) -> None:
+    assert Job.from_file(path or job.path, session=spark).run().succeeded
+
+
+def command(name: str, path: Path, *arguments: str) -> tuple[int, Any, str]:
+    done = CliRunner().invoke(app, [name, str(path), "--json", *arguments])
+    lines = done.stdout.strip().splitlines()
+    return done.exit_code, json.loads(lines[-1]) if lines else {}, done.stderr
+
+
+class TestStoreOlderThanItsOutput:
+    def test_a_restored_backup_is_refused_and_rebuilt(self, tmp_path: Path, spark: SparkSession) -> None:
+        with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"records_per_work_unit": 4}) as job:
+            job.produce(10, days=2)
+            run(job, spark)
+            shutil.copytree(tmp_path / "store", tmp_path / "backup")
+            for _ in range(2):
+                job.produce(7, days=2)
+                run(job, spark)
+            before = Job.from_file(job.path).status()
+            shutil.rmtree(tmp_path / "store")
+            (tmp_path / "backup").rename(tmp_path / "store")
+            published = files(tmp_path / "output")
+            code, _, errors = job.cli("run")
+            assert code == 5
+            assert "the store is older than what was published from it" in errors
+            assert "distcommit rebuild" in errors
+            assert files(tmp_path / "output") == published
+            code, found, _ = command("rebuild", job.path, "--dry-run")
+            assert (code, found["written"], found["datasets"], found["set_aside_count"]) == (0, False, 2, 0)
+            code, found, _ = command("rebuild", job.path)
+            assert (code, found["written"]) == (0, True)
+            after = Job.from_file(job.path).status()
+            assert [row.positions for row in after.datasets] == [row.positions for row in before.datasets]
+            assert after.epoch > before.epoch
+            job.assert_exact()
+            job.produce(5)
+            assert job.run()["succeeded"]
+            job.assert_exact()
+
+    def test_a_lost_store_is_made_anew_from_the_files(self, tmp_path: Path, spark: SparkSession) -> None:
+        with kafka_job(tmp_path, {"a": 2}) as job:
+            for _ in range(2):
+                job.produce(10, days=3)
+                run(job, spark)
+            shutil.rmtree(tmp_path / "store")
+            with pytest.raises(StaleStoreError, match="another store of the job"):
+                run(job, spark)
+            assert not (tmp_path / "store" / "store.json").exists()
+            code, found, _ = command("rebuild", job.path)
+            assert (code, found["written"], found["set_aside_count"]) == (0, True, 0)
+            job.assert_exact()
+            job.produce(3)
+            run(job, spark)
+            job.assert_exact()
+
+    def test_a_store_copied_in_mid_run_is_refused_once_that_run_has_ended(
+        self, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        with kafka_job(tmp_path, {"a": 1}) as job:
+            job.produce(5)
+            run(job, spark)
+            log = sorted((tmp_path / "store" / "log" / "job").iterdir())
+            log[-1].unlink()  # the checkpoint with which the run ended
+            with pytest.raises(StaleStoreError, match="in the store only its beginning"):
+                run(job, spark)
+
+    def test_the_newest_store_is_not_rebuilt(self, tmp_path: Path, spark: SparkSession) -> None:
+        with kafka_job(tmp_path, {"a": 1}) as job:
+            job.produce(5)
+            run(job, spark)
+            code, found, _ = command("rebuild", job.path)
+            assert (code, found["kind"]) == (3, "ConflictError")
+
+    def test_a_sequence_published_by_half_is_set_aside_and_read_again(
+        self, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        """The store is lost right after a kill in mid-commit: which files are missing is nowhere but in the files."""
+        with kafka_job(tmp_path, {"a": 1, "b": 1}, source={"records_per_work_unit": 5}) as job:
+            job.produce(10)
+            run(job, spark)
+            job.produce(20)
+            run(job, spark)
+            (clean,) = (tmp_path / "output" / ".distcommit").glob("*-clean")
+            clean.rename(clean.with_name(clean.name.replace("clean", "ended")))  # as if sequences had been left open
+            newest = sorted((tmp_path / "output" / "a").rglob("*.parquet"))[-4:]
+            newest[0].unlink()  # it was never published
+            shutil.rmtree(tmp_path / "store")
+            code, found, _ = command("rebuild", job.path)
+            assert (code, found["written"], found["set_aside_count"]) == (0, True, 3)
+            assert {Path(path).name for path in found["set_aside"]} == {path.name for path in newest[1:]}
+            assert {row["dataset"]: row["after"] for row in found["rows"]} == {"a": {"0": 10}, "b": {"0": 30}}
+            assert len(files(tmp_path / "store" / "set_aside")) == 3
+            run(job, spark)
+            job.assert_exact()
+
+    def test_a_gap_in_what_surely_was_whole_is_a_problem_until_a_person_accepts_it(
+        self, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        with kafka_job(tmp_path, {"a": 1}, source={"records_per_work_unit": 5}) as job:
+            job.produce(10)
+            run(job, spark)
+            job.produce(10)
+            run(job, spark)
+            sorted((tmp_path / "output" / "a").rglob("*.parquet"))[-2].unlink()
+            shutil.rmtree(tmp_path / "store")
+            code, found, _ = command("rebuild", job.path)
+            assert (code, found["written"], found["problems_count"]) == (5, False, 1)
+            assert "a partition 0: no file has offsets" in found["problems"][0]
+            assert not (tmp_path / "store").exists()
+            code, found, _ = command("rebuild", job.path, "--accept-gaps")
+            assert (code, found["written"], found["rows"][0]["gap_records"]) == (0, True, 5)
+            audit = job.audit()
+            assert (audit.exact, audit.skipped, audit.records) == (True, 5, 15)
+
+    def test_a_damaged_file_is_named_and_nothing_is_written(self, tmp_path: Path, spark: SparkSession) -> None:
+        with kafka_job(tmp_path, {"a": 1}) as job:
+            job.produce(5)
+            run(job, spark)
+            (file,) = (tmp_path / "output" / "a").rglob("*.parquet")
+            file.write_bytes(b"PAR1")
+            shutil.rmtree(tmp_path / "store")
+            code, found, _ = command("rebuild", job.path)
+            assert (code, found["written"]) == (5, False)
+            assert file.name in found["problems"][0]
+
+
+class TestTwoJobs:
+    def test_two_jobs_can_not_share_an_output(self, tmp_path: Path, spark: SparkSession) -> None:
+        with kafka_job(tmp_path, {"a": 1}) as job:
+            job.produce(5)
+            run(job, spark)
+            published = files(tmp_path / "output")
+            job.write(job="other", paths={"store": "other-store", "staging": "other-staging"})
+            with pytest.raises(ConfigurationError, match="belongs to another job"):
+                run(job, spark)
+            assert files(tmp_path / "output") == published
+
+    def test_two_jobs_can_not_share_their_staging(self, tmp_path: Path, spark: SparkSession) -> None:
+        with kafka_job(tmp_path, {"a": 1}) as job:
+            run(job, spark)
+            job.write(job="other", paths={"store": "other-store", "output": "other-output"})
+            with pytest.raises(ConfigurationError, match=r"belongs to another job.*staging"):
+                run(job, spark)
+
+    def test_one_topic_in_two_jobs_with_folders_of_their_own_is_harmless(
+        self, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        with kafka_job(tmp_path, {"a": 1}) as job:
+            job.produce(5)
+            run(job, spark)
+            other = {name: f"other-{name}" for name in ("store", "staging", "output")}
+            job.write(job="other", paths=other)
+            run(job, spark)
+            job.assert_exact()
+            job.write(job="test", paths={name: name for name in other})
+            job.assert_exact()
+
+
+class TestMovingHere:
+    def test_a_shadow_run_from_a_consumer_group_goes_on_where_that_is_and_is_compared(
+        self, tmp_path: Path, spark: SparkSession
+    ) -> None:
+        with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
+            job.produce(10)
+            run(job, spark)
+            commit(job, "old-system", {("a", 0): 4, ("a", 1): 10, ("b", 0): 0})
+            shadow = tmp_path / "shadow.yaml"
+            job.write(job="shadow", paths={name: f"shadow-{name}" for name in ("store", "staging", "output")})
+            job.path.rename(shadow)
+            job.write(job="test", paths={name: name for name in ("store", "staging", "output")})
+            code, found, _ = command("import-watermarks", shadow, "--kafka-group", "old-system", "--dry-run")
+            assert (code, found["datasets_set"]) == (0, 2)
+            assert not (tmp_path / "shadow-store").exists()
+            code, found, _ = command("import-watermarks", shadow, "--kafka-group", "old-system")
+            assert {row["dataset"]: row["after"] for row in found["rows"]} == {"a": {"0": 4, "1": 10}, "b": {"0": 0}}
+            run(job, spark, shadow)
+            audit = Job.from_file(shadow).audit(deep=True)
+            assert (audit.exact, audit.records) == (True, 6 + 0 + 10)
+            code, found, _ = command("compare", job.path, str(shadow))
+            assert (code, found["same"], sum(row["both"] for row in found["rows"])) == (0, True, 16)
+            code, found, _ = command("compare", shadow, "--kafka-group", "old-system")
+            assert code == 6
+            assert [(row["ours"], row["theirs"], row["ahead"]) for row in found["rows"]] == [
+                (10, 4, 6),
+                (10, 10, 0),
+                (10, 0, 10),
+            ]
+            next((tmp_path / "shadow-output" / "b").rglob("*.parquet")).unlink()
+            code, found, _ = command("compare", job.path, str(shadow))
+            assert (code, found["same"], found["rows"][-1]["only_ours"]) == (6, False, 10)
+
+
+def commit(job: KafkaJob, group: str, offsets: dict[tuple[str, int], int]) -> None:
+    consumer = Consumer({"bootstrap.servers": job.broker.bootstrap_servers, "group.id": group})
+    named = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    consumer.commit(offsets=named, asynchronous=False)
+    consumer.close()
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*.parquet")}
