@@ -207,9 +207,9 @@ def _crosses_late(machine: SimulatedPosix, source: str, target: str) -> None:
 
 
 def _forgets(machine: SimulatedPosix, source: str, target: str) -> None:
+    if source.startswith(ROOTS.staging):
+        machine.unlink(source)
     machine.rename_noreplace(source, target)
-    if target.startswith(ROOTS.staging):
-        machine.unlink(target)
 
 
 def _forgets_late(machine: SimulatedPosix, source: str, target: str) -> None:
