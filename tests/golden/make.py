@@ -25,8 +25,8 @@ GOLDEN_3 = Path(__file__).parent / "v3"
 
 
 def make_3(folder: Path) -> None:
-    """Writes what came with holes (version 3 of task states, and fields at the end of skipped ranges and footers), segments
-    of version 2, and the marks in a job's folders."""
+    """Writes what came with holes (version 3 of task states, and fields at the end of skipped ranges and footers),
+    segments of version 2, and the marks in a job's folders."""
     (folder / "segments").mkdir(parents=True)
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_HOLES))
     (folder / "intent-holes.seg").write_bytes(encode_segment(samples.HOLES_SEGMENT))
