@@ -17,6 +17,7 @@ from distcommit.model.errors import ConfigurationError
 
 MINIMUM_JAVA = 17
 
+_KNOCK_S = 20
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -80,6 +81,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 def _open_remote(url: str) -> SparkSession:
     try:
+        _knock(url)
         return SparkSession.builder.remote(url).create()
     except ImportError as error:
         raise ConfigurationError(
@@ -95,6 +97,18 @@ def _open_remote(url: str) -> SparkSession:
             found=_first_line(error),
             todo="start it, or correct spark.remote",
         ) from error
+
+
+def _knock(url: str) -> None:
+    """Raises if no server can be reached: a session tries for ten minutes."""
+    import grpc  # noqa: PLC0415 - an extra
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - an extra
+
+    with DefaultChannelBuilder(url).toChannel() as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_KNOCK_S)
+        except grpc.FutureTimeoutError as error:
+            raise ConnectionError(f"no connection within {_KNOCK_S} seconds") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -212,7 +212,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "set-leaves-closed-epoch": (
         "a watermark set by hand does not stop a plan that was made before it",
-        [(_FOLD, "                closed_epoch=max(state.closed_epoch, fold.fence_epoch),\n", "")],
+        [(_FOLD, "        closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),\n", "")],
     ),
     "ended-taken-for-granted": (
         "the drain takes ingest for ended without a look",
