@@ -129,7 +129,7 @@ def valid(record: Record, fold: Fold) -> bool:
         case SetWatermarks():
             return all(fold.state_of(urn).status is IDLE for urn in record.watermarks)
         case Rebuilt():
-            urns = {state.dataset_urn for state in record.datasets}
+            urns = {state.dataset_urn for state in record.datasets if state.closed_epoch <= record.epoch}
             return record.epoch == fold.fence_epoch and len(urns) == len(record.datasets)
     assert_never(record)
 

@@ -113,6 +113,8 @@ class LogModel:
             case Rebuilt(epoch, states):
                 if epoch != self.fence or len({state.dataset_urn for state in states}) < len(states):
                     return False
+                if any(state.closed_epoch > epoch for state in states):
+                    return False
                 for state in states:
                     self.datasets[state.dataset_urn] = LogDataset(
                         status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch

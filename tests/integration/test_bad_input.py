@@ -15,6 +15,7 @@ from distcommit import DistcommitError, Job
 from distcommit.app.config import SparkSettings
 from distcommit.app.session import check_java, open_session
 from distcommit.model.errors import ConfigurationError, LockHeldError, SourceUnavailableError, UnknownVersionError
+from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.clock import SystemClock
 from distcommit.spark.run import RunResult
 from distcommit.stores.job_lock import JobLock
@@ -225,7 +226,7 @@ paths: {{store: store, staging: staging, output: output}}
     assert result.succeeded, result.totals.reasons
     audit = job.audit(deep=True)
     assert (audit.exact, audit.datasets, audit.records) == (True, len(names), 3 * len(names))
-    folders = [path.name for path in (tmp_path / "output").iterdir()]
+    folders = [path.name for path in (tmp_path / "output").iterdir() if path.name != CLAIM_FOLDER]
     assert len(folders) == len(names)
     assert not any(name.startswith((".", "_")) for name in folders)
     assert {path.name for path in tmp_path.iterdir()} == {"job.yaml", "store", "staging", "output"}

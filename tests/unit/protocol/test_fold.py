@@ -179,6 +179,7 @@ def test_a_rebuilt_state_takes_the_place_of_any_other_under_the_fence_only() -> 
     fold = folded(FENCED, SEALED, Fence(2, "r2"))
     assert not valid(Rebuilt(1, (state,), "me"), fold), "by somebody who was fenced"
     assert not valid(Rebuilt(2, (state, state), "me"), fold)
+    assert not valid(Rebuilt(2, (replace(state, closed_epoch=3),), "me"), fold), "closed for a run to come"
     apply(4, Rebuilt(2, (state,), "me"), fold)
     assert fold.state_of("d") == state
     assert not valid(Done(2, (D1,)), fold), "the sequence that it was pending with is gone"
