@@ -20,6 +20,7 @@ _COLUMNS = {
     "TestSimulatedFileSystem": "the simulated disk of the checkers",
     "TestHdfsFileSystem": "`hdfs://`",
     "TestHdfsFileSystemOverHttp": "`webhdfs://`",
+    "TestS3FileSystem": "`s3://`, on moto's mock of S3",
 }
 """How classes are shown; others under their own names."""
 
@@ -73,8 +74,8 @@ def _cell(kind: type[FileSystemContract], test: str, outcomes: Iterable[str], no
         text = "passes" if len(listed) == 1 else f"{passed} pass"
     else:
         text = f"**{passed} of {len(listed)} pass**"
-    own = vars(kind).get(test)
-    if own is not None:
+    own = getattr(kind, test)
+    if own is not vars(FileSystemContract)[test]:
         text += _note(notes, f"A weaker test of its own. {(own.__doc__ or '').strip()}")
     if kind.REFUSED_NAMES and test == contract_tests()[0]:
         text += _note(notes, f"Refused, with an error: names like {', '.join(f'`{n}`' for n in kind.REFUSED_NAMES)}.")

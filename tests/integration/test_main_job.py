@@ -16,6 +16,7 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.testing.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 from distcommit.testing.victims import Role, strike
 from tests.integration.held_source import HELD
@@ -47,7 +48,9 @@ def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path:
         result = json.loads(done.stdout.strip().splitlines()[-1])
         job.assert_exact()
     commits: dict[int, int] = {}
-    moved = re.compile(rf'(?:rename|link)\w*\(.*"{re.escape(str(tmp_path))}/output/(?!\.distcommit/)[^"]*".*= 0$', re.MULTILINE)
+    moved = re.compile(
+        rf'(?:rename|link)\w*\(.*"{re.escape(str(tmp_path))}/output/(?!\.distcommit/)[^"]*".*= 0$', re.MULTILINE
+    )
     for trace in tmp_path.glob("trace.*"):
         if calls := len(moved.findall(trace.read_text(errors="replace"))):
             commits[int(trace.suffix[1:])] = calls

@@ -20,6 +20,7 @@ from distcommit.app.config import SparkSettings
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.session import open_session
 from distcommit.model.errors import ConfigurationError
+from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.testing.kafka_job import PACKAGE_ROOT, kafka_job
 from tests.integration.stream_job import DATASETS, produce, start, write_job
 
@@ -76,7 +77,7 @@ def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, 
     assert published(tmp_path) == list(range(250))
     audit = job.audit(deep=True)
     assert (audit.exact, audit.records, audit.datasets) == (True, 250, DATASETS)
-    assert list((tmp_path / "staging").iterdir()) == [], "spools are gone"
+    assert [path.name for path in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER], "spools are gone"
 
 
 def test_a_micro_batch_as_the_trigger_of_a_run(tmp_path: Path, spark: SparkSession) -> None:
