@@ -16,7 +16,6 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.testing.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 from distcommit.testing.victims import Role, strike
 from tests.integration.held_source import HELD
