@@ -15,6 +15,7 @@ from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.programs_damage import DAMAGE
 from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
+from distcommit.testing.programs_moves import MOVES
 from distcommit.testing.programs_own_steps import OWN_STEPS
 from distcommit.testing.programs_sink import SINK
 from distcommit.testing.simulated_posix import SimulatedPosix
@@ -42,5 +43,5 @@ def _forgotten(machine: SimulatedPosix) -> str:
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
 PROGRAMS = {
     program.name: program
-    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE)
+    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES)
 }
