@@ -139,19 +139,14 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
     gc.set_threshold(20_000, 20, 100)  # hashes and caches stay, and what a run leaves is freed by its counts
     rng = random.Random(seed * 1000 + share)
     first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
-    for name in [name for name in names if name in PROGRAMS]:
-        program = PROGRAMS[name]
-        for crash, machine, site in crashes_of(program.find(), program.act, _rng(name, [])):
-            if _is_new(machine, found):
-                found.sites[site] += 1
-                _note(program_violation(program, machine), f"{name}:{crash}", found)
-            if time.monotonic() > until:
-                return found
-    for scenario, crash, machine, site in _first_crashes([name for name in names if name in SCENARIOS]):
+    for name, crash, machine, site in _first_crashes(names):
         if _is_new(machine, found):
             found.sites[site] += 1
-            first.append((scenario, crash, machine))
-            _check(scenario, machine.after_kill(), [crash], found)
+            if name in PROGRAMS:
+                _note(program_violation(PROGRAMS[name], machine), f"{name}:{crash}", found)
+            else:
+                first.append((SCENARIOS[name], crash, machine))
+                _check(SCENARIOS[name], machine.after_kill(), [crash], found)
         if time.monotonic() > until:
             return found
     while first and time.monotonic() < until:
@@ -168,19 +163,25 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
     return found
 
 
-def _first_crashes(names: Sequence[str]) -> Iterator[tuple[Scenario, Crash, SimulatedPosix, str]]:
-    """The crashes of all scenarios' runs, of each scenario one in turn: a short time reaches all of them."""
-    runs = {
-        name: crashed_runs(SCENARIOS[name], SCENARIOS[name].machine(), SCENARIOS[name].disturbed, _rng(name, []))
-        for name in names
-    }
+def _first_crashes(names: Sequence[str]) -> Iterator[tuple[str, Crash, SimulatedPosix, str]]:
+    """The crashes of all programs and of all scenarios' runs, of each one in turn: a short time reaches all of them."""
+    runs = {name: _crashes(name) for name in names}
     while runs:
         for name, run in [*runs.items()]:
             found = next(run, None)
             if found is None:
                 del runs[name]
             else:
-                yield SCENARIOS[name], *found
+                yield name, *found
+
+
+def _crashes(name: str) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
+    rng = _rng(name, [])
+    if name in PROGRAMS:
+        yield from crashes_of(PROGRAMS[name].find(), PROGRAMS[name].act, rng)
+    else:
+        scenario = SCENARIOS[name]
+        yield from crashed_runs(scenario, scenario.machine(), scenario.disturbed, rng)
 
 
 def crashed_runs(
