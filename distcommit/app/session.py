@@ -17,7 +17,7 @@ from distcommit.model.errors import ConfigurationError
 
 MINIMUM_JAVA = 17
 
-_KNOCK_S = 20
+_KNOCK_S = 10
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -132,6 +132,7 @@ def python_without_distcommit(folder: Path) -> Path:
     return python
 
 
+@pytest.mark.slow
 def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     """Nothing was read, and the next run, whose executors can, is exact."""
     python = python_without_distcommit(tmp_path)
@@ -160,6 +161,7 @@ def test_the_package_travels_with_the_job(tmp_path: Path, spark_cluster: SparkCl
         job.assert_exact()
 
 
+@pytest.mark.slow
 def test_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
     """The same job with a client that has no JVM; it has to be told how many tasks to make."""
     with kafka_job(tmp_path, TOPICS, spark={"remote": spark_connect.remote}) as job:
