@@ -60,7 +60,7 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
         axes.plot(values, [place] * len(values), "o", color="black", markersize=3)
         axes.text(max(values), place, f"  {centres[place]:.3g} {unit}", va="center", fontsize=9)
     axes.set_xscale("log")
-    axes.margins(x=0.12)
+    axes.margins(x=0.2)
     if same:
         axes.set_title(f"{samples[0].datasets:,} datasets, {samples[0].files} files each", fontsize=10)
     axes.set_xlabel(f"{unit} (log scale; bars are medians, dots samples)")
