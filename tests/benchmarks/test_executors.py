@@ -25,6 +25,7 @@ def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     assert two.parts["operations_rename"] == pytest.approx(one.parts["operations_rename"], rel=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_executors_recover(tmp_path: Path) -> None:
     results = answer(

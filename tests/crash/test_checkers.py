@@ -131,6 +131,7 @@ def test_two_runs_with_a_live_lease_are_a_violation() -> None:
     scene.holds("two", scene.clock.monotonic_s())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_coverage_of_the_checkers_is_measured() -> None:
     found = coverage_of_checkers(6, 1)

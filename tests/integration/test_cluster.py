@@ -58,6 +58,7 @@ def test_name_node_broker_and_spark_worker_are_restarted_in_the_middle_of_a_comm
             job.assert_exact()
 
 
+@pytest.mark.long
 def test_a_short_soak(tmp_path: Path) -> None:
     try:
         result = soak(0, 1, tmp_path, _silent, at=OnServers(), rounds=2)

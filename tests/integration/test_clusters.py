@@ -102,6 +102,7 @@ def test_a_speculative_twin_reads_and_commits_beside_the_task(tmp_path: Path, sp
     assert HELD in {row.dataset for row in audit.partitions}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_executors_that_come_and_go(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     """Dynamic allocation lets idle executors end between the jobs of a run, and asks for new ones."""
