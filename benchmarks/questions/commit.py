@@ -41,7 +41,7 @@ _AT_MOST = {
     **dict.fromkeys(("v1", "v1_new_folders", "v2", "manifest", "deltalake"), 1000),
 }
 """Datasets for peers whose cost grows with their number alone, so that the whole question takes minutes, not hours."""
-_MARGINAL_REPEATS = 3
+_MARGINAL_REPEATS = 5
 _NOTES = [
     "ours: the drain job of the product on Spark, less the median of no-op jobs of the same shape (parts.no_op_job_s)",
     "ours renames a new dataset's folder as a whole; into_folders: folders are there, files go one by one",
@@ -84,7 +84,7 @@ def commit(
     Args:
         shape: the tree.
         repeats: samples of each arm.
-        marginal_datasets: a second, larger size for ours and the limit, three samples at most; 0 for none.
+        marginal_datasets: a second, larger size for ours and the limit, five samples at most; 0 for none.
         only: names of arms; empty for all.
         folder: on the disk that is measured.
         tell: told each sample.
