@@ -100,10 +100,10 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_driver_killed_at_twenty_points(tmp_path: Path) -> None:
-    """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run.
-    Every second time it strikes a run that has the one before to replay; the next ends with everything published once.
-    """
+@pytest.mark.parametrize("points", [6, pytest.param(20, marks=pytest.mark.long)])
+def test_the_driver_killed_at_many_points(tmp_path: Path, points: int) -> None:
+    """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run:
+    each time the next run ends with everything published once."""
     with kafka_job(tmp_path, {f"t{n:02d}": 2 for n in range(24)}, commit={"min_interval_ms": 0}) as job:
         job.produce(2, days=2)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -112,18 +112,17 @@ def test_the_driver_killed_at_twenty_points(tmp_path: Path) -> None:
             began_s = time.monotonic()
             assert run.wait(240) == 0
             usual_s = time.monotonic() - began_s
-        for point in range(20):
+        for point in range(points):
             job.produce(2, days=2)
             watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
             with job.start() as run:
                 _begun(job, run, watcher)
-                run.wait(usual_s * point / 20)
+                run.wait(usual_s * point / points)
                 role: Role = ("all", "driver", "jvm")[point % 3]
                 strike(run, role, signal.SIGKILL, random.Random(point))
                 assert run.wait(60) is not None, "the run outlives its driver"
-            if point % 2:
-                job.run()
-                job.assert_exact()
+            job.run()
+            job.assert_exact()
 
 
 @pytest.mark.parametrize("victim", ["executor", pytest.param("worker", marks=pytest.mark.slow)])
