@@ -55,6 +55,7 @@ def claim(fs: FileSystem, root: str, owner: Owner) -> None:
     """
     found = read_owner(fs, root)
     if found is None:
+        fs.sync([owner.store], owner.store)  # its maker may have died before that: a claim must not outlive the store
         fs.make_folders(f"{root}/{CLAIM_FOLDER}")
         fs.put_if_absent(f"{root}/{CLAIM_FOLDER}/{_OWNER}", encode_document(owner))
         fs.sync([f"{root}/{CLAIM_FOLDER}"], root)
