@@ -273,7 +273,7 @@ def _only(crash: Crash) -> Callable[[int], bool]:
 
 
 _IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")
-_TEMPORARY = re.compile(r"\.tmp-(.*)-#\d+$")
+_TEMPORARY = re.compile(r"\.tmp-(.*)-[0-9a-f]{32}$")
 
 
 def canonical(machine: SimulatedPosix) -> list[tuple[str, str]]:

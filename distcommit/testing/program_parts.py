@@ -15,6 +15,7 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.planner import plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.settings import RunSettings
@@ -114,7 +115,11 @@ def publishing_at_most(machine: SimulatedPosix, files: int) -> Iterator[None]:
 
 def staged(machine: SimulatedPosix) -> list[str]:
     """Paths of the staged files."""
-    return sorted(path for _, path, data in machine.files() if path.startswith(ROOTS.staging) and data is not None)
+    return sorted(
+        path
+        for _, path, data in machine.files()
+        if path.startswith(f"{ROOTS.staging}/") and f"/{CLAIM_FOLDER}/" not in path and data is not None
+    )
 
 
 def unsettled(machine: SimulatedPosix) -> DatasetState:

@@ -18,7 +18,7 @@ from distcommit.testing.program_parts import Program, half_done, new_machine, pu
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
-_WORLD = World(marked=True)
+_WORLD = World()
 _FIRST = ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 1})})
 _SECOND = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
 _THIRD = ModelSource({"a": ModelDataset({"0": 5}), "b": ModelDataset({"0": 3}), "c": ModelDataset({"0": 2})})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -30,12 +30,12 @@ from distcommit.model.sink import (
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import epoch_name
-from distcommit.spark.run import RunResult, run
+from distcommit.spark.run import RunResult
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import SOURCE, Program, new_machine, require_refused, unsettled
 from distcommit.testing.simulated_posix import SimulatedPosix
-from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, launch_here
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, left_in_staging
 
 _NOTES = f"{ROOTS.output}/notes"
 _TAKEN_BACK = b"taken back"
@@ -128,9 +128,7 @@ def _note(request: CommitRequest) -> str:
 
 def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, mood: _Mood = "") -> RunResult:
     """One whole run of the job whose sink leaves notes."""
-    settings = world.begin(calls, source)
-    flow = replace(settings.flow, sink=NoteSink(SimulatedFileSystem(calls), mood))
-    return run(launch_here, replace(settings, flow=flow))
+    return world.run(calls, source, sink=NoteSink(SimulatedFileSystem(calls), mood))
 
 
 def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
@@ -153,7 +151,7 @@ def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
     ends = {urn: Watermark(dict(dataset.partitions)) for urn, dataset in source.datasets.items()}
     if world.watermarks(calls) != ends:
         return f"watermarks are {world.watermarks(calls)}, expected {ends}"
-    left = fs.list_folder(ROOTS.staging)
+    left = left_in_staging(calls)
     return f"left behind in task output: {left}" if left else ""
 
 

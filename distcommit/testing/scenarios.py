@@ -89,8 +89,6 @@ SCENARIOS = {
         Scenario("second-run", World(), (_ONE,), _ONE_MORE, _ONE_MORE),
         Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),
-        Scenario("marked", World(marked=True), (_ONE,), _ONE_MORE, _ONE_MORE),
-        Scenario("marked-first-run", World(marked=True), (), _TWO, _TWO),
         Scenario("partial-success", World(policy=CommitPolicy.SUCCESSFUL), (), _FAILING, _MENDED),
         Scenario("gap", World(policy=CommitPolicy.SUCCESSFUL), (), _BEYOND_A_GAP, _source(a={"0": 2})),
         Scenario("failed-dataset", World(), (), _FAILING, _MENDED),

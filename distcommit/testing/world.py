@@ -4,7 +4,7 @@ memory, and the checks that must hold after any history."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
@@ -16,7 +16,8 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState
-from distcommit.model.ports import Clock
+from distcommit.model.ports import Clock, FolderEntry
+from distcommit.model.sink import Sink
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.protocol.readiness import CommitPolicy
@@ -26,7 +27,7 @@ from distcommit.spark.launch import PartitionCall, Result
 from distcommit.spark.progress import progress_folder
 from distcommit.spark.run import RunResult, new_run_id, run
 from distcommit.spark.settings import RunSettings
-from distcommit.stores.fencing import begin_run, end_run, fence_job
+from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.model_source import ModelSource
 
@@ -65,8 +66,7 @@ class World:
     """How the job of a history is configured.
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
-    whether Spark gives the ingest job up once its tasks have run; `marked`: whether runs claim the folders and mark the
-    output, as those of a job file do.
+    whether Spark gives the ingest job up once its tasks have run.
     """
 
     buckets: int = 1
@@ -77,23 +77,25 @@ class World:
     max_seconds: float = 0
     watched: bool = False
     loses_ingest: bool = False
-    marked: bool = False
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
         return open_store(SimulatedFileSystem(calls), ROOTS, "job", self.buckets, create=True)
 
-    def run(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunResult:
+    def run(
+        self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunResult:
         """One whole run of the job, as a process would do it: from opening the store to the result."""
         launch = _launch_and_lose if self.loses_ingest else launch_here
         settings = self.begin(calls, source, clock)
+        if sink is not None:
+            settings = replace(settings, flow=replace(settings.flow, sink=sink))
         result = run(launch, settings, max_seconds=self.max_seconds)
-        if self.marked:
-            end_run(settings.store, settings.epoch, clean=result.succeeded)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 
     def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:
-        """Opens the store and takes an epoch."""
+        """Opens the store, claims the job's folders, takes an epoch and marks the output with it."""
         store = self.store(calls)
         run_id = new_run_id()
         if self.watched:
@@ -101,7 +103,7 @@ class World:
         return RunSettings(
             store=store,
             run_id=run_id,
-            epoch=(begin_run if self.marked else fence_job)(store, run_id),
+            epoch=begin_run(store, run_id),
             partitions=self.partitions,
             flow=WorkUnitFlow(source, Decoder(), _SINK, False),
             policy=self.policy,
@@ -157,10 +159,13 @@ class World:
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
                     return f"left behind: {folder}/{entry.name}"
-        left = [entry for entry in store.fs.list_folder(store.roots.staging) if entry.name != CLAIM_FOLDER]
-        if left:
-            return f"left behind in task output: {left}"
-        return ""
+        left = left_in_staging(calls)
+        return f"left behind in task output: {left}" if left else ""
+
+
+def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
+    """What is in the job's staging folder, besides the note that it is the job's."""
+    return [e for e in SimulatedFileSystem(calls).list_folder(ROOTS.staging) if e.name != CLAIM_FOLDER]
 
 
 def launch_here(

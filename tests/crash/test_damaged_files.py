@@ -67,16 +67,19 @@ class Stops:
 
     `what`: "nothing", "all", "bucket" (the datasets of the file's bucket) or "dataset" (the one that the file is of).
     `heals`: the next run needs no help; otherwise the file has to be restored. `seen`: the kinds of damage that stop
-    this; the others stop nothing, and the audit names the file.
+    this; the others stop nothing, and the audit names the file. `shown`: the status names it, too.
     """
 
     what: str
     heals: bool = False
     seen: frozenset[str] = frozenset(DAMAGES)
+    shown: bool = True
 
 
 STOPS = {
     "store marker": Stops("all"),
+    "claim of a folder": Stops("all", shown=False),
+    "mark of a run": Stops("nothing"),
     "job log": Stops("all"),
     "bucket log": Stops("bucket"),
     "log below its checkpoint": Stops("nothing"),
@@ -148,6 +151,8 @@ class History:
             return f"published file, {'pending' if self._pending(place) else 'done'}"
         others = {
             r"store/store\.json": "store marker",
+            r"(output|staging)/\.distcommit/owner\.json": "claim of a folder",
+            r"output/\.distcommit/\d+-(began|ended|clean)": "mark of a run",
             r"store/log/[^/]+/\.tmp-.+": "temporary file of a log",
             r"store/lock/\d+\.json": "lock record",
             r"store/progress/run=[^/]+/.+": "progress",
@@ -300,7 +305,9 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
     if stopped:
         below_root = path.split("/", 3)[3]
         assert any(below_root in text for text in told), f"not named: {told}"
-        assert stops.heals or any(below_root in text for text in shown), f"not named by the status: {shown}"
+        assert stops.heals or any(below_root in text for text in shown) == stops.shown, (
+            f"not named by the status: {shown}"
+        )
     else:
         assert told == shown == []
     for urn in ALL - stopped:
@@ -322,10 +329,10 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
 
 def _sites(history: History) -> Iterator[tuple[str, str]]:
     """One file of each kind and place and, in a log, of each type of record. A run under way does not look at the job
-    log any more."""
+    log any more, nor whose folders it has."""
     found: dict[tuple[str, str, str], str] = {}
     for path, kind in history.files():
-        if kind == "job log" and history.run is not None:
+        if kind in ("job log", "claim of a folder") and history.run is not None:
             continue
         data = history.machine.read_file(path)
         record = type(decode_segment(data, path).record).__name__ if path.endswith(SEGMENT_SUFFIX) else ""

@@ -24,7 +24,7 @@ from distcommit.spark.launch import Result
 from distcommit.spark.settings import RunSettings
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.fencing import fence_job
+from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.histories import Crash, Run
 from distcommit.testing.job_model import Place
@@ -37,12 +37,12 @@ TASK_ATTEMPTS = 2
 
 
 def begin(store: JobStore, source: Source, event: Run, number: int) -> RunSettings:
-    """Takes an epoch for a run. Its id follows from its number, so that a history replays."""
+    """Begins a run as a job does. Its id follows from its number, so that a history replays."""
     run_id = f"{number:06d}"
     return RunSettings(
         store=store,
         run_id=run_id,
-        epoch=fence_job(store, run_id),
+        epoch=begin_run(store, run_id),
         partitions=2,
         flow=WorkUnitFlow(source, Decoder(), FileSinkSettings(compression="none"), False),
         policy=event.policy,

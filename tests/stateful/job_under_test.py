@@ -16,12 +16,13 @@ from distcommit.model.watermark import Watermark
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks
 from distcommit.spark.run import RunResult, run
 from distcommit.stores import by_hand
+from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import read_manifest
 from distcommit.testing.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
 from distcommit.testing.job_model import JobModel
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Operation
-from distcommit.testing.world import ROOTS, launch_here
+from distcommit.testing.world import ROOTS, launch_here, left_in_staging
 from tests.stateful.disturbed_runs import TASK_ATTEMPTS, JobOnMachine, Published, begin, launch_twice
 from tests.stateful.profiles import known_ids
 from tests.stateful.repeating_source import RepeatingSource
@@ -91,7 +92,7 @@ class JobUnderTest(JobOnMachine):
         assert result.succeeded, result
         reached = {urn: known.watermark for urn, known in self.model.datasets.items() if known.watermark is not None}
         assert reached == self.content
-        assert self.store().fs.list_folder(ROOTS.staging) == []
+        assert left_in_staging(self.machine) == []
 
     # -- what must hold
 
@@ -146,7 +147,9 @@ class JobUnderTest(JobOnMachine):
         self._past.append(settings)
         if event.job_level:
             self._held.add(settings.epoch)
-        return run(launch_twice if event.twins else launch_here, settings)
+        result = run(launch_twice if event.twins else launch_here, settings)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
 
     def _run(self, event: Run) -> RunResult | None:
         blocked = f"{ROOTS.output}/{folder_of(event.blocked)}/" if event.blocked else ""

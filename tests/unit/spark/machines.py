@@ -18,6 +18,7 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.ingest import ingest_partition, ingest_tasks
 from distcommit.spark.launch import Result
 from distcommit.spark.planner import plan_partition, share_out
@@ -25,6 +26,7 @@ from distcommit.spark.recover import recover_partition
 from distcommit.spark.reports import Report
 from distcommit.spark.run import RunResult, run
 from distcommit.spark.settings import RunSettings
+from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -74,8 +76,12 @@ class Machine(SimulatedPosix):
         return super().scandir(path)
 
     def paths(self, below: str) -> dict[str, bytes]:
-        """All files below a folder, with their bytes."""
-        return {path: data for _, path, data in self.files() if data is not None and path.startswith(below + "/")}
+        """All files below a folder, with their bytes, but for what says whose folder it is (unless asked for)."""
+        return {
+            path: data
+            for _, path, data in self.files()
+            if data is not None and path.startswith(below + "/") and f"/{CLAIM_FOLDER}/" not in path[len(below) :]
+        }
 
     def put(self, path: str, data: bytes) -> None:
         """Puts a file there, as somebody else would: replaces, makes folders, meets no fault."""
@@ -124,13 +130,18 @@ def with_folders(machine: Machine, *urns: str) -> Machine:
     return machine
 
 
+def _concerns(path: str, part: str) -> bool:
+    """Whether a fault at `part` of a path strikes there; at a job's own notes only where it names them."""
+    return part in path and (CLAIM_FOLDER in part or f"/{CLAIM_FOLDER}" not in path)
+
+
 def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:
     """Calls of that kind on such a path fail, from the `first` one on, `times` times."""
     seen = 0
 
     def fault(operation: Operation) -> None:
         nonlocal seen
-        if operation.kind == kind and part in operation.path:
+        if operation.kind == kind and _concerns(operation.path, part):
             seen += 1
             if first <= seen < first + times:
                 raise OSError(code, os.strerror(code), operation.path)
@@ -144,7 +155,7 @@ def dies(kind: str, part: str, nth: int = 1, record: type[Any] | None = None, ma
 
     def fault(operation: Operation) -> None:
         nonlocal seen
-        if operation.kind == kind and part in operation.path:
+        if operation.kind == kind and _concerns(operation.path, part):
             if record is not None and machine is not None and not isinstance(written(machine, operation), record):
                 return
             seen += 1
@@ -211,7 +222,10 @@ def launch(
 
 def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
     """One whole run."""
-    return run(launch, world.begin(machine, source))
+    settings = world.begin(machine, source)
+    result = run(launch, settings)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    return result
 
 
 def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> tuple[RunSettings, int]:

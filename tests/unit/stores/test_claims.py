@@ -1,0 +1,47 @@
+"""What a job leaves in its folders, on a machine that loses power."""
+
+from __future__ import annotations
+
+import random
+
+from distcommit.stores.fencing import begin_run
+from distcommit.testing.explore import crashes_of
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import ROOTS, World
+
+WORLD = World()
+SOURCE = ModelSource({"a": ModelDataset({"0": 1})})
+
+
+def killed_before_a_new_store_is_synced() -> SimulatedPosix:
+    """A store that is there, and that a power loss would take away."""
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    machine.syncfs("/")
+
+    def dies(operation: Operation) -> None:
+        there = any(path == f"{ROOTS.store}/store.json" for path, _ in machine.walk("/"))
+        if there and operation == Operation("fsync_folder", ROOTS.store):
+            raise Crashed
+
+    machine.gate = dies
+    try:
+        WORLD.store(machine)
+    except Crashed:
+        return machine.after_kill()
+    raise AssertionError("it was not killed")
+
+
+def test_a_claim_never_outlives_the_store_that_it_names() -> None:
+    survivors = list(
+        crashes_of(
+            killed_before_a_new_store_is_synced(),
+            lambda calls: begin_run(WORLD.store(calls), "r1"),
+            random.Random(1),
+        )
+    )
+    assert len(survivors) > 20
+    for crash, machine, site in survivors:
+        WORLD.run(machine, SOURCE)
+        assert WORLD.violation(machine, SOURCE, {}) == "", (crash, site)
