@@ -58,8 +58,6 @@ def check_relative(path: str) -> str:
     Raises:
         ConfigurationError: if it is absolute, empty, has `.`, `..` or empty components, or a NUL.
     """
-    if path and path[0] not in "./" and path[-1] != "/" and not ("//" in path or "/." in path or "\0" in path):
-        return path  # nearly all of them
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise ConfigurationError(

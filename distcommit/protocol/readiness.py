@@ -81,9 +81,6 @@ def readiness(
             successes.setdefault(state.work_unit_id, []).append(state)
         else:
             errors[state.work_unit_id] = error
-    if not ingest_ended and not succeeded(plan, states):
-        return Wait()
-
     chosen: list[TaskState] = []
     failures: list[str] = []
     for unit in plan.work_units:

@@ -48,7 +48,10 @@ class Meddling:
     """
 
     def __init__(
-        self, machine: SimulatedPosix, fits: Callable[[str, tuple[Any, ...]], bool], *meddles: Callable[[], object]
+        self,
+        machine: SimulatedPosix | Meddling,
+        fits: Callable[[str, tuple[Any, ...]], bool],
+        *meddles: Callable[[], object],
     ) -> None:
         self._machine, self._fits, self._left = machine, fits, list(meddles)
 

@@ -17,6 +17,7 @@ from distcommit.spark.recover import recover_partition
 from distcommit.steps import registry
 from distcommit.steps.registry import dump_steps, register
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sink import SinkCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores import by_hand
 from distcommit.testing.program_parts import SOURCE, Program, new_machine, put_file
@@ -97,6 +98,7 @@ def _unknown() -> SimulatedPosix:
             "late type": (StepBatch("testing-late", 1, _rows(["note-late type"])),),
             "late version": (StepBatch(NoticeCommitStep.type_name, 2, _rows(["note-late version"])),),
             "corrupt": (StepBatch(NoticeCommitStep.type_name, 1, b"\xc1"),),
+            "no commit": (StepBatch(SinkCommitStep.type_name, 1, _rows(["sink", "no commit", "1", []])),),
             "no rename": (StepBatch(FsRenameCommitStep.type_name, 1, _rows(["one", "two"])),),
             "goes back": (StepBatch(HighWatermarkCommitStep.type_name, 1, _rows(back)),),
             "unbound": dump_steps([HighWatermarkCommitStep("unbound", None, Watermark({"": 1}))]),

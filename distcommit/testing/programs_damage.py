@@ -17,15 +17,17 @@ from distcommit.fs.local import TEMPORARY
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.log_records import Decide, Done, Record, SequenceName
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import TaskOutcome, TaskState
 from distcommit.protocol.paths import bucket_name, segment_name
 from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.job_store import open_store
-from distcommit.stores.plans import publish_manifest, read_manifest
+from distcommit.stores.plans import publish_manifest, read_bucket_plan, read_manifest
 from distcommit.stores.segment import Segment, encode_segment
 from distcommit.stores.tables import PLAN_SCHEMA, TASK_STATE_SCHEMA, table_name
-from distcommit.stores.task_states import record_ingest_ended, run_folder
+from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
 from distcommit.testing import samples
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import (
@@ -161,6 +163,39 @@ def _ingest_and_drain(machine: SimulatedPosix) -> None:
         raise AssertionError(f"not one of two datasets is published: {drained}")
 
 
+def _strange_states() -> SimulatedPosix:
+    """A run that has planned two datasets. Of one there is a task state of a work unit that it has not, of the other
+    one whose range its work unit can't have."""
+    return _run_with_strange_states()[0].after_kill()
+
+
+@cache
+def _run_with_strange_states() -> tuple[SimulatedPosix, RunSettings]:
+    machine = new_machine()
+    settings = planned(machine, World(), SOURCE)
+    fs, run_id = settings.store.fs, settings.run_id
+    plans = read_bucket_plan(fs, ROOTS.store, read_manifest(fs, ROOTS.store, run_id), 0)
+    units = {plan.dataset_urn: plan.work_units[0] for plan in plans}
+    high = Watermark({"0": 99})
+    states = [
+        TaskState(run_id, settings.epoch, urn, unit_id, "stranger", TaskOutcome.SUCCEEDED, units[urn].low, high, high)
+        for urn, unit_id in (("a", units["a"].work_unit_id), ("b", "no such unit"))
+    ]
+    TaskStateWriter(fs, ROOTS.store, run_id).append(0, states)
+    machine.syncfs("/")
+    return machine, settings
+
+
+def _commit_beside_strange_states(machine: SimulatedPosix) -> None:
+    """What can't be is left out: one dataset fails, the other is published."""
+    settings = replace(_run_with_strange_states()[1], store=World().store(machine))
+    ingest_partition(settings, 0)
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    report = drain_partition(settings, 0)
+    if "reports the range" not in str(report.reasons) or set(World().watermarks(machine)) != {"b"}:
+        raise AssertionError(f"not only dataset b is published: {report}")
+
+
 def _run_two_more(machine: SimulatedPosix) -> str:
     return run_and_look(machine, _TWO_BUCKETS, _ELSEWHERE)
 
@@ -269,5 +304,6 @@ DAMAGE = (
     Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
     Program("foreign-records", _foreign_records, _recover_with_a_stale_view, _run_again),
     Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
+    Program("strange-states", _strange_states, _commit_beside_strange_states, _run_again),
     Program("unfit-file-systems", _folders_alone, _probe_unfit, _run_without_rename),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from distcommit.fs.posix import PosixCalls
@@ -202,25 +202,68 @@ def _move_back_and_run(machine: SimulatedPosix) -> str:
 
 
 def _unpublished() -> SimulatedPosix:
-    machine, _ = _sealed()
+    """The datasets' folders are there, as after an earlier run: files go one by one."""
+    machine, steps = _sealed()
+    for step in steps:
+        SimulatedFileSystem(machine).make_folders(_folder(step.target))
     machine.syncfs("/")
     return machine
 
 
 def _replay_while_folders_go(machine: SimulatedPosix) -> None:
-    """A dataset's folder is removed as its file is about to move in; as it is tried again, a twin has moved it."""
-    step = _steps(SimulatedFileSystem(machine))[0]
+    """Both datasets' folders are removed as their first files are about to move in. As that is tried again, a twin has
+    moved one of them, and the other's folder goes once more."""
+    first, *_, last = _steps(SimulatedFileSystem(machine))
 
-    def moves(name: str, arguments: tuple[Any, ...]) -> bool:
+    def moves(step: FsRenameCommitStep, name: str, arguments: tuple[Any, ...]) -> bool:
         return name == "rename_noreplace" and arguments[1] == step.target
 
-    def remove() -> None:
+    def remove(step: FsRenameCommitStep) -> None:
         machine.rmdir(_folder(step.target))
 
     def move() -> None:
-        machine.rename_noreplace(step.source, step.target)
+        machine.rename_noreplace(first.source, first.target)
 
-    _replay(Meddling(machine, moves, remove, move).as_calls())
+    calls = Meddling(machine, partial(moves, first), partial(remove, first), move)
+    _replay(Meddling(calls, partial(moves, last), partial(remove, last), partial(remove, last)).as_calls())
+
+
+def _replay_while_a_folder_is_renamed(machine: SimulatedPosix) -> None:
+    """Somebody gives a dataset's folder another name once its files are in it, before it is synced."""
+    folder = _folder(_steps(SimulatedFileSystem(machine))[-1].target)
+
+    def syncs(name: str, arguments: tuple[Any, ...]) -> bool:
+        return name == "fsync_folder" and arguments[0] == folder
+
+    _replay(Meddling(machine, syncs, partial(machine.rename_noreplace, folder, ASIDE)).as_calls())
+
+
+def _rename_back_and_run(machine: SimulatedPosix) -> str:
+    fs = SimulatedFileSystem(machine)
+    for folder in {_folder(step.target) for step in _steps(fs)}:
+        if fs.status(folder) is None and fs.status(ASIDE) is not None:
+            fs.rename(ASIDE, folder)
+    return _retry_and_run(machine)
+
+
+def _file_for_attempt() -> SimulatedPosix:
+    """A file lies where an attempt's folder has to be, which lies aside."""
+    machine, steps = _sealed()
+    folder = _folder(steps[0].source)
+    machine.rename_noreplace(folder, ASIDE)
+    put_file(machine, folder, b"x")
+    machine.syncfs("/")
+    return machine
+
+
+def _put_attempt_back_and_run(machine: SimulatedPosix) -> str:
+    fs = SimulatedFileSystem(machine)
+    for folder in {_folder(step.source) for step in _steps(fs)}:
+        found = fs.status(folder)
+        if found is not None and not found.is_folder:
+            fs.delete(folder)
+            fs.rename(ASIDE, folder)
+    return _retry_and_run(machine)
 
 
 @cache
@@ -284,4 +327,6 @@ FILES = (
     Program("staged-vanishes", _about_to_ingest, _ingest_while_files_go, _retry_and_run),
     Program("staged-vanishes-late", _about_to_ingest, _ingest_while_files_go_late, _abandon_what_is_lost_and_run),
     Program("folder-vanishes", _unpublished, _replay_while_folders_go, _retry_and_run),
+    Program("folder-renamed", _unpublished, _replay_while_a_folder_is_renamed, _rename_back_and_run),
+    Program("file-for-attempt", _file_for_attempt, _replay, _put_attempt_back_and_run),
 )

@@ -15,7 +15,7 @@ from distcommit.stores.fencing import require_newest
 from distcommit.stores.job_store import open_store
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import Program, half_done, new_machine, put_file, require_refused, unsettled
-from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
 _WORLD = World()
@@ -79,16 +79,39 @@ def _stale() -> SimulatedPosix:
     _WORLD.run(machine, _FIRST)
     backup = _files(machine, ROOTS.store)
     _WORLD.run(machine, _SECOND)
-    for path in _files(machine, ROOTS.store):
-        machine.unlink(path)
-    for path, data in backup.items():
-        put_file(machine, path, data)
+    _replace_store(machine, backup)
     for path in _files(machine, _MARKS):
         if path.endswith(f"-{Mark.CLEAN.value}"):
             machine.unlink(path)
     machine.unlink(max(path for path in _files(machine, f"{ROOTS.output}/a") if path.endswith(".parquet")))
     machine.syncfs("/")
     return machine
+
+
+def _copied_in_mid_run() -> SimulatedPosix:
+    """A store that was copied as the second run published its first file, under the output that this run has left."""
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    backup: dict[str, bytes] = {}
+
+    def copy(operation: Operation) -> None:
+        publishes = operation.path.startswith(f"{ROOTS.output}/") and operation.path.endswith(".parquet")
+        if publishes and operation.kind == "rename" and not backup:
+            backup.update(_files(machine, ROOTS.store))
+
+    machine.gate = copy
+    _WORLD.run(machine, _SECOND)
+    machine.gate = None
+    _replace_store(machine, backup)
+    machine.syncfs("/")
+    return machine
+
+
+def _replace_store(machine: SimulatedPosix, backup: dict[str, bytes]) -> None:
+    for path in _files(machine, ROOTS.store):
+        machine.unlink(path)
+    for path, data in backup.items():
+        put_file(machine, path, data)
 
 
 def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
@@ -160,6 +183,7 @@ MOVES = (
     Program("imported", _only_a, _import, _import_and_run),
     Program("imports-refused", _pending, _no_imports, _nothing_was_set),
     Program("rebuilt", _stale, _rebuild, _rebuild_and_run),
+    Program("rebuilt-from-a-copy", _copied_in_mid_run, _rebuild, _rebuild_and_run),
     Program("kept", _stale, _keep, _keep_and_begin),
     Program("stale", _stale, _refuse, _still_refused),
     Program("no-owner", _stale, _no_owner, _still_refused),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar, Self
 
+import msgspec
+
 from distcommit.model.errors import ConfigurationError, ConflictError, LostError
 from distcommit.model.steps import CommitSequence, CommitStep, StepContext
 from distcommit.model.watermark import Watermark
@@ -15,6 +17,8 @@ from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.testing.program_parts import ASIDE, Program, new_machine, require_refused
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem
+
+_ROWS = f"{ROOTS.output}.rows"
 
 
 @register
@@ -79,6 +83,7 @@ def _commit_own_steps(machine: SimulatedPosix) -> None:
             sequence = store.get_commit_sequence("job", "d")
         assert sequence is not None
         sequence.commit()
+        sequence.steps[0].execute()  # a twin that comes late
 
 
 def _put_round(store: LogCommitStepStore, context: StepContext, number: int, name: str) -> None:
@@ -168,6 +173,28 @@ def _put_back_and_commit(machine: SimulatedPosix) -> str:
     return _own_steps_again(machine)
 
 
+def _keep_own_rows(machine: SimulatedPosix) -> None:
+    """A user's own store: a file of rows, made by put-if-absent before any of its steps is executed."""
+    fs = SimulatedFileSystem(machine)
+    context = StepContext(fs, ROOTS.staging, ROOTS.output)
+    try:
+        rows = msgspec.json.decode(fs.read(_ROWS))
+    except FileNotFoundError:
+        steps = [FsRenameCommitStep(context, name, f"{name}.published") for name in ("one", "two")]
+        fs.put_if_absent(_ROWS, msgspec.json.encode([step.to_row() for step in steps]))
+        rows = msgspec.json.decode(fs.read(_ROWS))
+    loaded = tuple(FsRenameCommitStep.from_row(row, FsRenameCommitStep.version, context) for row in rows)
+    CommitSequence("d", loaded, lambda: None).commit()
+    for step in loaded:
+        step.execute()
+
+
+def _own_rows_again(machine: SimulatedPosix) -> str:
+    _keep_own_rows(machine)
+    found = {name: machine.read_file(f"{ROOTS.output}/{name}.published") for name in ("one", "two")}
+    return "" if found == {"one": b"one", "two": b"two"} else f"published are {found}"
+
+
 class _FileWatermarks:
     """A user's own store of watermarks: one numbered file for each."""
 
@@ -207,5 +234,6 @@ def _own_watermarks_again(machine: SimulatedPosix) -> str:
 OWN_STEPS = (
     Program("own-steps", _own_steps_machine, _commit_own_steps, _own_steps_again),
     Program("own-store-refusals", _half_sealed, _store_refusals, _put_back_and_commit),
+    Program("own-rows", _own_steps_machine, _keep_own_rows, _own_rows_again),
     Program("own-watermarks", _own_steps_machine, _move_own_watermarks, _own_watermarks_again),
 )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from distcommit.fs.local import TEMPORARY
 from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import ConflictError
+from distcommit.model.errors import ConflictError, LostError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import (
@@ -27,10 +27,12 @@ from distcommit.model.sink import (
     SinkCommitter,
     SinkWriter,
 )
+from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import epoch_name
 from distcommit.spark.run import RunResult
+from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import SOURCE, Program, new_machine, require_refused, unsettled
@@ -39,8 +41,15 @@ from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, left_in_
 
 _NOTES = f"{ROOTS.output}/notes"
 _TAKEN_BACK = b"taken back"
-_Mood = Literal["", "never", "later", "silent", "closed", "odd infos", "taken", "down"]
-_MORE = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 4, "1": 1}), "c": ModelDataset({"0": 1})})
+_Mood = Literal["", "never", "later", "silent", "closed", "odd infos", "taken", "down", "clinging"]
+_MORE = ModelSource(
+    {
+        **SOURCE.datasets,
+        "a": ModelDataset({"0": 4, "1": 1}),
+        "c": ModelDataset({"0": 1}),
+        "holes": ModelDataset({"0": 2}, holes={"0": frozenset({0, 1})}),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,8 @@ class NoteSink(Sink):
     """One note for each dataset and epoch, made by put-if-absent: it is the data and the proof at once.
 
     `mood`: what is wrong with it. It can "never" commit dataset a, or only "later"; it is "silent" when asked, or
-    "closed" to committers; its writers give "odd infos"; to abort, a note is "taken", or the target is "down".
+    "closed" to committers; its writers give "odd infos"; to abort, a note is "taken", or the target is "down"; its
+    committer is "clinging" when it is closed.
     """
 
     name: ClassVar[str] = "testing-notes"
@@ -79,6 +89,8 @@ class _NoteWriter(SinkWriter):
         raise NotImplementedError
 
     def prepare_commit(self) -> Sequence[Any]:
+        if not self.values:
+            return []
         file = self.fs.create(f"{self.folder}/values")
         file.write(msgspec.json.encode(self.values))
         file.close_file(sync=False)
@@ -95,6 +107,10 @@ class _NoteCommitter(SinkCommitter):
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return [self._commit(request) for request in requests] if self.mood != "silent" else []
+
+    def close(self) -> None:
+        if self.mood == "clinging":
+            raise ConnectionError("no answer to the good-bye")
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         if self.mood == "down":
@@ -145,6 +161,7 @@ def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
         for urn, dataset in source.datasets.items()
         for partition, count in dataset.partitions.items()
         for offset in range(count)
+        if offset not in dataset.holes.get(partition, ())
     )
     if found != expected:
         return f"noted are {found}, expected {expected}"
@@ -192,6 +209,27 @@ def _abandon_at_last(machine: SimulatedPosix) -> None:
     _abandon(machine)
 
 
+def _execute_by_itself(machine: SimulatedPosix) -> None:
+    """What is stored is committed by its step alone, as often as one likes; once the sink lets it."""
+    state = unsettled(machine)
+    batches = state.sequence.steps if state.sequence is not None else ()
+    moods: tuple[_Mood, ...] = ("never", "", "")
+    for mood in moods:
+        sink = NoteSink(SimulatedFileSystem(machine), mood)
+        for step in load_steps(batches, StepContext(sink.fs, ROOTS.staging, ROOTS.output, sink)):
+            if mood == "never":
+                require_refused([step.execute], LostError)
+            else:
+                step.execute()
+
+
+def _retry_and_run(machine: SimulatedPosix) -> str:
+    state = unsettled(machine)
+    if state.status is DatasetStatus.QUARANTINED:
+        by_hand.retry(World().store(machine), state.dataset_urn, "person")
+    return _run_again(World(), machine)
+
+
 def _abandon_and_run(machine: SimulatedPosix) -> str:
     _abandon(machine)
     return _run_again(World(), machine)
@@ -199,7 +237,7 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 
 def _in_all_moods(machine: SimulatedPosix) -> None:
     """Runs with whatever can be wrong with a sink, and one of a job that has none."""
-    for mood in ("odd infos", "later", "silent", "closed"):
+    for mood in ("odd infos", "later", "silent", "closed", "clinging"):
         run_with_sink(machine, _MORE, World(), mood)
     World().run(machine, ModelSource({}))
 
@@ -209,6 +247,7 @@ SINK = (
         Program(name, partial(_committed, world), partial(_run_more, world), partial(_run_again, world))
         for name, world in (("own-sink", World(buckets=2)), ("own-sink-held", World(job_level=True)))
     ),
+    Program("own-sink-by-itself", _refused, _execute_by_itself, _retry_and_run),
     Program("own-sink-abandoned", _refused, _abandon_at_last, _abandon_and_run),
     Program("own-sink-moods", partial(_committed, World()), _in_all_moods, partial(_run_again, World(max_attempts=9))),
 )

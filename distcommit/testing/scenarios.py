@@ -11,7 +11,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.spark.run import RunResult
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import SimulatedPosix
-from distcommit.testing.world import World
+from distcommit.testing.world import FILE_A_RECORD, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ _MORE_HOLES = ModelSource(
     {"a": ModelDataset({"0": 8, "1": 3}, holes={"0": frozenset({0, 1, 3, 5, 6, 7}), "1": frozenset({1})})}
 )
 _BEYOND_A_GAP = ModelSource({"a": ModelDataset({"0": 2}, units=2, bad={"0": 0})})
+_TWO_FILES = _source(a={"0": 3}, b={"0": 2})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
 SCENARIOS = {
@@ -88,6 +89,7 @@ SCENARIOS = {
         Scenario("first-run-three", World(buckets=2, partitions=2), (), _THREE, _THREE),
         Scenario("second-run", World(), (_ONE,), _ONE_MORE, _ONE_MORE),
         Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("several-files", World(files=FILE_A_RECORD), (_source(a={"0": 1}),), _TWO_FILES, _TWO_FILES),
         Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),
         Scenario("partial-success", World(policy=CommitPolicy.SUCCESSFUL), (), _FAILING, _MENDED),
         Scenario("gap", World(policy=CommitPolicy.SUCCESSFUL), (), _BEYOND_A_GAP, _source(a={"0": 2})),

@@ -33,6 +33,8 @@ from distcommit.testing.model_source import ModelSource
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSinkSettings(compression="none")
+FILE_A_RECORD = FileSinkSettings(compression="none", target_file_bytes=1)
+"""A work unit makes as many files as it has records."""
 
 
 class SimulatedFileSystem(LocalFileSystem):
@@ -66,7 +68,7 @@ class World:
     """How the job of a history is configured.
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
-    whether Spark gives the ingest job up once its tasks have run.
+    whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like.
     """
 
     buckets: int = 1
@@ -77,6 +79,7 @@ class World:
     max_seconds: float = 0
     watched: bool = False
     loses_ingest: bool = False
+    files: FileSinkSettings = _SINK
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -105,7 +108,7 @@ class World:
             run_id=run_id,
             epoch=begin_run(store, run_id),
             partitions=self.partitions,
-            flow=WorkUnitFlow(source, Decoder(), _SINK, False),
+            flow=WorkUnitFlow(source, Decoder(), self.files, False),
             policy=self.policy,
             job_level=self.job_level,
             min_interval_s=0,
