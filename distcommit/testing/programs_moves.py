@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from distcommit.app.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.model.errors import CorruptError, DistcommitError, StaleStoreError
+from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.model.watermark import Watermark
 from distcommit.stores.by_hand import set_watermarks
 from distcommit.stores.claims import Mark, a_published_file, read_marks
@@ -23,6 +23,7 @@ _FIRST = ModelSource({"a": ModelDataset({"0": 2}), "b": ModelDataset({"0": 1})})
 _SECOND = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
 _THIRD = ModelSource({"a": ModelDataset({"0": 5}), "b": ModelDataset({"0": 3}), "c": ModelDataset({"0": 2})})
 _MARKS = f"{ROOTS.output}/.distcommit"
+_ANOTHER = replace(ROOTS, store="/job/another")
 _POSITIONS = {"b": Watermark({"0": 1}), "c": Watermark({"0": 1})}
 
 
@@ -137,22 +138,29 @@ def _rebuild_and_run(machine: SimulatedPosix) -> str:
 def _refuse(machine: SimulatedPosix) -> None:
     """No run begins on an old store, on none, on another job's folders, and where nobody can say whose they are."""
     fs, store = SimulatedFileSystem(machine), _WORLD.store(machine)
-    another = replace(ROOTS, store="/job/another")
     require_refused(
         [
             partial(require_newest, store),
-            partial(open_store, fs, another, "job", create=True),
-            partial(open_store, fs, another, "another job", create=True),
+            partial(open_store, fs, _ANOTHER, "job", 1, create=True),
             partial(require_newest, replace(store, store_id="0" * 32)),
+        ],
+        StaleStoreError,
+    )
+    require_refused(
+        [
+            partial(open_store, fs, _ANOTHER, "another job", 1, create=True),
             partial(require_newest, replace(store, job="another job", store_id="0" * 32)),
-        ]
+        ],
+        ConfigurationError,
     )
     if a_published_file(fs, ROOTS.output) is None:
         raise AssertionError("nothing is published")
 
 
 def _no_owner(machine: SimulatedPosix) -> None:
+    fs = SimulatedFileSystem(machine)
     machine.unlink(f"{_MARKS}/owner.json")
+    require_refused([partial(open_store, fs, _ANOTHER, "another job", 1, create=True)], StaleStoreError)
     put_file(machine, f"{_MARKS}/owner.json", b"?")
     require_refused([partial(require_newest, _WORLD.store(machine))], CorruptError)
 
