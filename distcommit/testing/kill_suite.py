@@ -24,7 +24,6 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 STAGES = ("import", "unit", "explore", "interleave", "faults")
-GAPS = "tests/crash/test_mutant_gaps.py"
 INGEST = ("tests/unit/ingest/test_flow.py", "tests/unit/ingest/test_staging.py")
 
 SCENARIOS = ("second-run", "first-run", "job-level", "more-after-the-crash", "checkpoint", "partial-success")
@@ -122,7 +121,7 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
     first = First()
     own = [f"tests/unit/{name}" for name in areas if name == area]
     others = [f"tests/unit/{name}" for name in areas if name != area]
-    paths = [*own, GAPS, *others, *INGEST]
+    paths = [*own, *others, *INGEST]
     options = [
         "-x",
         "-q",

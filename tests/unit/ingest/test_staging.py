@@ -1,13 +1,18 @@
-"""Which staged folders may be renamed as a whole."""
+"""Attempts' folders: each has its own, and some may be renamed as a whole."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
+
+import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.staging import StagedFiles, remove_attempts
+from distcommit.ingest.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import StagedFile, TaskOutcome, TaskState
+from distcommit.testing.world import SimulatedFileSystem
+from tests.unit.spark.machines import Machine
 
 NONE = Watermark({})
 
@@ -67,3 +72,15 @@ def test_attempts_go_with_what_is_in_their_folders(tmp_path: Path) -> None:
     (tmp_path / "u.c").mkdir()
     assert remove_attempts(LocalFileSystem(), str(tmp_path), ["u.a", "u.b", "u.c", "u.d"]) == 3
     assert not list(tmp_path.iterdir())
+
+
+def test_an_attempt_has_a_folder_that_no_other_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    fs = SimulatedFileSystem(machine)
+    prepare_bucket(fs, "/job/staging", 1, 0)
+    monkeypatch.setattr("uuid.uuid4", lambda: UUID(int=1))
+    status = fs.status(new_attempt(fs, "/job/staging", 1, 0, "u").path)
+    assert status is not None
+    assert status.is_folder
+    with pytest.raises(FileExistsError):
+        new_attempt(fs, "/job/staging", 1, 0, "u")

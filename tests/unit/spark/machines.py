@@ -3,8 +3,10 @@ that never waits, and sources that misbehave."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,11 +14,11 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.app.audit import AuditResult, audit_store
-from distcommit.model.log_records import DatasetState, Record
+from distcommit.model.log_records import DatasetState, DatasetStatus, Record
 from distcommit.model.ports import FileStatus, FolderEntry
-from distcommit.model.source import Extraction, Extractor
+from distcommit.model.source import DatasetProblem, Extraction, Extractor
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.ingest import ingest_partition, ingest_tasks
@@ -121,6 +123,13 @@ class Machine(SimulatedPosix):
             raise
 
 
+class LinkMachine(Machine):
+    """An old kernel, or NFS: no rename that does not replace."""
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        raise OSError(errno.ENOSYS, "not there", target)
+
+
 def with_folders(machine: Machine, *urns: str) -> Machine:
     """Folders of these datasets are in the output, as after an earlier run: files go there one by one."""
     for urn in urns:
@@ -194,6 +203,32 @@ class Meeting:
             self.result = self.act()
             self.machine.faults = faults
         self.number -= 1
+
+
+def dies_at(number: int) -> Callable[[Operation], None]:
+    """The process dies before its call of that number that changes something, counted from 0."""
+    left = [number]
+
+    def fault(operation: Operation) -> None:
+        if operation.kind not in ("read", "lstat", "scandir"):
+            if left[0] == 0:
+                raise Crashed
+            left[0] -= 1
+
+    return fault
+
+
+def on_every_power_loss(machine: Machine, look: Callable[[SimulatedPosix, str], None]) -> None:
+    """From now on, before every call that changes something: shows what a power loss there may leave."""
+    inside = machine.gate
+    assert inside is not None
+
+    def gate(operation: Operation) -> None:
+        for after in machine.after_power_loss(random.Random(1), 7, 8):
+            look(after, f"{operation.kind} {operation.path}")
+        inside(operation)
+
+    machine.gate = gate
 
 
 class QuickClock:
@@ -350,3 +385,13 @@ class Once:
             return None
         self.done = True
         return self.record
+
+
+class EagerSource(ModelSource):
+    """Plans its datasets whatever their state."""
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        idle = {urn: msgspec.structs.replace(state, status=DatasetStatus.IDLE) for urn, state in states.items()}
+        return ModelSource.plan(self, owned, idle)

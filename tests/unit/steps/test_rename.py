@@ -200,3 +200,17 @@ def test_a_folder_of_a_batch_is_moved_as_a_whole_and_only_what_came_along_is_don
     errors = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(plain, files, whole=True))
     assert [type(error) for error in errors] == [type(None), LostError, type(None)]
     assert sorted(path.name for path in (tmp_path / "output/out/a").iterdir()) == ["f0", "f2"]
+
+
+def test_nothing_is_removed_through_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:
+    for name in ("staging", "output", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "staging/f").write_bytes(b"data")
+    step = FsRenameCommitStep(
+        StepContext(LocalFileSystem(), str(tmp_path / "staging"), str(tmp_path / "output")), "f", "a/f"
+    )
+    (tmp_path / "elsewhere/f").write_bytes(b"data")
+    (tmp_path / "output/a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError):
+        step.undo()
+    assert (tmp_path / "elsewhere/f").read_bytes() == b"data"

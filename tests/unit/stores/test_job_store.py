@@ -18,7 +18,8 @@ from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem
-from tests.unit.spark.machines import Machine, Meeting, fails
+from tests.unit.spark.machines import OUTPUT, STAGING, LinkMachine, Machine, Meeting, fails
+from tests.unit.spark.situations import WORLD
 
 
 def roots(base: Path) -> Roots:
@@ -228,3 +229,18 @@ def test_a_creation_that_crashed_anywhere_is_made_good_by_the_next() -> None:
 
 def crash() -> None:
     raise Crashed
+
+
+class ApartMachine(LinkMachine):
+    """Staging and output on two file systems, and a kernel that says so only where the new name is free."""
+
+    def link(self, source: str, target: str) -> None:
+        if source.startswith(STAGING) and target.startswith(OUTPUT) and target not in dict(self.walk("/")):
+            raise OSError(errno.EXDEV, "another device", target)
+        super().link(source, target)
+
+
+def test_staging_and_output_on_two_file_systems_are_refused_when_the_store_is_made() -> None:
+    with pytest.raises(ConfigurationError, match="must share one file system"):
+        WORLD.store(ApartMachine())
+    WORLD.store(LinkMachine())

@@ -11,11 +11,14 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import CorruptError, OutcomeUnknownError, UnknownVersionError
-from distcommit.model.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.log_records import Decide, Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.testing.simulated_posix import Operation
+from distcommit.testing.world import SimulatedFileSystem
+from tests.unit.spark.machines import Machine, Once
 
 FS = LocalFileSystem(durable=False)
 
@@ -243,3 +246,27 @@ def test_an_emptied_log_is_a_damaged_one_not_a_new_one(tmp_path: Path) -> None:
     for reader in (log, CommitLog(FS, str(tmp_path / "log"))):
         with pytest.raises(CorruptError, match="missing"):
             reader.refresh()
+
+
+def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does_not_count() -> None:
+    machine = Machine()
+    fs, folder = SimulatedFileSystem(machine), "/job/log"
+    keeper, reader = CommitLog(fs, folder), CommitLog(fs, folder)
+    keeper.create()
+    keeper.settle(Once(Fence(2, "old")))
+    assert reader.refresh().fence_epoch == 2
+    keeper.settle(Once(Fence(3, "new")))
+    place = f"{folder}/{keeper.last_number:012d}.seg"
+
+    def truncated_and_written_anew(operation: Operation) -> None:
+        if operation == Operation("read", place):
+            machine.faults.clear()
+            for epoch in (4, 5):
+                keeper.settle(Once(Fence(epoch, "newer")))
+                keeper.checkpoint(at_least=1)
+            assert fs.put_if_absent(place, encode_segment(Segment(2, "ff", Decide(2))))
+
+    machine.faults.append(truncated_and_written_anew)
+    fold = reader.refresh()
+    assert machine.faults == []
+    assert (fold.fence_epoch, fold.decided_epochs) == (5, frozenset())

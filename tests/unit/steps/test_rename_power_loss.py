@@ -1,0 +1,89 @@
+"""The rename step when power is lost: no file that is published, or about to be, is ever gone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+
+from distcommit.model.steps import Lost, StepContext, Verdict
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import SimulatedFileSystem
+from tests.unit.spark.machines import OUTPUT, STAGING, LinkMachine, Machine, dies_at, on_every_power_loss
+
+
+def vanishing(machine: Machine, folder: str) -> Callable[[Operation], None]:
+    """Somebody removes the empty target folder right before the first rename into it."""
+
+    def fault(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(folder + "/"):
+            machine.faults.clear()
+            machine.rmdir(folder)
+
+    return fault
+
+
+def steps_of(machine: Machine, folders: Sequence[str]) -> list[FsRenameCommitStep]:
+    """A durable staged file for each folder, and the steps that publish them."""
+    for root in (STAGING, OUTPUT):
+        machine.mkdir(root)
+    for place, _ in enumerate(folders):
+        machine.put(f"{STAGING}/{place}", b"data%d" % place)
+    machine.syncfs("/")
+    context = StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT)
+    return [FsRenameCommitStep(context, str(place), f"{folder}/f") for place, folder in enumerate(folders)]
+
+
+def lost_steps(steps: Sequence[FsRenameCommitStep]) -> tuple[Callable[[SimulatedPosix, str], None], list[str]]:
+    """Notes where a power loss would leave a file neither at its source nor at its target."""
+    lost: list[str] = []
+
+    def look(after: SimulatedPosix, where: str) -> None:
+        context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)
+        answers = [FsRenameCommitStep.of(context, step.file).verify() for step in steps]
+        lost.extend(where for answer in answers if isinstance(answer, Lost))
+
+    return look, lost
+
+
+@pytest.mark.parametrize("kind", [Machine, LinkMachine])
+@pytest.mark.parametrize("died_at", range(14))
+def test_no_power_loss_takes_a_file_that_is_published_whatever_a_dead_twin_had_done(
+    kind: type[Machine], died_at: int
+) -> None:
+    machine = kind()
+    steps = steps_of(machine, ["a/b", "a/b/c"])
+    machine.faults.append(dies_at(died_at))
+    with suppress(Crashed):
+        FsRenameCommitStep.execute_all(steps)
+    machine.restart()
+    look, lost = lost_steps(steps)
+    on_every_power_loss(machine, look)
+    assert FsRenameCommitStep.execute_all(steps) == [None, None]
+    machine.rmdir(STAGING)  # one more look, and nothing is left there
+    assert lost == []
+    assert {path.rpartition("/")[0] for path in machine.paths(OUTPUT)} == {f"{OUTPUT}/a/b", f"{OUTPUT}/a/b/c"}
+
+
+def test_a_target_folder_that_vanishes_is_made_again_and_no_power_loss_takes_the_file_with_it() -> None:
+    machine = Machine()
+    steps = steps_of(machine, ["a/b"])
+    machine.faults.append(vanishing(machine, f"{OUTPUT}/a/b"))
+    look, lost = lost_steps(steps)
+    on_every_power_loss(machine, look)
+    steps[0].execute()
+    machine.rmdir(STAGING)
+    assert lost == []
+    assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data0"
+
+
+def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
+    machine = Machine()
+    steps = steps_of(machine, [f"a{place}/b" for place in range(20)])
+    assert FsRenameCommitStep.execute_all(steps) == [None] * 20
+    after = next(machine.after_power_loss(random.Random(1), 0, 0))
+    context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)
+    assert {FsRenameCommitStep.of(context, step.file).verify() for step in steps} == {Verdict.DONE}
