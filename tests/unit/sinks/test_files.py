@@ -1,19 +1,13 @@
-"""The files of an attempt: nothing lost or doubled, every name unique, nothing published that is not whole."""
+"""The files of an attempt: nothing lost or doubled, every file what it says it is, memory and open files bounded."""
 
 from __future__ import annotations
 
-import errno
-import io
-import itertools
 import os
 import posixpath
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,103 +16,27 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.sink import AttemptIdentity
-from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.model.work import SkippedRange, StagedFile
-from distcommit.sinks.encoders import Compression, FileFormat
-from distcommit.sinks.files import AccessSettings, AttemptFiles, FileSinkSettings
+from distcommit.sinks.encoders import FileFormat
+from distcommit.sinks.files import AccessSettings, FileSinkSettings
 from distcommit.sinks.footer import read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets
-from distcommit.sinks.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
-
-URN = "kafka:flights/2013"
-ORIGIN = Provenance("kafka_partition", "kafka_offset")
-FORMATS: list[FileFormat] = ["parquet", "avro"]
-DAY_MS = 86_400_000
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [
-        ("kafka_partition", pa.int32()),
-        ("kafka_offset", pa.int64()),
-        ("kafka_timestamp", pa.timestamp("ms", "UTC")),
-        ("value", pa.binary()),
-    ]
+from distcommit.sinks.time_folders import TimePartition
+from tests.unit.sinks.attempts import (
+    DAY_MS,
+    FORMATS,
+    RUN_NUMBERS,
+    SCHEMA,
+    URN,
+    Row,
+    batch_of,
+    check_outputs,
+    expected_folder,
+    files_in,
+    numbered,
+    records_of,
 )
-Row = tuple[int, int, int | None, bytes]
-
-
-def batch_of(rows: list[Row]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([row[place] for row in rows], SCHEMA.field(place).type) for place in range(4)], schema=SCHEMA
-    )
-
-
-def numbered(start: int, count: int, *, value: bytes = b"v", random_bytes: int = 0, time_ms: int = 0) -> pa.RecordBatch:
-    """Offsets from `start` on; random bytes make values that neither a dictionary nor a codec makes smaller."""
-    return batch_of([(0, offset, time_ms, value + os.urandom(random_bytes)) for offset in range(start, start + count)])
-
-
-def files_in(
-    root: Path,
-    form: FileSinkSettings,
-    *,
-    attempt: str = "a1",
-    work_unit_id: str = "w1",
-    epoch: int = 7,
-    fs: LocalFileSystem | None = None,
-    provenance: Provenance | None = ORIGIN,
-    incarnation: str = "",
-    **bounds: int,
-) -> AttemptFiles:
-    (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
-    return AttemptFiles(
-        fs if fs is not None else LocalFileSystem(),
-        folder=f"{root}/7/{attempt}",
-        staged_prefix=f"7/{attempt}",
-        output_root=f"{root}/output",
-        settings=form,
-        dataset_folder=folder_of(URN),
-        identity=AttemptIdentity("run", epoch, URN, work_unit_id, attempt),
-        provenance=provenance,
-        incarnation=incarnation,
-        **bounds,
-    )
-
-
-def records_of(root: Path, outputs: tuple[StagedFile, ...]) -> list[dict[str, Any]]:
-    tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
-    return [row for table in tables for row in table.to_pylist()]
-
-
-def check_outputs(root: Path, outputs: tuple[StagedFile, ...]) -> None:
-    """Each output is what it says, and says what it is; nothing else is there."""
-    fs = LocalFileSystem()
-    for output in outputs:
-        path = f"{root}/{output.staged_path}"
-        status = fs.status(path)
-        assert status is not None
-        assert (status.size_bytes, status.mtime_ns, status.file_id) == (
-            output.size_bytes,
-            output.mtime_ns,
-            output.file_id,
-        )
-        assert fs.checksum(path) == output.checksum
-        rows = read_records(fs, path)
-        footer = read_footer(fs, path)
-        assert footer is not None
-        assert 0 < rows.num_rows == output.records == footer.records
-        assert footer.kind == ("rejected" if output.final_path.startswith("_rejected/") else "data")
-        assert (footer.dataset_urn, footer.epoch, footer.run_id) == (URN, 7, "run")
-        sets = OffsetSets()
-        sets.add(rows, ORIGIN)
-        assert OffsetSets.from_text(footer.offsets) == sets
-    there = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-    assert there == {output.staged_path for output in outputs}
-    assert len({output.final_path for output in outputs}) == len(outputs)
-
 
 ROWS = st.lists(
     st.tuples(
@@ -130,7 +48,6 @@ ROWS = st.lists(
     max_size=40,
 )
 BATCHES = st.lists(st.tuples(st.booleans(), ROWS), max_size=6)
-RUN_NUMBERS = itertools.count()
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -171,120 +88,6 @@ def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
             assert parts[0] == folder_of(URN)
             expected = {expected_folder(time, zone, granularity) for time in times}
             assert {"/".join(parts[1:-1])} == expected
-
-
-def expected_folder(time_ms: int | None, zone: str, granularity: str | None) -> str:
-    """The folder by Python's own dates, one row at a time."""
-    if granularity is None:
-        return ""
-    if time_ms is None:
-        return UNKNOWN_TIME
-    try:
-        local = (EPOCH + timedelta(milliseconds=time_ms)).astimezone(ZoneInfo(zone))
-    except (OverflowError, ValueError):
-        return UNKNOWN_TIME
-    lengths = {"year": 4, "month": 7, "day": 10, "hour": 13}
-    return local.isoformat()[: lengths[granularity]].replace("T", "-")
-
-
-@given(
-    times=st.lists(
-        st.one_of(
-            st.integers(-62_135_596_800 - 90_000, 253_402_300_800 + 90_000),
-            st.sampled_from([1_364_691_600, 1_382_835_600, 4_110_000_000, 63_593_070]).flatmap(
-                lambda at: st.integers(at - 9000, at + 9000)
-            ),
-        ),
-        min_size=1,
-        max_size=30,
-    ),
-    zone=st.sampled_from(["UTC", "Europe/Brussels", "America/Havana", "Australia/Lord_Howe", "Africa/Monrovia"]),
-    granularity=st.sampled_from(["year", "month", "day", "hour"]),
-)
-@settings(max_examples=300, deadline=None)
-def test_folders_are_those_of_the_local_calendar(
-    times: list[int], zone: str, granularity: Literal["year", "month", "day", "hour"]
-) -> None:
-    batch = pa.record_batch({"at": pa.array(times, pa.timestamp("s", "UTC")), "place": pa.array(range(len(times)))})
-    split = list(split_by_time(batch, TimePartition(column="at", granularity=granularity, time_zone=zone)))
-    assert len({folder for folder, _ in split}) == len(split)
-    found = {place: folder for folder, rows in split for place in rows.column("place").to_pylist()}
-    assert found == {place: expected_folder(at * 1000, zone, granularity) for place, at in enumerate(times)}
-    assert all(rows.column("place").to_pylist() == sorted(rows.column("place").to_pylist()) for _, rows in split)
-
-
-def folder_at(text: str, zone: str, granularity: Literal["year", "month", "day", "hour"], unit: str = "ms") -> str:
-    at = pa.array([datetime.fromisoformat(text)], pa.timestamp("us", "UTC")).cast(pa.timestamp(unit, "UTC"))
-    partition = TimePartition(column="at", granularity=granularity, time_zone=zone)
-    return next(split_by_time(pa.record_batch({"at": at}), partition))[0]
-
-
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize(
-    ("at", "zone", "granularity", "folder"),
-    [
-        ("2013-01-31T23:30:00+00:00", "UTC", "day", "2013-01-31"),
-        ("2013-01-31T23:30:00+00:00", "Europe/Brussels", "day", "2013-02-01"),
-        ("2013-01-31T23:30:00+00:00", "Europe/Brussels", "month", "2013-02"),
-        ("2013-12-31T23:30:00+00:00", "Europe/Brussels", "year", "2014"),
-        ("2013-01-31T07:59:59+00:00", "UTC", "hour", "2013-01-31-07"),
-        ("2013-03-31T00:59:59+00:00", "Europe/Brussels", "hour", "2013-03-31-01"),
-        ("2013-03-31T01:00:00+00:00", "Europe/Brussels", "hour", "2013-03-31-03"),
-        ("2013-10-27T00:30:00+00:00", "Europe/Brussels", "hour", "2013-10-27-02"),
-        ("2013-10-27T01:30:00+00:00", "Europe/Brussels", "hour", "2013-10-27-02"),
-        ("2100-07-01T22:30:00+00:00", "Europe/Brussels", "day", "2100-07-02"),
-        ("2013-04-06T15:20:00+00:00", "Australia/Lord_Howe", "hour", "2013-04-07-01"),
-        ("1972-01-07T00:44:29+00:00", "Africa/Monrovia", "hour", "1972-01-06-23"),
-        ("1972-01-07T00:59:30+00:00", "Africa/Monrovia", "hour", "1972-01-07-00"),
-        ("1969-12-31T23:59:59+00:00", "UTC", "hour", "1969-12-31-23"),
-    ],
-)
-def test_days_and_hours_across_clock_changes(
-    at: str, zone: str, granularity: Literal["year", "month", "day", "hour"], folder: str, unit: str
-) -> None:
-    assert folder_at(at, zone, granularity, unit) == folder
-
-
-@pytest.mark.parametrize(
-    ("time_ms", "zone", "folder"),
-    [
-        (None, "UTC", UNKNOWN_TIME),
-        (-1, "UTC", "1969-12-31"),
-        (-62_135_596_800_000, "UTC", "0001-01-01"),
-        (-62_135_596_800_001, "UTC", UNKNOWN_TIME),
-        (-62_135_596_800_000, "America/New_York", UNKNOWN_TIME),
-        (253_402_300_799_999, "UTC", "9999-12-31"),
-        (253_402_300_800_000, "UTC", UNKNOWN_TIME),
-        (253_402_300_799_999, "Europe/Brussels", UNKNOWN_TIME),
-        (2**63 - 1, "UTC", UNKNOWN_TIME),
-        (-(2**63) + 1, "Europe/Brussels", UNKNOWN_TIME),
-    ],
-)
-@pytest.mark.parametrize("file_format", FORMATS)
-def test_null_and_absurd_times(
-    tmp_path: Path, file_format: FileFormat, time_ms: int | None, zone: str, folder: str
-) -> None:
-    form = FileSinkSettings(format=file_format, partition_by=TimePartition(time_zone=zone))
-    files = files_in(tmp_path, form)
-    files.write(batch_of([(0, 1, time_ms, b"")]))
-    (output,) = files.prepare_commit()
-    assert output.final_path.split("/")[1] == folder
-    table = read_records(LocalFileSystem(), f"{tmp_path}/{output.staged_path}")
-    assert table.column("kafka_timestamp").cast(pa.int64()).to_pylist() == [time_ms]
-
-
-def test_two_unknown_times_say_nothing_about_what_is_between() -> None:
-    at = pa.array([-(2**63) + 1, 0, 2**63 - 1], pa.timestamp("ms", "UTC"))
-    split = split_by_time(pa.record_batch({"at": at}), TimePartition(column="at"))
-    assert {folder: rows.num_rows for folder, rows in split} == {UNKNOWN_TIME: 2, "1970-01-01": 1}
-
-
-def test_a_column_without_zone_is_utc_and_a_missing_one_is_named() -> None:
-    naive = pa.record_batch({"at": pa.array([0], pa.timestamp("us"))})
-    assert next(split_by_time(naive, TimePartition(column="at", time_zone="Asia/Kolkata")))[0] == "1970-01-01"
-    for column in ("other", "n"):
-        with pytest.raises(ConfigurationError, match=f"column={column}"):
-            list(split_by_time(pa.record_batch({"n": pa.array([1])}), TimePartition(column=column)))
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -443,221 +246,6 @@ def test_without_offsets_in_the_source_the_footer_counts_only(tmp_path: Path) ->
     footer = read_footer(LocalFileSystem(), f"{tmp_path}/{output.staged_path}")
     assert footer is not None
     assert (footer.records, footer.offsets) == (3, "")
-
-
-IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
-WRITERS = st.tuples(st.integers(0, 10**10 - 1), IDS, IDS)
-
-
-@given(st.lists(WRITERS, min_size=2, max_size=2, unique=True))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, str, str]]) -> None:
-    root = tmp_path / str(next(RUN_NUMBERS))
-    root.mkdir()
-    names = []
-    for place, (epoch, work_unit_id, attempt) in enumerate(writers):
-        files = AttemptFiles(
-            LocalFileSystem(durable=False),
-            folder=f"{root}/{place}",
-            staged_prefix=str(place),
-            output_root=f"{root}/output",
-            settings=FileSinkSettings(),
-            dataset_folder="d",
-            identity=AttemptIdentity("r", epoch, URN, work_unit_id, attempt),
-        )
-        files.write(pa.record_batch({"n": [1]}))
-        names += [output.final_path for output in files.prepare_commit()]
-    assert len(set(names)) == 2
-    assert all(name.count("/") == 1 and name.isascii() and name.isprintable() for name in names)
-
-
-def test_dashes_in_ids_do_not_make_names_ambiguous(tmp_path: Path) -> None:
-    names = set()
-    for work_unit_id, attempt in (("a-b", "c"), ("a", "b-c")):
-        files = files_in(tmp_path, FileSinkSettings(), work_unit_id=work_unit_id, attempt=attempt)
-        files.write(numbered(0, 1))
-        names |= {output.final_path for output in files.prepare_commit()}
-    assert len(names) == 2
-
-
-def test_ids_too_long_for_a_file_name_are_refused_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="too long"):
-        files_in(tmp_path, FileSinkSettings(), work_unit_id="w" * 250)
-
-
-def test_a_second_writer_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    first, second = files_in(tmp_path, FileSinkSettings()), files_in(tmp_path, FileSinkSettings(), row_group_bytes=1)
-    first.write(numbered(0, 1))
-    second.write(numbered(0, 1))
-    with pytest.raises(FileExistsError):
-        first.prepare_commit()
-    first.abort()
-    check_outputs(tmp_path, second.prepare_commit())
-
-
-def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSinkSettings(partition_by=TimePartition()), row_group_bytes=1)
-    files.write(numbered(0, 10))
-    files.write(numbered(10, 10, time_ms=DAY_MS))
-    files.abort()
-    files.abort()
-    left = sorted(path.name for path in (tmp_path / "7/a1").iterdir())
-    assert left == ["0001.parquet.writing", "0002.parquet.writing"]
-    for name in left:
-        with pytest.raises(pa.ArrowInvalid):
-            pq.read_metadata(tmp_path / "7/a1" / name)
-    with pytest.raises(ValueError, match="aborted"):
-        files.prepare_commit()
-
-
-def test_abort_after_close_changes_nothing(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSinkSettings())
-    files.write(numbered(0, 10))
-    outputs = files.prepare_commit()
-    files.abort()
-    check_outputs(tmp_path, outputs)
-    for again in (files.prepare_commit, lambda: files.write(numbered(0, 1))):
-        with pytest.raises(ValueError, match="closed"):
-            again()
-
-
-class FullDisk(RealPosixCalls):
-    """System calls of a disk with room for so many bytes."""
-
-    def __init__(self, room_bytes: int) -> None:
-        super().__init__()
-        self.room_bytes = room_bytes
-
-    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
-        self.room_bytes -= len(data)
-        if self.room_bytes < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return super().write(fd, data)
-
-
-@pytest.mark.parametrize("file_format", FORMATS)
-@pytest.mark.parametrize("room_bytes", [0, 10, 40_000, 500_000])
-def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: FileFormat, room_bytes: int) -> None:
-    form = FileSinkSettings(format=file_format, compression="none", target_file_bytes=300_000)
-    files = files_in(tmp_path, form, fs=LocalFileSystem(FullDisk(room_bytes)), row_group_bytes=100_000)
-
-    def write_all() -> None:
-        for start in range(0, 1000, 100):
-            files.write(numbered(start, 100, random_bytes=1000))
-        files.prepare_commit()
-
-    with pytest.raises(OSError, match="No space left") as caught:
-        write_all()
-    assert caught.value.errno == errno.ENOSPC
-    with pytest.raises(ValueError, match="failed"):
-        files.prepare_commit()
-    files.abort()
-    assert all(path.name.endswith(".writing") for path in tmp_path.rglob("*") if path.is_file())
-
-
-def test_a_batch_that_was_refused_half_way_can_not_be_closed_over(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSinkSettings(), row_group_bytes=1)
-    files.write(numbered(0, 10))
-    with pytest.raises(SourceError):
-        files.write(batch_of([(0, 11, 0, b""), (0, -1, 0, b"")]))
-    with pytest.raises(ValueError, match="failed"):
-        files.prepare_commit()
-    files.abort()
-
-
-TYPES: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.binary(), [b"", b"\xff", None]),
-    (pa.large_binary(), [b"x", None]),
-    (pa.string(), ["", "é\U0001f600", None]),
-    (pa.large_string(), ["x", None]),
-    (pa.dictionary(pa.int32(), pa.string()), ["x", None, "x"]),
-    (pa.int8(), [-128, 127, None]),
-    (pa.int16(), [-(2**15), None]),
-    (pa.int32(), [-(2**31), 2**31 - 1, None]),
-    (pa.uint32(), [2**32 - 1, None]),
-    (pa.int64(), [-(2**63), 2**63 - 1, None]),
-    (pa.float32(), [0.5, None, float("inf")]),
-    (pa.float64(), [1e300, None]),
-    (pa.bool_(), [True, False, None]),
-    (pa.date32(), [None, datetime(2013, 1, 31, tzinfo=UTC).date()]),
-    (pa.timestamp("ms", "UTC"), [0, None, -1, 2**62]),
-    (pa.timestamp("us", "Europe/Brussels"), [0, None, -(2**62)]),
-    (pa.timestamp("us"), [5, None]),
-    (pa.list_(pa.int32()), [[], [1, None], None]),
-    (
-        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()), ("at", pa.timestamp("ms", "UTC"))])),
-        [[], None, [{"key": "k", "value": b"v", "at": 3}, {"key": "k", "value": None, "at": None}]],
-    ),
-    (pa.struct([("a", pa.struct([("a", pa.int64())]))]), [{"a": {"a": 1}}, {"a": None}, None]),
-]
-
-
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
-def test_avro_holds_every_mapped_type(tmp_path: Path, compression: Compression) -> None:
-    columns = [pa.array((values * 3)[:6], kind) for kind, values in TYPES]
-    batch = pa.RecordBatch.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
-    files = files_in(tmp_path, FileSinkSettings(format="avro", compression=compression), provenance=None)
-    files.write(batch)
-    (output,) = files.prepare_commit()
-    path = tmp_path / output.staged_path
-    found = read_records(LocalFileSystem(), str(path))
-    for place, (kind, _) in enumerate(TYPES):
-        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        wanted = columns[place].cast(plain)
-        back = found.column(place).cast(plain)
-        assert back.combine_chunks().equals(wanted), kind
-    header = fastavro.schemaless_reader(io.BytesIO(path.read_bytes()[4:]), {"type": "map", "values": "bytes"}, None)
-    assert isinstance(header, dict)
-    assert header["avro.codec"] == {"zstd": b"zstandard", "gzip": b"deflate", "none": b"null"}.get(
-        compression, compression.encode()
-    )
-
-
-@pytest.mark.parametrize("compression", ["gzip", "none"])
-def test_other_avro_readers_agree(tmp_path: Path, compression: Compression) -> None:
-    files = files_in(tmp_path, FileSinkSettings(format="avro", compression=compression))
-    batch = numbered(0, 10_000, value=b"x" * 100)
-    files.write(batch)
-    (output,) = files.prepare_commit()
-    with (tmp_path / output.staged_path).open("rb") as file:
-        assert list(fastavro.reader(file)) == batch.to_pylist()
-
-
-def test_columns_that_may_not_be_null_are_not_unions(tmp_path: Path) -> None:
-    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-    files = files_in(tmp_path, FileSinkSettings(format="avro"), provenance=None)
-    files.write(pa.record_batch({"n": [1]}, schema=schema))
-    (output,) = files.prepare_commit()
-    assert read_records(LocalFileSystem(), f"{tmp_path}/{output.staged_path}").schema.equals(schema)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("amount", pa.decimal128(10, 2)),
-        ("at", pa.timestamp("ns", "UTC")),
-        ("big", pa.uint64()),
-        ("kafka-time", pa.int64()),
-        ("1st", pa.int64()),
-        ("nested", pa.list_(pa.struct([("x", pa.duration("ms"))]))),
-    ],
-)
-def test_what_avro_has_no_form_for_is_refused_by_column(tmp_path: Path, name: str, kind: pa.DataType) -> None:
-    files = files_in(tmp_path, FileSinkSettings(format="avro"), provenance=None)
-    batch = pa.RecordBatch.from_arrays([pa.nulls(1, kind)], names=[name])
-    with pytest.raises(ConfigurationError, match=f"column={name}"):
-        files.write(batch)
-    files.abort()
-
-
-@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
-def test_parquet_files_are_compressed_as_set_unless_tiny(tmp_path: Path, compression: Compression) -> None:
-    expected = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
-    for attempt, count, wanted in (("big", 10_000, expected), ("tiny", 10, "UNCOMPRESSED")):
-        files = files_in(tmp_path, FileSinkSettings(compression=compression), attempt=attempt)
-        files.write(numbered(0, count, value=b"x" * 20))
-        (output,) = files.prepare_commit()
-        assert pq.read_metadata(tmp_path / output.staged_path).row_group(0).column(3).compression == wanted
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""Attempts that write into a folder, what they are given to write, and the check of what they left."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.sink import AttemptIdentity
+from distcommit.model.source import Provenance
+from distcommit.model.urn import folder_of
+from distcommit.model.work import StagedFile
+from distcommit.sinks.encoders import FileFormat
+from distcommit.sinks.files import AttemptFiles, FileSinkSettings
+from distcommit.sinks.footer import read_footer, read_records
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.time_folders import UNKNOWN_TIME
+
+URN = "kafka:flights/2013"
+ORIGIN = Provenance("kafka_partition", "kafka_offset")
+FORMATS: list[FileFormat] = ["parquet", "avro"]
+DAY_MS = 86_400_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp", pa.timestamp("ms", "UTC")),
+        ("value", pa.binary()),
+    ]
+)
+Row = tuple[int, int, int | None, bytes]
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row[place] for row in rows], SCHEMA.field(place).type) for place in range(4)], schema=SCHEMA
+    )
+
+
+def numbered(start: int, count: int, *, value: bytes = b"v", random_bytes: int = 0, time_ms: int = 0) -> pa.RecordBatch:
+    """Offsets from `start` on; random bytes make values that neither a dictionary nor a codec makes smaller."""
+    return batch_of([(0, offset, time_ms, value + os.urandom(random_bytes)) for offset in range(start, start + count)])
+
+
+def files_in(
+    root: Path,
+    form: FileSinkSettings,
+    *,
+    attempt: str = "a1",
+    work_unit_id: str = "w1",
+    epoch: int = 7,
+    fs: LocalFileSystem | None = None,
+    provenance: Provenance | None = ORIGIN,
+    incarnation: str = "",
+    **bounds: int,
+) -> AttemptFiles:
+    (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
+    return AttemptFiles(
+        fs if fs is not None else LocalFileSystem(),
+        folder=f"{root}/7/{attempt}",
+        staged_prefix=f"7/{attempt}",
+        output_root=f"{root}/output",
+        settings=form,
+        dataset_folder=folder_of(URN),
+        identity=AttemptIdentity("run", epoch, URN, work_unit_id, attempt),
+        provenance=provenance,
+        incarnation=incarnation,
+        **bounds,
+    )
+
+
+def records_of(root: Path, outputs: tuple[StagedFile, ...]) -> list[dict[str, Any]]:
+    tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def check_outputs(root: Path, outputs: tuple[StagedFile, ...]) -> None:
+    """Each output is what it says, and says what it is; nothing else is there."""
+    fs = LocalFileSystem()
+    for output in outputs:
+        path = f"{root}/{output.staged_path}"
+        status = fs.status(path)
+        assert status is not None
+        assert (status.size_bytes, status.mtime_ns, status.file_id) == (
+            output.size_bytes,
+            output.mtime_ns,
+            output.file_id,
+        )
+        assert fs.checksum(path) == output.checksum
+        rows = read_records(fs, path)
+        footer = read_footer(fs, path)
+        assert footer is not None
+        assert 0 < rows.num_rows == output.records == footer.records
+        assert footer.kind == ("rejected" if output.final_path.startswith("_rejected/") else "data")
+        assert (footer.dataset_urn, footer.epoch, footer.run_id) == (URN, 7, "run")
+        sets = OffsetSets()
+        sets.add(rows, ORIGIN)
+        assert OffsetSets.from_text(footer.offsets) == sets
+    there = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert there == {output.staged_path for output in outputs}
+    assert len({output.final_path for output in outputs}) == len(outputs)
+
+
+RUN_NUMBERS = itertools.count()
+
+
+def expected_folder(time_ms: int | None, zone: str, granularity: str | None) -> str:
+    """The folder by Python's own dates, one row at a time."""
+    if granularity is None:
+        return ""
+    if time_ms is None:
+        return UNKNOWN_TIME
+    try:
+        local = (EPOCH + timedelta(milliseconds=time_ms)).astimezone(ZoneInfo(zone))
+    except (OverflowError, ValueError):
+        return UNKNOWN_TIME
+    lengths = {"year": 4, "month": 7, "day": 10, "hour": 13}
+    return local.isoformat()[: lengths[granularity]].replace("T", "-")

@@ -1,0 +1,141 @@
+"""Attempts among others: no two share a name or a folder, and one that failed or was aborted publishes nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import RealPosixCalls
+from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.sink import AttemptIdentity
+from distcommit.sinks.encoders import FileFormat
+from distcommit.sinks.files import AttemptFiles, FileSinkSettings
+from distcommit.sinks.time_folders import TimePartition
+from tests.unit.sinks.attempts import DAY_MS, FORMATS, RUN_NUMBERS, URN, batch_of, check_outputs, files_in, numbered
+
+IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+WRITERS = st.tuples(st.integers(0, 10**10 - 1), IDS, IDS)
+
+
+@given(st.lists(WRITERS, min_size=2, max_size=2, unique=True))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, str, str]]) -> None:
+    root = tmp_path / str(next(RUN_NUMBERS))
+    root.mkdir()
+    names = []
+    for place, (epoch, work_unit_id, attempt) in enumerate(writers):
+        files = AttemptFiles(
+            LocalFileSystem(durable=False),
+            folder=f"{root}/{place}",
+            staged_prefix=str(place),
+            output_root=f"{root}/output",
+            settings=FileSinkSettings(),
+            dataset_folder="d",
+            identity=AttemptIdentity("r", epoch, URN, work_unit_id, attempt),
+        )
+        files.write(pa.record_batch({"n": [1]}))
+        names += [output.final_path for output in files.prepare_commit()]
+    assert len(set(names)) == 2
+    assert all(name.count("/") == 1 and name.isascii() and name.isprintable() for name in names)
+
+
+def test_dashes_in_ids_do_not_make_names_ambiguous(tmp_path: Path) -> None:
+    names = set()
+    for work_unit_id, attempt in (("a-b", "c"), ("a", "b-c")):
+        files = files_in(tmp_path, FileSinkSettings(), work_unit_id=work_unit_id, attempt=attempt)
+        files.write(numbered(0, 1))
+        names |= {output.final_path for output in files.prepare_commit()}
+    assert len(names) == 2
+
+
+def test_ids_too_long_for_a_file_name_are_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="too long"):
+        files_in(tmp_path, FileSinkSettings(), work_unit_id="w" * 250)
+
+
+def test_a_second_writer_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    first, second = files_in(tmp_path, FileSinkSettings()), files_in(tmp_path, FileSinkSettings(), row_group_bytes=1)
+    first.write(numbered(0, 1))
+    second.write(numbered(0, 1))
+    with pytest.raises(FileExistsError):
+        first.prepare_commit()
+    first.abort()
+    check_outputs(tmp_path, second.prepare_commit())
+
+
+def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSinkSettings(partition_by=TimePartition()), row_group_bytes=1)
+    files.write(numbered(0, 10))
+    files.write(numbered(10, 10, time_ms=DAY_MS))
+    files.abort()
+    files.abort()
+    left = sorted(path.name for path in (tmp_path / "7/a1").iterdir())
+    assert left == ["0001.parquet.writing", "0002.parquet.writing"]
+    for name in left:
+        with pytest.raises(pa.ArrowInvalid):
+            pq.read_metadata(tmp_path / "7/a1" / name)
+    with pytest.raises(ValueError, match="aborted"):
+        files.prepare_commit()
+
+
+def test_abort_after_close_changes_nothing(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSinkSettings())
+    files.write(numbered(0, 10))
+    outputs = files.prepare_commit()
+    files.abort()
+    check_outputs(tmp_path, outputs)
+    for again in (files.prepare_commit, lambda: files.write(numbered(0, 1))):
+        with pytest.raises(ValueError, match="closed"):
+            again()
+
+
+class FullDisk(RealPosixCalls):
+    """System calls of a disk with room for so many bytes."""
+
+    def __init__(self, room_bytes: int) -> None:
+        super().__init__()
+        self.room_bytes = room_bytes
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
+        self.room_bytes -= len(data)
+        if self.room_bytes < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(fd, data)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("room_bytes", [0, 10, 40_000, 500_000])
+def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: FileFormat, room_bytes: int) -> None:
+    form = FileSinkSettings(format=file_format, compression="none", target_file_bytes=300_000)
+    files = files_in(tmp_path, form, fs=LocalFileSystem(FullDisk(room_bytes)), row_group_bytes=100_000)
+
+    def write_all() -> None:
+        for start in range(0, 1000, 100):
+            files.write(numbered(start, 100, random_bytes=1000))
+        files.prepare_commit()
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_all()
+    assert caught.value.errno == errno.ENOSPC
+    with pytest.raises(ValueError, match="failed"):
+        files.prepare_commit()
+    files.abort()
+    assert all(path.name.endswith(".writing") for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_a_batch_that_was_refused_half_way_can_not_be_closed_over(tmp_path: Path) -> None:
+    files = files_in(tmp_path, FileSinkSettings(), row_group_bytes=1)
+    files.write(numbered(0, 10))
+    with pytest.raises(SourceError):
+        files.write(batch_of([(0, 11, 0, b""), (0, -1, 0, b"")]))
+    with pytest.raises(ValueError, match="failed"):
+        files.prepare_commit()
+    files.abort()
