@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -93,8 +94,12 @@ def path_of(module: str) -> str:
     return f"distcommit/{module.replace('.', '/')}.py"
 
 
-def generated_mutants(root: Path) -> list[Mutant]:
-    """All mutants of the product below `root`, in the order of modules and lines, no two of them the same program."""
+@cache
+def generated_mutants(root: Path) -> tuple[Mutant, ...]:
+    """All mutants of the product below `root`, in the order of modules and lines, no two of them the same program.
+
+    Making them takes seconds; they are kept, as the modules do not change under a process.
+    """
     found: list[Mutant] = []
     for module in dict.fromkeys(MODULES):
         place = _Module(module, (root / path_of(module)).read_text(encoding="utf-8"))
@@ -107,7 +112,7 @@ def generated_mutants(root: Path) -> list[Mutant]:
             if shape not in known:
                 known.add(shape)
                 found.append(mutant)
-    return _told_apart(found)
+    return tuple(_told_apart(found))
 
 
 def diff_of(path: str, before: str, after: str) -> str:

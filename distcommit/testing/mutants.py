@@ -130,7 +130,7 @@ def _shown(mutant: Mutant, argued: Mapping[tuple[str, ...], str]) -> dict[str, A
 
 def choose(root: Path, seed: int, sample: int, only: str) -> list[Mutant]:
     """Named mutants, then generated ones in an order that the seed chooses."""
-    generated = generated_mutants(root)
+    generated = list(generated_mutants(root))
     random.Random(seed).shuffle(generated)
     texts = only.split(",")
     wanted = [mutant for mutant in [*named_mutants(root), *generated] if any(text in mutant.id for text in texts)]

@@ -3,7 +3,7 @@ what is drawn meets what was drawn before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -59,6 +59,12 @@ def positions() -> st.SearchStrategy[Position]:
 def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrategy[Record]:
     """Log records of every type but checkpoints that could follow a fold: valid ones, and such as a stale or confused
     writer would append."""
+    return st.sampled_from(_kinds_after(fold, urns)).flatmap(lambda kind: kind())
+
+
+def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.SearchStrategy[Record]]]:
+    """What makes the strategy of each kind. Only that of the kind that is drawn is made: Hypothesis takes far longer to
+    check a new strategy than to draw from it."""
     newest = fold.fence_epoch
     writers = st.sampled_from([newest, newest, newest, max(0, newest - 1), newest + 1])
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
@@ -67,36 +73,41 @@ def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrate
     some = st.lists(names, min_size=1, max_size=2).map(tuple)
     sequences = st.lists(st.sampled_from(list(urns)).flatmap(lambda urn: _sequences(fold, urn)), min_size=1, max_size=2)
     free = [urn for urn in urns if (d := fold.state_of(urn)).sequence is None and d.closed_epoch < newest]
-    likely: list[st.SearchStrategy[Record]] = [st.builds(Fence, st.just(newest + 1), st.just("run-1"))]
-    if free:
-        fits = st.sampled_from(free).map(
+
+    def fitting() -> st.SearchStrategy[SealedSequence]:
+        return st.sampled_from(free).map(
             lambda urn: SealedSequence(urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), ())
         )
-        likely = [st.builds(Intent, st.just(newest), st.tuples(fits), st.booleans())] * 4
+
+    likely: list[Callable[[], st.SearchStrategy[Record]]] = [
+        lambda: st.builds(Fence, st.just(newest + 1), st.just("run-1"))
+    ]
+    if free:
+        likely = [lambda: st.builds(Intent, st.just(newest), st.tuples(fitting()), st.booleans())]
     if present:
         mine = st.sampled_from(present)
         likely += [
-            *[st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test"))] * 2,
-            *[st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person"))] * 2,
-            st.builds(Done, writers, mine.map(lambda name: (name,))),
+            lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
+            lambda: st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person")),
+            lambda: st.builds(Done, writers, mine.map(lambda name: (name,))),
         ]
-    return st.one_of(
+    return [
         *likely,
-        st.builds(Fence, st.integers(max(1, newest - 1), newest + 3), st.sampled_from(["run-1", "run-2"])),
-        writers.flatmap(
+        lambda: st.builds(Fence, st.integers(max(1, newest - 1), newest + 3), st.sampled_from(["run-1", "run-2"])),
+        lambda: writers.flatmap(
             lambda epoch: sequences.flatmap(
                 lambda drawn: st.builds(Intent, st.just(epoch), st.just(tuple(drawn)), st.booleans())
             )
         ),
-        st.builds(Done, writers, some),
-        st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
-        st.builds(Decide, writers),
-        st.builds(Dropped, writers, some),
-        st.builds(ByHand, st.sampled_from(HandAction), names, st.just("person")),
-        st.builds(SetWatermark, st.sampled_from(list(urns)), st.none() | watermarks(), st.just("person")),
-        st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
-        st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
-    )
+        lambda: st.builds(Done, writers, some),
+        lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
+        lambda: st.builds(Decide, writers),
+        lambda: st.builds(Dropped, writers, some),
+        lambda: st.builds(ByHand, st.sampled_from(HandAction), names, st.just("person")),
+        lambda: st.builds(SetWatermark, st.sampled_from(list(urns)), st.none() | watermarks(), st.just("person")),
+        lambda: st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
+        lambda: st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
+    ]
 
 
 def _rebuilt(urns: Sequence[str]) -> st.SearchStrategy[DatasetState]:

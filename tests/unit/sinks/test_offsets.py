@@ -208,9 +208,9 @@ def test_columns_that_cannot_say_the_origin_are_refused(batch: pa.RecordBatch) -
 def test_ranges_are_the_runs_between_the_gaps() -> None:
     sets = OffsetSets()
     assert list(sets.ranges("0")) == []
-    for low, high in ((0, 3), (5, 6), (2**40, 2**40 + 10**9)):
+    for low, high in ((0, 3), (5, 6), (2**33, 2**33 + 10**9)):
         sets.add_range("0", low, high)
-    assert list(sets.ranges("0")) == [(0, 3), (5, 6), (2**40, 2**40 + 10**9)]
+    assert list(sets.ranges("0")) == [(0, 3), (5, 6), (2**33, 2**33 + 10**9)]
     assert list(sets.ranges("1")) == []
 
 
