@@ -48,6 +48,8 @@ class AuditRow(msgspec.Struct, frozen=True):
 class AuditResult(msgspec.Struct):
     """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
 
+    `passed`: what was found is what the job's delivery promises. That is `exact`; with `at_least_once` it is that nothing
+    is missing, and duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, are counted only.
     Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
     `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
@@ -73,11 +75,16 @@ class AuditResult(msgspec.Struct):
     staged_left_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
+    at_least_once: bool = False
+    passed: bool = False
+    unrecorded_files: int = 0
 
 
-def audit_store(store: JobStore, provenance: Provenance | None, *, deep: bool) -> AuditResult:
+def audit_store(
+    store: JobStore, provenance: Provenance | None, *, deep: bool, at_least_once: bool = False
+) -> AuditResult:
     """Audits a job's output against its store. Reads only; give it a store that no run is working on."""
-    result = AuditResult(exact=False, deep=deep)
+    result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once)
     known: dict[str, DatasetState] = {}
     for bucket in range(store.buckets):
         try:
@@ -90,15 +97,16 @@ def audit_store(store: JobStore, provenance: Provenance | None, *, deep: bool) -
         for folder in sorted({*known, *audit.dataset_folders()}):
             audit.dataset(folder, known.get(folder), pool)
     audit.staging({state.dataset_urn: state for state in known.values()})
-    result.exact = not (
-        result.duplicates
-        or result.gaps
-        or result.past_watermark
+    wrong = (
+        result.gaps
         or result.pending
         or result.unknown_files_count
         or result.staged_left_count
         or result.unreadable
     )
+    twice = result.duplicates or result.past_watermark or result.unrecorded_files
+    result.exact = not (wrong or twice)
+    result.passed = not wrong and (at_least_once or not twice)
     return result
 
 
@@ -139,7 +147,11 @@ class _Audit:
                 continue
             footer, sets, holes_of_file = found
             if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
-                if not (pending_epoch and footer.epoch == pending_epoch):
+                if pending_epoch and footer.epoch == pending_epoch:
+                    continue
+                if self._result.at_least_once and folder_of(footer.dataset_urn) == folder:
+                    self._result.unrecorded_files += 1
+                else:
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
                 continue
             records += footer.records

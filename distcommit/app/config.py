@@ -41,6 +41,7 @@ class CommitSettings(_Section):
     buckets: int = Field(default=64, ge=1, le=65536)
     policy: CommitPolicy = CommitPolicy.FULL
     scope: Literal["dataset", "job"] = "dataset"
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     min_interval_ms: int = Field(default=200, ge=0)
     durability: Literal["fsync", "none"] = "fsync"
 
@@ -48,6 +49,15 @@ class CommitSettings(_Section):
     def _job_level_is_full(self) -> CommitSettings:
         if self.scope == "job" and self.policy is not CommitPolicy.FULL:
             raise ValueError("scope: job goes with policy: full only")
+        return self
+
+    @model_validator(mode="after")
+    def _job_level_is_written_ahead(self) -> CommitSettings:
+        if self.scope == "job" and self.delivery == "at_least_once":
+            raise ValueError(
+                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before it writes"
+                " anything down, so that nothing could wait for the job's decision"
+            )
         return self
 
 
@@ -126,6 +136,15 @@ class JobConfig(_Section):
     def _micro_batches_are_whole(self) -> JobConfig:
         if isinstance(self.source, MicroBatchSource) and self.limits.seconds:
             raise ValueError("limits.seconds would cut a micro-batch: limit what the streaming query reads instead")
+        return self
+
+    @model_validator(mode="after")
+    def _own_sinks_are_exactly_once(self) -> JobConfig:
+        if isinstance(self.sink, PythonSink) and self.commit.delivery == "at_least_once":
+            raise ValueError(
+                "commit.delivery: at_least_once goes with the sink of type files only. A sink's proof is one row for each"
+                " dataset and epoch: of two attempts that nobody chose between, the second would be taken for committed"
+            )
         return self
 
 

@@ -147,7 +147,8 @@ class Job:
         return read_status(self.open_store(create=False))
 
     def audit(self, *, deep: bool = False) -> AuditResult:
-        """Whether every offset below the watermarks is published exactly once. Reads only.
+        """Whether every offset below the watermarks is published exactly once, or as often as the job's delivery says.
+        Reads only.
 
         Args:
             deep: read every record instead of the files' metadata.
@@ -163,7 +164,8 @@ class Job:
                 sink=sink.name,
                 todo="count each dataset's records at the sink's target, against the watermarks that `status` shows",
             )
-        return audit_store(self.open_store(create=False), self.config.source.provenance, deep=deep)
+        store, at_least_once = self.open_store(create=False), self.config.commit.delivery == "at_least_once"
+        return audit_store(store, self.config.source.provenance, deep=deep, at_least_once=at_least_once)
 
     def retry(self, urn: str) -> None:
         """Lets the next run replay a quarantined dataset again. Raises ConflictError if it is not quarantined."""
@@ -309,6 +311,7 @@ class Job:
                     min_interval_s=config.commit.min_interval_ms / 1000,
                     max_attempts=config.replay.max_attempts,
                     task_attempts=config.task.attempts,
+                    at_least_once=config.commit.delivery == "at_least_once",
                 )
                 logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
                 yield spark, settings

@@ -129,12 +129,13 @@ def audit(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check that every offset below the watermarks is published exactly once. Reads only; not beside a live run."""
+    """Check that every offset below the watermarks is published exactly once (with commit.delivery: at_least_once, at
+    least once). Reads only; not beside a live run."""
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         result = Job.from_file(job, overrides or ()).audit(deep=deep)
         terminal.show(result, partial(audit_view, result))
-    _exit(0 if result.exact else 6)
+    _exit(0 if result.passed else 6)
 
 
 class Release(StrEnum):

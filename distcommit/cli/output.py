@@ -104,8 +104,10 @@ def audit_view(result: AuditResult) -> RenderableType:
     how = "every record was read" if result.deep else "by the files' metadata; --deep reads every record"
     if result.exact:
         verdict = _good("exact", f"each offset below each watermark is published exactly once ({how})")
+    elif result.passed:
+        verdict = _good("complete", f"each offset below each watermark is published at least once ({how})")
     else:
-        verdict = _bad("not exact", how)
+        verdict = _bad("not complete" if result.at_least_once else "not exact", how)
     facts = {
         "published": f"{result.records:,} records in {result.files:,} files of {result.datasets:,} datasets",
         "duplicates": _count(result.duplicates),
@@ -117,7 +119,10 @@ def audit_view(result: AuditResult) -> RenderableType:
     }
     if result.earlier_incarnations:
         facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
-    bad = [row for row in result.partitions if row.duplicates or row.gaps or row.past_watermark]
+    if result.at_least_once:
+        facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
+    twice = not result.at_least_once
+    bad = [row for row in result.partitions if row.gaps or (twice and (row.duplicates or row.past_watermark))]
     return _page(
         verdict,
         _facts(facts),

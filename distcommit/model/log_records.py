@@ -56,11 +56,16 @@ class Fence(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Intent(Struct, frozen=True, array_like=True, tag=True):
-    """Seals sequences, all or none. `held`: they may run only after the job log's decision."""
+    """Seals sequences, all or none. `held`: they may run only after the job log's decision.
+
+    `published`: their effects were durable before this was written (at-least-once): it closes them as DONE does, and
+    they carry no steps.
+    """
 
     epoch: int
     sequences: tuple[SealedSequence, ...]
     held: bool = False
+    published: bool = False
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):

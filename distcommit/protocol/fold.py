@@ -109,6 +109,7 @@ def valid(record: Record, fold: Fold) -> bool:
             names = [sequence.dataset_urn for sequence in record.sequences]
             return (
                 record.epoch == fold.fence_epoch
+                and not (record.held and record.published)
                 and len(set(names)) == len(names)
                 and all(_may_seal(record.epoch, sequence, fold) for sequence in record.sequences)
             )
@@ -179,6 +180,8 @@ def apply(number: int, record: Record, fold: Fold) -> None:
                     held=record.held,
                     closed_epoch=record.epoch,
                 )
+                if record.published:
+                    _publish(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():
             for name in record.sequences:
                 _publish(fold, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from distcommit.fs.local import TEMPORARY
 from distcommit.ingest.staging import StagedFiles, list_attempts, remove_attempts
@@ -73,6 +74,7 @@ class BucketCommitter:
         self._sealed_here: set[SequenceName] = set()
         self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
         self._nothing: dict[str, tuple[str, bool]] = {}
+        self._unpublished: dict[str, DistcommitError] = {}
         self._unreadable_states = ""
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
@@ -80,7 +82,8 @@ class BucketCommitter:
         self._reader.know(name, states)
 
     def sweep(self, *, ended: bool) -> None:
-        """Seals what is complete, and executes, closes and cleans up what this committer sealed.
+        """Seals what is complete, and executes, closes and cleans up what this committer sealed. With at-least-once,
+        what is complete is published first, and sealed and closed by one record.
 
         Args:
             ended: whether ingest has ended, as read before this call. Then what is missing counts as failed, and
@@ -98,7 +101,11 @@ class BucketCommitter:
         for state in self._new_states():
             if state.dataset_urn in self._open:
                 self._states.setdefault(state.dataset_urn, []).append(state)
-        fold = self._seal(self._complete(fold, ended))
+        ready = self._complete(fold, ended)
+        if self._settings.at_least_once:
+            self._clean_up(self._settle_open(self._publish_unsealed(ready)))
+            return
+        self._seal(ready)
         if not self._settings.job_level:
             self.publish(take_over=ended)
 
@@ -171,6 +178,9 @@ class BucketCommitter:
                 report.datasets_unchanged += not failed
                 if failed:
                     report.explain(urn, "failed", reason)
+            elif urn in self._unpublished:
+                report.sequences_left += 1
+                report.explain(urn, "left unpublished", str(self._unpublished[urn]))
             else:
                 report.datasets_failed += 1
                 report.explain(urn, "failed", "its watermark was changed by hand while the run read it")
@@ -211,7 +221,8 @@ class BucketCommitter:
         for plan in decided:
             urn = plan.dataset_urn
             states = self._states.get(urn, ())
-            answer = readiness(plan, states, policy=self._settings.policy, ingest_ended=ended, staged=staged.has_all_of)
+            there = partial(self._is_there, staged)
+            answer = readiness(plan, states, policy=self._settings.policy, ingest_ended=ended, staged=there)
             match answer:
                 case Wait():
                     continue
@@ -223,6 +234,16 @@ class BucketCommitter:
                     left_out += self._unreadable_states * bool(left_out)
                     ready.append(self._sequence(plan, winners, high, left_out, staged))
         return ready
+
+    def _is_there(self, staged: StagedFiles, state: TaskState) -> bool:
+        """Whether all outputs are staged or, with at-least-once, published: another committer of this run may have begun
+        to, and what it left half-way is finished here."""
+        if staged.has_all_of(state):
+            return True
+        if not self._settings.at_least_once:
+            return False
+        steps = FsRenameCommitStep.of_all(self._context, state.outputs)
+        return not any(isinstance(answer, Lost) for answer in FsRenameCommitStep.verify_all(steps))
 
     def _sequence(
         self, plan: DatasetPlan, winners: Sequence[TaskState], high: Watermark, left_out: str, staged: StagedFiles
@@ -239,7 +260,7 @@ class BucketCommitter:
             epoch=self._settings.epoch,
             low=plan.planned_low,
             high=high,
-            steps=dump_steps(steps),
+            steps=() if self._settings.at_least_once else dump_steps(steps),
             start=plan.start.positions,
             skipped=(*plan.skipped, *(hole for state in winners for hole in state.holes)),
             records=records,
@@ -258,7 +279,8 @@ class BucketCommitter:
         return [SinkCommitStep(self._context.sink, CommitRequest(urn, self._settings.epoch, infos))]
 
     def _seal(self, sequences: list[SealedSequence]) -> Fold:
-        """Writes the sequences ahead, as one record. Those that somebody else sealed first are left to them."""
+        """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those that
+        somebody else sealed first are left to them."""
         mine = {_name(sequence): sequence for sequence in sequences}
 
         def decide(fold: Fold) -> Record | None:
@@ -270,7 +292,8 @@ class BucketCommitter:
                 and state.sequence is None
                 and state.watermark == sequence.low
             ]
-            return Intent(self._settings.epoch, tuple(open_now), self._settings.job_level) if open_now else None
+            held, published = self._settings.job_level, self._settings.at_least_once
+            return Intent(self._settings.epoch, tuple(open_now), held, published) if open_now else None
 
         if not sequences:
             return self._log.refresh()
@@ -281,6 +304,22 @@ class BucketCommitter:
         return fold
 
     # -- executing and closing
+
+    def _publish_unsealed(self, sequences: list[SealedSequence]) -> Fold:
+        """At-least-once: executes steps that are nowhere written ahead, and lets the watermarks follow once the effects
+        are durable. Should this process die in between, no record names its files, and their records are read again."""
+        steps = {_name(sequence): self._made.pop(_name(sequence))[1] for sequence in sequences}
+        outcomes = execute_sequences(steps, verify_first=False)
+        self._report.steps_executed += outcomes.executed
+        failed = {**outcomes.failed, **{name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}}
+        for name, error in failed.items():
+            self._unpublished[name.dataset_urn] = error
+            logger.warning("not published yet: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
+        published = [sequence for sequence in sequences if _name(sequence) not in failed]
+        fold = self._seal(published)
+        done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
+        self._report.datasets_committed += len(done)
+        return fold
 
     def _execute_and_close(
         self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False

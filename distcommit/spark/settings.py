@@ -17,6 +17,7 @@ class RunSettings:
 
     `partitions` is the number of Spark partitions that own buckets: bucket b belongs to partition b mod partitions, in
     every Spark job of the run. `job_level`: publish nothing unless every task of the whole job succeeded.
+    `at_least_once`: publish without writing ahead, then move the watermarks.
     `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only.
     """
 
@@ -31,6 +32,7 @@ class RunSettings:
     max_attempts: int
     task_attempts: int
     deadline_ms: int = 0
+    at_least_once: bool = False
     clock: Clock = field(default_factory=SystemClock)
 
     def buckets_of(self, partition: int) -> range:

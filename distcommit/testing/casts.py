@@ -34,6 +34,7 @@ from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import SimulatedClock, World
 
 WORLD = World()
+_AT_LEAST_ONCE = World(at_least_once=True)
 SOURCE = ModelSource({"a": ModelDataset({"0": 3, "1": 1}), "b": ModelDataset({"0": 2})})
 _LEASE_S = 30
 _SET = Watermark({"0": 1, "1": 0})
@@ -130,6 +131,19 @@ def _sets(store: JobStore, scene: Scene) -> None:
 def _twins(machine: SimulatedPosix) -> Mapping[str, Act]:
     settings = _planned(machine)
     return {"owner": _ingests(settings), "twin": _ingests(settings)}
+
+
+def _violation_at_least_once(machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    return _AT_LEAST_ONCE.violation(machine, SOURCE, before)
+
+
+def _twins_at_least_once(machine: SimulatedPosix) -> Mapping[str, Act]:
+    settings = _planned(machine, _AT_LEAST_ONCE)
+    return {"owner": _ingests(settings), "twin": _ingests(settings), "drain": _finishes(settings)}
+
+
+def _zombie_at_least_once(machine: SimulatedPosix) -> Mapping[str, Act]:
+    return {"zombie": _finishes(_planned(machine, _AT_LEAST_ONCE)), "run": _runs}
 
 
 def _twins_and_keeper(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -304,7 +318,9 @@ CASTS = {
     for cast_ in (
         Cast("twins", _twins),
         Cast("twins-keeper", _twins_and_keeper),
+        Cast("twins-at-least-once", _twins_at_least_once, _violation_at_least_once),
         Cast("zombie", _zombie),
+        Cast("zombie-at-least-once", _zombie_at_least_once, _violation_at_least_once),
         Cast("zombie-keeper", _zombie_and_keeper),
         Cast("two-drivers", _two_drivers),
         Cast("person-sets", _person_sets, _violation_after_set),

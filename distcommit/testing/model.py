@@ -136,11 +136,13 @@ class LogModel:
             free = known.status == "idle" and known.closed < record.epoch and known.watermark == sequence.low
             if not free or sequence.epoch != record.epoch or names[sequence.dataset_urn] > 1:
                 return False
-        if record.epoch != self.fence:
+        if record.epoch != self.fence or (record.held and record.published):
             return False
         for sequence in record.sequences:
             known = self.datasets.setdefault(sequence.dataset_urn, LogDataset())
             known.status, known.sequence, known.held, known.closed = "pending", sequence, record.held, record.epoch
+            if record.published:
+                self._to_idle(SequenceName(sequence.dataset_urn, sequence.epoch), published=True)
         return True
 
     def _end(self, record: Done | Dropped) -> bool:

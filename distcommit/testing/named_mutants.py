@@ -66,6 +66,16 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
             (_COMMITTER, " or state.watermark != plan.planned_low", ""),
         ],
     ),
+    "watermark-before-publishing": (
+        "with at-least-once, watermarks move before what they stand for is published",
+        [
+            (
+                _COMMITTER,
+                "        outcomes = execute_sequences(steps, verify_first=False)\n",
+                "        self._seal(sequences)\n        outcomes = execute_sequences(steps, verify_first=False)\n",
+            )
+        ],
+    ),
     "clean-up-before-done": (
         "task output is cleaned up once steps are executed, before DONE",
         [

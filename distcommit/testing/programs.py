@@ -13,6 +13,7 @@ from distcommit.testing.program_parts import Program, new_machine, run_and_look
 from distcommit.testing.programs_broken_steps import BROKEN_STEPS
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.programs_damage import DAMAGE
+from distcommit.testing.programs_delivery import DELIVERY
 from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
 from distcommit.testing.programs_moves import MOVES
@@ -43,5 +44,5 @@ def _forgotten(machine: SimulatedPosix) -> str:
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
 PROGRAMS = {
     program.name: program
-    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES)
+    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES, *DELIVERY)
 }

@@ -104,6 +104,9 @@ SCENARIOS = {
         Scenario("problems", World(), (), _PROBLEMS, _source(a={"0": 1}, b={"0": 1})),
         Scenario("expired", World(job_level=True), (_source(a={"0": 3}, c={"0": 1}),), _EXPIRED, _EXPIRED_READ),
         Scenario("holes", World(), (), _HOLES, _MORE_HOLES),
+        Scenario("at-least-once", World(at_least_once=True), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("at-least-once-first", World(buckets=2, partitions=2, at_least_once=True), (), _THREE, _THREE),
+        Scenario("at-least-once-failed", World(at_least_once=True), (), _FAILING, _MENDED),
         Scenario(
             "checkpoint",
             World(),

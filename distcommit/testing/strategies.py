@@ -83,7 +83,14 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Fence, st.just(newest + 1), st.just("run-1"))
     ]
     if free:
-        likely = [lambda: st.builds(Intent, st.just(newest), st.tuples(fitting()), st.booleans())]
+
+        def sealed() -> st.SearchStrategy[Record]:
+            return st.builds(Intent, st.just(newest), st.tuples(fitting()), st.booleans())
+
+        def published() -> st.SearchStrategy[Record]:
+            return st.builds(Intent, st.just(newest), st.tuples(fitting()), st.booleans(), st.just(True))
+
+        likely = [*[sealed] * 4, published]
     if present:
         mine = st.sampled_from(present)
         likely += [

@@ -22,6 +22,13 @@ from tests.golden.job import make_job
 GOLDEN = Path(__file__).parent / "v1"
 GOLDEN_2 = Path(__file__).parent / "v2"
 GOLDEN_3 = Path(__file__).parent / "v3"
+GOLDEN_4 = Path(__file__).parent / "v4"
+
+
+def make_4(folder: Path) -> None:
+    """Writes what came with at-least-once: an INTENT of what is published already."""
+    folder.mkdir(parents=True)
+    (folder / "intent-published.seg").write_bytes(encode_segment(samples.PUBLISHED_SEGMENT))
 
 
 def make_3(folder: Path) -> None:
@@ -64,7 +71,7 @@ def make(folder: Path) -> None:
 
 if __name__ == "__main__":
     parent = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN.parent
-    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2), (GOLDEN_3.name, make_3)):
+    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2), (GOLDEN_3.name, make_3), (GOLDEN_4.name, make_4)):
         if (parent / name).exists():
             sys.stderr.write(f"{parent / name} is there and stays: golden files are never overwritten\n")
         else:

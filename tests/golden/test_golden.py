@@ -47,7 +47,7 @@ from distcommit.stores.tables import (
 )
 from distcommit.testing import samples
 from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, sealed_segment
-from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, make, make_2, make_3
+from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, make, make_2, make_3, make_4
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
@@ -90,6 +90,12 @@ def test_segments_of_version_2_are_read_as_what_was_written(name: str) -> None:
 
 def test_records_that_version_1_knew_are_written_for_programs_that_know_no_other() -> None:
     assert all(encode_segment(segment).startswith(b"distcommit-segment 1 ") for segment in samples.SEGMENTS.values())
+
+
+def test_a_segment_of_at_least_once_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_4 / "intent-published.seg").read_bytes()
+    assert decode_segment(data, PATH) == samples.PUBLISHED_SEGMENT
+    assert encode_segment(samples.PUBLISHED_SEGMENT).startswith(b"distcommit-segment 1 ")
 
 
 def test_who_owns_a_folder_is_read_as_what_was_written() -> None:
@@ -200,8 +206,9 @@ def test_fields_that_an_older_program_did_not_have_take_their_defaults(
 
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_fields_that_a_newer_program_adds_at_the_end_are_passed_over(name: str) -> None:
-    raw = [*record_of(name), "a field of tomorrow", [1, {"a": 2}]]
-    assert decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH).record == samples.SEGMENTS[name].record
+    known = samples.SEGMENTS[name].record
+    raw = [*msgspec.msgpack.decode(msgspec.msgpack.encode(known)), "a field of tomorrow", [1, {"a": 2}]]
+    assert decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH).record == known
 
 
 def record_of(name: str) -> Any:
@@ -225,6 +232,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert set(map(stable_name, once)) == set(map(stable_name, committed))
     make_2(tmp_path / "2")
     assert {path.name for path in (tmp_path / "2").iterdir()} == {path.name for path in GOLDEN_2.iterdir()}
+    make_4(tmp_path / "4")
+    assert {path.name for path in (tmp_path / "4").iterdir()} == {path.name for path in GOLDEN_4.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
