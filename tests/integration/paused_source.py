@@ -1,0 +1,31 @@
+"""A source whose datasets have three records each, and whose executors pause half-way through publishing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from distcommit.model.source import Extractor
+from tests.integration.named_source import NamedSource
+
+
+class PausedSource(NamedSource):
+    """`at`: the folder of the output that is looked at next when the pause begins; `half_way`: a file that is made then;
+    `release`: the file that is waited for. A worker sees by Python's audit events what its committer looks at."""
+
+    def __init__(self, names: list[str], at: str, half_way: str, release: str) -> None:
+        super().__init__(names)
+        self.at, self.half_way, self.release = at, half_way, release
+
+    def open(self) -> Extractor:
+        sys.addaudithook(self._pause)
+        return super().open()
+
+    def _pause(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "os.scandir" or arguments[0] != self.at or Path(self.half_way).exists():
+            return
+        Path(self.half_way).touch()
+        while not Path(self.release).exists():
+            time.sleep(0.05)  # this is the pause itself, not a way to wait for something

@@ -1,0 +1,77 @@
+"""A job that delivers at least once, through the command line on real Spark: killed as it publishes, run again, audited."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+import yaml
+from typer.testing import CliRunner
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.cli.main import app
+from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.testing.victims import strike
+
+NAMES = [f"dataset-{number:02d}" for number in range(40)]
+RECORDS = 3
+"""Of each dataset of `NamedSource`."""
+
+
+def write_job(folder: Path) -> Path:
+    """The job file; all that a task has read is committed at its end, in one batch for the one bucket."""
+    source = {
+        "type": "python",
+        "class": "tests.integration.paused_source:PausedSource",
+        "options": {"names": NAMES, "at": str(folder / "output" / NAMES[20])}
+        | {name: str(folder / name) for name in ("half_way", "release")},
+    }
+    job = {
+        "job": "at-least-once",
+        "source": source,
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 1, "min_interval_ms": 1_000_000, "delivery": "at_least_once"},
+        "spark": {"master": "local[1,4]"},
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def audit(path: Path, *arguments: str) -> tuple[int, dict[str, int]]:
+    done = CliRunner().invoke(app, ["audit", str(path), "--deep", "--json", *arguments])
+    return done.exit_code, msgspec.json.decode(done.stdout.strip().splitlines()[-1])
+
+
+def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_then_is_there_twice(
+    tmp_path: Path,
+) -> None:
+    path, half_way = write_job(tmp_path), tmp_path / "half_way"
+    with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
+        deadline_s = time.monotonic() + 120
+        while not half_way.exists() and time.monotonic() < deadline_s:
+            assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
+        assert half_way.exists(), "it never came to publish"
+        assert strike(run, "all", signal.SIGKILL, random.Random(1))
+    early = len([*(tmp_path / "output").glob("dataset-*/**/*.parquet")])
+    assert 0 < early < len(NAMES), "some are published and others are not"
+    assert Job.from_file(path).status().datasets == [], "and no watermark has moved"
+    code, found = audit(path)
+    assert (code, found["unrecorded_files"], found["gaps"]) == (6, early, 0), "staged files are left until the next run"
+
+    (tmp_path / "release").touch()
+    with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
+        assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
+    assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
+        urn: {"0": RECORDS} for urn in NAMES
+    }
+    assert [entry.name for entry in (tmp_path / "staging").iterdir()] == [CLAIM_FOLDER]
+    code, found = audit(path)
+    assert (code, found["exact"], found["passed"], found["gaps"]) == (0, False, True, 0)
+    assert (found["duplicates"], found["records"]) == (early * RECORDS, (len(NAMES) + early) * RECORDS)
+    code, found = audit(path, "--set", "commit.delivery=exactly_once")
+    assert (code, found["passed"]) == (6, False)
