@@ -48,8 +48,8 @@ class AuditRow(msgspec.Struct, frozen=True):
 class AuditResult(msgspec.Struct):
     """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
 
-    `passed`: what was found is what the job's delivery promises. That is `exact`; with `at_least_once` it is that nothing
-    is missing, and duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, are counted only.
+    `passed`: what was found is what the job's delivery promises. That is `exact`; with `at_least_once` it is that
+    nothing is missing; duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, only count.
     Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
     `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
@@ -97,13 +97,7 @@ def audit_store(
         for folder in sorted({*known, *audit.dataset_folders()}):
             audit.dataset(folder, known.get(folder), pool)
     audit.staging({state.dataset_urn: state for state in known.values()})
-    wrong = (
-        result.gaps
-        or result.pending
-        or result.unknown_files_count
-        or result.staged_left_count
-        or result.unreadable
-    )
+    wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
     twice = result.duplicates or result.past_watermark or result.unrecorded_files
     result.exact = not (wrong or twice)
     result.passed = not wrong and (at_least_once or not twice)

@@ -55,8 +55,8 @@ class CommitSettings(_Section):
     def _job_level_is_written_ahead(self) -> CommitSettings:
         if self.scope == "job" and self.delivery == "at_least_once":
             raise ValueError(
-                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before it writes"
-                " anything down, so that nothing could wait for the job's decision"
+                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before anything"
+                " is written down, so that nothing could wait for the job's decision"
             )
         return self
 
@@ -142,8 +142,9 @@ class JobConfig(_Section):
     def _own_sinks_are_exactly_once(self) -> JobConfig:
         if isinstance(self.sink, PythonSink) and self.commit.delivery == "at_least_once":
             raise ValueError(
-                "commit.delivery: at_least_once goes with the sink of type files only. A sink's proof is one row for each"
-                " dataset and epoch: of two attempts that nobody chose between, the second would be taken for committed"
+                "commit.delivery: at_least_once goes with the sink of type files only. A sink's proof is one row for"
+                " each dataset and epoch: of two attempts that nobody chose between, the second would be taken for"
+                " committed, and its records might be missing"
             )
         return self
 

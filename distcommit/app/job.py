@@ -300,10 +300,11 @@ class Job:
             spark = session or open_session(config.spark, f"distcommit {config.job}")
             try:
                 partitions = partitions_of(spark, config.spark, store.buckets)
+                at_least_once = config.commit.delivery == "at_least_once"
                 settings = RunSettings(
                     store=store,
                     run_id=run_id,
-                    epoch=begin_run(store, run_id),
+                    epoch=begin_run(store, run_id, unsealed=at_least_once),
                     partitions=partitions,
                     flow=WorkUnitFlow(config.source, config.value, config.sink, config.on_undecodable == "divert"),
                     policy=config.commit.policy,
@@ -311,7 +312,7 @@ class Job:
                     min_interval_s=config.commit.min_interval_ms / 1000,
                     max_attempts=config.replay.max_attempts,
                     task_attempts=config.task.attempts,
-                    at_least_once=config.commit.delivery == "at_least_once",
+                    at_least_once=at_least_once,
                 )
                 logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
                 yield spark, settings

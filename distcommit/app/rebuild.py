@@ -4,11 +4,14 @@ What the store knows is kept; what files of newer epochs say is added. Of a data
 whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
 in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
 Else the files of that epoch are set aside, and the next run reads their records again.
+
+With at-least-once no epoch needs to be whole: of files since then only what continues without a gap is taken for
+published, and the next run publishes the rest again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -87,7 +90,7 @@ def _plan(store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool)
         if folder.files:
             urn = folder.files[0].footer.dataset_urn
             seen.add(urn)
-            _dataset(plan, folder, known.get(urn) or DatasetState(urn), marks[Mark.CLEAN], accept_gaps=accept_gaps)
+            _dataset(plan, folder, known.get(urn) or DatasetState(urn), marks, accept_gaps=accept_gaps)
     for urn, state in known.items():
         if urn not in seen and state.sequence is not None:
             _add(plan, state, _Continued(state), 0, [])
@@ -122,8 +125,31 @@ class _Continued:
                 self.positions[partition] = max(high, at) if isinstance(at, int) else high
         self.done_epoch = epoch
 
+    def cover(self, epoch: int, files: Iterable[PublishedFile]) -> None:
+        """Takes of files up to an epoch, each of which may be a part of what its run read, what continues without a
+        gap. A partition that is not known continues from 0."""
+        found = OffsetSets()
+        for file in files:
+            footer = file.footer
+            if footer.incarnation and self.incarnation and footer.incarnation != self.incarnation:
+                continue
+            found.update(file.offsets)
+            if footer.holes:
+                found.update(OffsetSets.from_text(footer.holes))
+        for partition in found.partitions():
+            first = at = self.positions.get(partition, 0)
+            for low, high in found.ranges(partition):
+                if isinstance(at, int) and low <= at:
+                    at = max(at, high)
+            if at != first:
+                self.origin.setdefault(partition, first)
+                self.positions[partition] = at
+        self.done_epoch = epoch
 
-def _dataset(plan: _Plan, folder: PublishedFolder, state: DatasetState, clean: int, *, accept_gaps: bool) -> None:
+
+def _dataset(
+    plan: _Plan, folder: PublishedFolder, state: DatasetState, marks: dict[Mark, int], *, accept_gaps: bool
+) -> None:
     result, urn = plan.result, state.dataset_urn
     newer: dict[int, list[PublishedFile]] = {}
     for file in folder.files:
@@ -135,11 +161,14 @@ def _dataset(plan: _Plan, folder: PublishedFolder, state: DatasetState, clean: i
     if not newer and state.sequence is None:
         return
     after, aside = _Continued(state), list[str]()
-    for epoch in sorted(newer):
+    at_least_once = bool(newer) and min(newer) <= marks[Mark.UNSEALED]
+    if at_least_once:
+        after.cover(max(newer), (file for files in newer.values() for file in files))
+    for epoch in sorted(newer) if not at_least_once else ():
         offsets = OffsetSets()
         for file in newer[epoch]:
             offsets.update(file.offsets)
-        if epoch == max(newer) and epoch > clean and not after.joins(offsets):
+        if epoch == max(newer) and epoch > marks[Mark.CLEAN] and not after.joins(offsets):
             aside = [file.path for file in newer[epoch]]
         else:
             after.move(epoch, offsets)

@@ -109,8 +109,8 @@ def valid(record: Record, fold: Fold) -> bool:
             names = [sequence.dataset_urn for sequence in record.sequences]
             return (
                 record.epoch == fold.fence_epoch
-                and not (record.held and record.published)
                 and len(set(names)) == len(names)
+                and not (record.held and record.published)
                 and all(_may_seal(record.epoch, sequence, fold) for sequence in record.sequences)
             )
         case Done():

@@ -236,8 +236,8 @@ class BucketCommitter:
         return ready
 
     def _is_there(self, staged: StagedFiles, state: TaskState) -> bool:
-        """Whether all outputs are staged or, with at-least-once, published: another committer of this run may have begun
-        to, and what it left half-way is finished here."""
+        """Whether all outputs are staged or, with at-least-once, published: another committer of this run may have
+        begun to, and what it left half-way is finished here."""
         if staged.has_all_of(state):
             return True
         if not self._settings.at_least_once:
@@ -279,8 +279,8 @@ class BucketCommitter:
         return [SinkCommitStep(self._context.sink, CommitRequest(urn, self._settings.epoch, infos))]
 
     def _seal(self, sequences: list[SealedSequence]) -> Fold:
-        """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those that
-        somebody else sealed first are left to them."""
+        """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those
+        that somebody else sealed first are left to them."""
         mine = {_name(sequence): sequence for sequence in sequences}
 
         def decide(fold: Fold) -> Record | None:

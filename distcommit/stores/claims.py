@@ -37,13 +37,15 @@ class Owner(msgspec.Struct, frozen=True):
 class Mark(StrEnum):
     """What the runs of a store say in its output. `clean`: it has ended, and no sequence was left open.
 
-    `rebuild` stands from before a rebuild changes anything until it has ended: no run begins in between.
+    `rebuild` stands from before a rebuild changes anything until it has ended: no run begins in between. `unsealed`: it
+    publishes before anything says so (at-least-once), so that files of its epoch may be a part of what it read.
     """
 
     BEGAN = "began"
     ENDED = "ended"
     CLEAN = "clean"
     REBUILD = "rebuild"
+    UNSEALED = "unsealed"
 
 
 def claim(fs: FileSystem, root: str, owner: Owner) -> None:

@@ -14,9 +14,14 @@ from distcommit.stores.log import CommitLog
 logger = logging.getLogger(__name__)
 
 
-def begin_run(store: JobStore, run_id: str) -> int:
+def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
     """Makes sure that the store is the newest there is of its output, fences the job log, and marks the output with the
     run's epoch before anything can be published. Costs O(1) operations.
+
+    Args:
+        store: the store.
+        run_id: the run's.
+        unsealed: whether the run delivers at least once.
 
     Raises:
         StaleStoreError: if runs that this store does not know of have published into the output.
@@ -25,6 +30,8 @@ def begin_run(store: JobStore, run_id: str) -> int:
     """
     require_newest(store)
     epoch = fence_job(store, run_id)
+    if unsealed:
+        put_mark(store.fs, store.roots.output, epoch, Mark.UNSEALED)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     return epoch
 

@@ -199,9 +199,7 @@ TASK_STATES_WITH_HOLES = [msgspec.structs.replace(TASK_STATES[0], holes=(_HOLE,)
 """What is reported of positions without a record that no file could name."""
 HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
 """Seals such holes."""
-PUBLISHED_SEGMENT = Segment(
-    7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), published=True)
-)
+PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), published=True))
 """Seals and closes what at-least-once has published."""
 
 RENAMES = (

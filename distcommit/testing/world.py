@@ -107,7 +107,7 @@ class World:
         return RunSettings(
             store=store,
             run_id=run_id,
-            epoch=begin_run(store, run_id),
+            epoch=begin_run(store, run_id, unsealed=self.at_least_once),
             partitions=self.partitions,
             flow=WorkUnitFlow(source, Decoder(), self.files, False),
             policy=self.policy,

@@ -12,8 +12,8 @@ from tests.integration.named_source import NamedSource
 
 
 class PausedSource(NamedSource):
-    """`at`: the folder of the output that is looked at next when the pause begins; `half_way`: a file that is made then;
-    `release`: the file that is waited for. A worker sees by Python's audit events what its committer looks at."""
+    """`at`: the folder of the output that is looked at next when the pause begins; `half_way`: a file that is made
+    then; `release`: the file that is waited for. A worker sees by Python's audit events what its committer looks at."""
 
     def __init__(self, names: list[str], at: str, half_way: str, release: str) -> None:
         super().__init__(names)

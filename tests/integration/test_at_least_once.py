@@ -1,4 +1,4 @@
-"""A job that delivers at least once, through the command line on real Spark: killed as it publishes, run again, audited."""
+"""A job that delivers at least once, through the command line on real Spark: killed as it publishes, and audited."""
 
 from __future__ import annotations
 

@@ -14,7 +14,17 @@ from distcommit.stores.job_store import open_store
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
-from tests.unit.spark.machines import OUTPUT, Machine, Meeting, audit, published, source, states
+from tests.unit.spark.machines import (
+    OUTPUT,
+    Machine,
+    Meeting,
+    audit,
+    dies,
+    published,
+    source,
+    states,
+    with_folders,
+)
 
 WORLD = World(buckets=2)
 STORE = "/job/store"
@@ -140,6 +150,39 @@ def test_a_partition_that_first_appears_in_an_open_sequence_must_begin_at_its_fi
     assert (result.written, result.set_aside_count) == (True, 3)
     WORLD.run(machine, source(a=8))
     assert WORLD.violation(machine, source(a=8), {}) == ""
+
+
+def lose_the_store(machine: Machine) -> None:
+    """It is made anew, and knows nothing."""
+    owner = read_owner(SimulatedFileSystem(machine), OUTPUT)
+    assert owner is not None
+    for path in machine.paths(STORE):
+        machine.remove(path)
+    open_store(SimulatedFileSystem(machine), ROOTS, "job", 2, create=True, lost_store_id=owner.store_id)
+
+
+@pytest.mark.parametrize("nth", [2, 3, 4])
+@pytest.mark.parametrize("then", [source(a=[6, 6]), source(b=1)], ids=["read again", "another dataset"])
+def test_of_files_of_at_least_once_only_what_continues_without_a_gap_is_taken_for_published(
+    nth: int, then: ModelSource
+) -> None:
+    """A run dies as it publishes; the next one is clean, and may have left its dataset out."""
+    world = World(buckets=2, marked=True, at_least_once=True)
+    machine, data = with_folders(Machine(), "a"), ModelSource({"a": ModelDataset({"0": 6, "1": 6}, units=2)})
+    world.store(machine)
+    machine.faults.append(dies("rename", f"{OUTPUT}/a/", nth))
+    with pytest.raises(Crashed):
+        world.run(machine, data)
+    machine.restart()
+    if nth == 3:
+        machine.remove(min(published(machine)))  # the first work unit's is not there, the second one's is
+    assert world.run(machine, then).succeeded
+    lose_the_store(machine)
+    result = rebuild(machine)
+    assert (result.written, result.gaps, result.set_aside_count) == (True, [], 0)
+    after = source(a=[7, 6], b=2)
+    assert world.run(machine, after).succeeded
+    assert world.violation(machine, after, {}) == ""
 
 
 def test_a_store_that_is_kept_as_it_is_may_run_again() -> None:

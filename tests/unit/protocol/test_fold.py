@@ -64,6 +64,8 @@ def test_a_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_d
         (Intent(1, (sequence(1, at(3), at(5)),)), "planned on another watermark"),
         (Intent(1, (sequence(2, None, at(5)),)), "sealed under another's name"),
         (Intent(1, (sequence(1, None, at(5)), sequence(1, None, at(6)))), "two sequences of one dataset"),
+        (Intent(1, (sequence(1, at(3), at(5)),), published=True), "published from another watermark"),
+        (Intent(1, (sequence(1, None, at(5)),), held=True, published=True), "published before the job's decision"),
         (Done(1, (D1,)), "closing what was never sealed"),
         (Failed(1, D1, True, ""), "failing what was never sealed"),
         (Fence(1, "other"), "two runs of one epoch"),
@@ -86,6 +88,17 @@ def test_a_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
     assert not valid(Done(1, (D1,)), fold)
     assert not valid(Failed(1, D1, False, ""), fold)
     assert valid(Done(2, (D1,)), fold), "the newer run closes the older run's sequence"
+
+
+def test_what_is_published_when_it_is_sealed_is_closed_and_can_not_be_sealed_again() -> None:
+    unsealed = Intent(1, (sequence(1, None, at(5)),), published=True)
+    fold = folded(FENCED, unsealed)
+    state = fold.state_of("d")
+    assert (state.status, state.sequence, state.watermark) == (DatasetStatus.IDLE, None, at(5))
+    assert (state.closed_epoch, state.done_epoch, state.done_files) == (1, 1, 1)
+    assert not valid(unsealed, fold)
+    assert not valid(Intent(1, (sequence(1, at(5), at(6)),), published=True), fold)
+    assert not valid(Done(1, (D1,)), fold)
 
 
 def test_twins_can_not_seal_again_after_done_even_if_the_watermark_stands_still() -> None:

@@ -1,0 +1,43 @@
+"""`commit.delivery` in a job file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.config import JobConfig, load_config
+from distcommit.model.errors import ConfigurationError
+
+JOB = """\
+job: delivery
+source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
+paths: {store: store, staging: staging, output: output}
+"""
+SQLITE = 'sink: {type: python, class: "distcommit.testing.sqlite_sink:SqliteSink", options: {path: rows.db}}\n'
+
+
+def config(folder: Path, more: str = "", *overrides: str) -> JobConfig:
+    (folder / "job.yaml").write_text(JOB + more)
+    return load_config(folder / "job.yaml", overrides)
+
+
+def test_it_is_exactly_once_unless_the_job_says_otherwise(tmp_path: Path) -> None:
+    assert config(tmp_path).commit.delivery == "exactly_once"
+    assert config(tmp_path, "commit: {delivery: at_least_once}\n").commit.delivery == "at_least_once"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("commit: {delivery: at_least_once, scope: job}\n", "scope: job goes with delivery: exactly_once only"),
+        ("commit: {delivery: at_least_once}\n" + SQLITE, "goes with the sink of type files only"),
+        ("commit: {delivery: at_most_once}\n", "commit.delivery: Input should be 'exactly_once' or 'at_least_once'"),
+    ],
+)
+def test_what_at_least_once_can_not_be_combined_with_is_refused_with_the_reason(
+    tmp_path: Path, more: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
+        config(tmp_path, more)
+    assert message in str(refused.value)
