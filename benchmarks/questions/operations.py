@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.results import Results, Sample, results_of, slope
@@ -37,17 +38,28 @@ def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, fol
         seed: what names are made from.
         folder: on the disk that is used.
         tell: told what was counted.
+
+    Both deliveries are counted. What at-least-once saves comes by the bucket, so its ratios are of all calls and bytes
+    at the largest size.
     """
     shapes = [Shape(datasets, files, buckets, seed) for datasets in sizes]
     counted = [count_calls(shape, folder, tell) for shape in shapes]
     one_by_one = [count_calls(shape, folder, tell, into_folders=True) for shape in shapes]
+    at_least_once = [
+        count_calls(shapes[-1], folder, tell, into_folders=into_folders, at_least_once=True)
+        for into_folders in (False, True)
+    ]
     calls = _calls(counted)
     ratios = {
         "log_bytes_per_dataset": _slope(counted, "log_bytes"),
+        "at_least_once_calls_over_exactly_once": _all_calls(at_least_once[0]) / _all_calls(counted[-1]),
+        "into_folders_at_least_once_calls_over_exactly_once": _all_calls(at_least_once[1]) / _all_calls(one_by_one[-1]),
+        "at_least_once_log_bytes_over_exactly_once": at_least_once[0].parts["log_bytes"]
+        / counted[-1].parts["log_bytes"],
         **_by_kind(calls, files),
         **{f"into_folders_{name}": value for name, value in _by_kind(_calls(one_by_one), files).items()},
     }
-    counted += one_by_one
+    counted += one_by_one + at_least_once
     skipped: dict[str, str] = {}
     if shutil.which("strace") is None:
         skipped["strace"] = "strace is not installed"
@@ -66,6 +78,10 @@ def operations(sizes: Sequence[int], files: int, *, buckets: int, seed: int, fol
         skipped=skipped,
         notes=["counted in one process; slopes over the number of datasets, so that calls for each bucket drop out"],
     )
+
+
+def _all_calls(sample: Sample) -> float:
+    return sum(value for name, value in sample.parts.items() if name.startswith("calls_"))
 
 
 def _calls(counted: Sequence[Sample]) -> dict[str, float]:
@@ -87,28 +103,30 @@ def _by_kind(calls: dict[str, float], files: int) -> dict[str, float]:
     }
 
 
-def count_calls(shape: Shape, folder: Path, tell: Tell, *, into_folders: bool = False) -> Sample:
+def count_calls(
+    shape: Shape, folder: Path, tell: Tell, *, into_folders: bool = False, at_least_once: bool = False
+) -> Sample:
     """The calls of one drain, counted below the product's file system; with `into_folders` the datasets' folders are
     there already, so that files go one by one."""
     with scratch(folder) as root:
         if into_folders:
             make_folders(shape, root)
         calls = CountingCalls(root=str(root))
-        seconds = drain_here(shape, root, calls)
+        seconds = drain_here(shape, root, calls, at_least_once=at_least_once)
     parts = {f"calls_{name}": float(count) for name, count in sorted(calls.calls.items())}
     parts["log_bytes"] = float(sum(size for place, size in calls.bytes_written.items() if place == _LOG))
     tell(f"{shape.datasets} x {shape.files}: {dict(calls.calls)}")
-    arm = "ours_into_folders" if into_folders else "ours"
+    arm = "ours" + "_at_least_once" * at_least_once + "_into_folders" * into_folders
     return Sample(arm, shape.datasets, shape.files, 0, seconds, parts)
 
 
-def drain_here(shape: Shape, root: Path, calls: CountingCalls) -> float:
+def drain_here(shape: Shape, root: Path, calls: CountingCalls, *, at_least_once: bool = False) -> float:
     """Prepares a run below `root` and drains it in this process through these calls; returns the seconds of the drain.
 
     Raises:
         WrongResultError: if not all of it is published.
     """
-    settings = ingested(shape, root, 1, LocalFileSystem(calls))
+    settings = replace(ingested(shape, root, 1, LocalFileSystem(calls)), at_least_once=at_least_once)
     Path(WINDOW[0]).exists()
     began = time.perf_counter()
     reports = launch_here(drain_partition, settings, 1, Report)

@@ -18,6 +18,9 @@ def test_operations_as_slopes(tmp_path: Path) -> None:
     assert ratios["into_folders_renames_per_dataset"] == 3 + 1, "each file, after the folder was tried"
     assert ratios["into_folders_rmdirs_per_dataset"] == 1
     assert 0 < ratios["log_bytes_per_dataset"] < 600
+    assert 0 < ratios["at_least_once_log_bytes_over_exactly_once"] < 0.5, "no steps are written ahead"
+    assert 0.5 < ratios["at_least_once_calls_over_exactly_once"] < 1
+    assert 0.5 < ratios["into_folders_at_least_once_calls_over_exactly_once"] < 1
     if results.skipped:
         pytest.skip(results.skipped["strace"])
     renames = [value for name, value in ratios.items() if name.startswith("strace_rename")]
