@@ -167,7 +167,7 @@ def test_of_files_of_at_least_once_only_what_continues_without_a_gap_is_taken_fo
     nth: int, then: ModelSource
 ) -> None:
     """A run dies as it publishes; the next one is clean, and may have left its dataset out."""
-    world = World(buckets=2, marked=True, at_least_once=True)
+    world = World(buckets=2, at_least_once=True)
     machine, data = with_folders(Machine(), "a"), ModelSource({"a": ModelDataset({"0": 6, "1": 6}, units=2)})
     world.store(machine)
     machine.faults.append(dies("rename", f"{OUTPUT}/a/", nth))
