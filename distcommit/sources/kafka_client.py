@@ -40,6 +40,12 @@ OWNED_KEYS = frozenset({*_READER, "bootstrap.servers", "metadata.broker.list", "
 """Client settings that exactly-once reading depends on: nobody else sets them."""
 
 _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNORECASE)
+_PUBLIC = {("security.protocol", name) for name in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")} | {
+    (key, name)
+    for key in ("sasl.mechanism", "sasl.mechanisms")
+    for name in ("plain", "scram-sha-256", "scram-sha-512", "gssapi", "oauthbearer")
+}
+_FIRST_TRY_S = 2.0
 
 PartitionName = tuple[str, int]
 Start = Literal["earliest", "latest"] | datetime
@@ -57,8 +63,10 @@ class KafkaConnection:
     request_timeout_s: float
 
     def masked(self, text: str) -> str:
-        """`text` without the values of `client` (of those with harmless keys, only from 4 characters on)."""
-        secrets = [value for key, value in self.client.items() if value and (len(value) > 3 or _SECRET_KEY.search(key))]
+        """`text` without the values of `client` (of those with harmless keys, only from 4 characters on), except the
+        names of protocols and mechanisms where they belong: they help to understand an error."""
+        given = {key: value for key, value in self.client.items() if value and (key, value.lower()) not in _PUBLIC}
+        secrets = [value for key, value in given.items() if len(value) > 3 or _SECRET_KEY.search(key)]
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -84,19 +92,34 @@ class KafkaConnection:
     def metadata(
         self, client: AdminClient | Consumer, notes: ClientNotes, kind: type[SourceError | TransientError]
     ) -> ClusterMetadata:
-        """The cluster, with all topics that it shows us. An error of this kind says that nobody answered in time."""
-        try:
-            return client.list_topics(timeout=self.request_timeout_s)
-        except KafkaException as error:
-            client.poll(0)  # lets the error callback tell why
-            text = self.masked(error_text(error))
-            raise kind(
-                "the Kafka brokers can't be reached",
-                brokers=self.brokers,
-                expected=f"an answer within {self.request_timeout_s:g} s",
-                found=f"{text}; {notes.last}" if notes.last else text,
-                todo="check source.brokers, the network and the security settings in source.client, then run again",
-            ) from None
+        """The cluster, with all topics that it shows us.
+
+        An error of this kind says that nobody answered in time, or that client and brokers refuse each other, for which
+        nobody waits long: librdkafka itself would try that again and again.
+        """
+        text = ""
+        for timeout_s in (min(_FIRST_TRY_S, self.request_timeout_s), self.request_timeout_s):
+            try:
+                return client.list_topics(timeout=timeout_s)
+            except KafkaException as error:
+                client.poll(0)  # lets the error callback tell why
+                text = self.masked(error_text(error))
+            if notes.refused:
+                raise kind(
+                    "the Kafka brokers refuse this client, or it refuses them",
+                    brokers=self.brokers,
+                    expected="credentials that the brokers know, and brokers whose certificates can be verified",
+                    found=notes.last,
+                    todo="check the security settings in source.client (sasl.mechanism, sasl.username, sasl.password;"
+                    " ssl.ca.location, a file on the driver's machine and on each executor's), then run again",
+                )
+        raise kind(
+            "the Kafka brokers can't be reached",
+            brokers=self.brokers,
+            expected=f"an answer within {self.request_timeout_s:g} s",
+            found=f"{text}; {notes.last}" if notes.last else text,
+            todo="check source.brokers, the network and the security settings in source.client, then run again",
+        )
 
     @contextmanager
     def _accepted(self) -> Iterator[None]:
@@ -111,18 +134,28 @@ class KafkaConnection:
 
 
 class ClientNotes:
-    """What a librdkafka client says on its own account: its log lines go to `logging`, its last error is kept."""
+    """What a librdkafka client says on its own account: its log lines go to `logging`, its last error is kept.
+
+    Attributes:
+        last: the last error.
+        refused: no broker was left, after one did not know this client's credentials, or the client its certificate.
+    """
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
         self.last = ""
+        self.refused = self._one_refuses = False
 
     def error(self, error: KafkaError) -> None:
         """librdkafka's error_cb. An error that says why is worth more than the one that sums up."""
         if self.tells_of_large_message:
             return
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last:
+        all_down = error.code() == KafkaError._ALL_BROKERS_DOWN
+        if not all_down or not self.last:
             self.last = self._connection.masked(error.str())
+        unknown_certificate = error.code() == KafkaError._SSL and "certificate" in error.str()
+        self._one_refuses |= unknown_certificate or error.code() == KafkaError._AUTHENTICATION
+        self.refused |= self._one_refuses and all_down
         logger.debug("kafka client: %s", self.last)
 
     @property

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import pickle
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,14 +15,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, TransientError
+from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_extractor import KafkaExtractor
-from distcommit.testing.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer
 
 RECORDS = 60_000
@@ -167,66 +162,3 @@ def test_a_message_larger_than_the_client_takes_is_a_clear_error(kafka_server: K
         list(extractor.extract(unit_of(kafka)))
     assert "larger than the client settings allow" in str(caught.value)
     assert topic in str(caught.value)
-
-
-# -- credentials
-
-
-def credentials(password: str) -> dict[str, str]:
-    return {
-        "security.protocol": "sasl_plaintext",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": KafkaServer.user,
-        "sasl.password": password,
-    }
-
-
-@pytest.mark.slow
-def test_a_password_from_a_file_lets_in_and_shows_nowhere(kafka_server: KafkaServer, tmp_path: Path) -> None:
-    """The whole job by its command: all that it writes and says is looked through."""
-    secret = tmp_path / "secret"
-    secret.mkdir()
-    (secret / "password").write_text(KafkaServer.password + "\n")
-    topic = make_topic(kafka_server)
-    produce(kafka_server, topic, 3)
-    job = KafkaJob(tmp_path, kafka_server, {topic: 1}, produced=3)
-    client = {**credentials(f"${{file:{secret}/password}}"), "debug": "security,broker"}
-    job.write(source={"brokers": kafka_server.sasl_bootstrap_servers, "client": client})
-    code, result, errors = job.cli("run", "--verbose")
-    assert code == 0, errors[-3000:]
-    assert result["totals"]["records_published"] == 3
-    job.assert_exact()
-    said = (str(result) + errors).encode()
-    for path in tmp_path.rglob("*"):
-        if path.is_file() and path.parent != secret:
-            said += path.read_bytes()
-    assert KafkaServer.password.encode() not in said
-    os.unlink(secret / "password")
-    code, result, errors = job.cli("run")
-    assert code == 4
-    assert "a secret's file can't be read" in errors
-    assert str(secret / "password") in errors
-
-
-def test_a_wrong_password_is_a_clear_error_without_it(
-    kafka_server: KafkaServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    wrong = "not-the-password-at-all"
-    client = {**credentials(wrong), "debug": "security,broker"}
-    kafka = source(kafka_server, "t", brokers=kafka_server.sasl_bootstrap_servers, client=client, request_timeout_s=2)
-    for act, kind in ((lambda: list(kafka.plan(bool, {})), SourceError), (kafka.open, TransientError)):
-        with pytest.raises(kind, match="uthentication failed") as caught:
-            act()
-        assert "security settings in source.client" in str(caught.value)
-        assert wrong not in str(caught.value) + caplog.text
-        assert wrong.encode() not in pickle.dumps(caught.value)
-
-
-def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
-    (tmp_path / "empty").write_text("\n")
-    for name, found in (("none", "No such file"), ("empty", "nothing in it")):
-        kafka = source(kafka_server, "t", client=credentials(f"${{file:{tmp_path}/{name}}}"))
-        with pytest.raises(ConfigurationError, match=found) as caught:
-            kafka.open()
-        assert str(tmp_path / name) in str(caught.value)

@@ -66,14 +66,8 @@ def java_command(
     Raises:
         ServerUnavailableError: if there is no Java, or as `jars`.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None:
-        raise ServerUnavailableError(
-            f"{server} needs Java, and there is none on PATH (Debian: openjdk-17-jre-headless)"
-        )
     return [
-        java,
+        _program("java"),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
@@ -85,3 +79,22 @@ def java_command(
         main_class,
         *arguments,
     ]
+
+
+def keytool(*arguments: str) -> None:
+    """Runs the JDK's tool for keys and certificates.
+
+    Raises:
+        ServerUnavailableError: if there is no Java, or keytool fails.
+    """
+    done = subprocess.run([_program("keytool"), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ServerUnavailableError(f"keytool fails: {(done.stdout + done.stderr).strip()[-1000:]}")
+
+
+def _program(name: str) -> str:
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / name) if home else shutil.which(name)
+    if program is None:
+        raise ServerUnavailableError(f"there is no {name} on PATH (Debian: openjdk-17-jre-headless)")
+    return program

@@ -13,15 +13,17 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
-from tests.servers.java import java_command
+from tests.servers.java import java_command, keytool
 from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+
+_STORE_PASSWORD = "changeit"
 
 
 class KafkaServer:
     """Brokers 1 to `brokers`; broker 1 is also the controller, so only the others may be killed and started again.
 
     Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
-    Compacted topics are compacted without much delay.
+    Compacted topics are compacted without much delay. Each broker also listens with SASL, and with SASL over TLS.
 
     Args:
         brokers: 1 or 2.
@@ -29,7 +31,7 @@ class KafkaServer:
     """
 
     user, password = "reader", "correct-horse-battery"
-    """Who may come in at `sasl_bootstrap_servers`."""
+    """Who may come in at `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
 
     def __init__(self, brokers: int = 1, heap_mb: int = 512) -> None:
         self.brokers, self._heap_mb = brokers, heap_mb
@@ -39,18 +41,30 @@ class KafkaServer:
     @property
     def bootstrap_servers(self) -> str:
         """As clients want it: host:port, separated by commas."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        return _with_ports(self._ports)
 
     @property
     def sasl_bootstrap_servers(self) -> str:
         """The same brokers, for clients with `security.protocol: sasl_plaintext` and `sasl.mechanism: PLAIN`."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._sasl_ports)
+        return _with_ports(self._sasl_ports)
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """The same brokers, for clients with `security.protocol: sasl_ssl`, `sasl.mechanism: SCRAM-SHA-512` and
+        `ssl.ca.location: ca_file`."""
+        return _with_ports(self._tls_ports)
+
+    @property
+    def ca_file(self) -> Path:
+        """Whom clients have to trust, in PEM: the brokers' certificate has signed itself."""
+        return self._folder / "ca.pem"
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
-            controller, *ports = free_ports(1 + 2 * self.brokers)
-            self._ports, self._sasl_ports = ports[: self.brokers], ports[self.brokers :]
+            controller, *ports = free_ports(1 + 3 * self.brokers)
+            self._ports, self._sasl_ports, self._tls_ports = (ports[start::3] for start in range(3))
+            self._make_certificate()
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             stack.callback(self._kill_all)
             for broker in range(1, self.brokers + 1):
@@ -79,13 +93,24 @@ class KafkaServer:
         self._launch(broker)
         self._wait_for(broker)
 
+    @property
+    def _keystore(self) -> Path:
+        return self._folder / "keys.p12"
+
+    def _make_certificate(self) -> None:
+        store = ["-keystore", str(self._keystore), "-storepass", _STORE_PASSWORD, "-alias", "broker"]
+        names = ["-dname", "CN=broker", "-ext", "san=ip:127.0.0.1", "-ext", "bc:c"]
+        keytool("-genkeypair", *store, *names, "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "30")
+        keytool("-exportcert", *store, "-rfc", "-file", str(self.ca_file))
+
     def _settings(self, broker: int) -> Path:
         return self._folder / f"broker-{broker}.properties"
 
     def _properties(self, broker: int, controller: int) -> str:
-        plain, sasl = (f"127.0.0.1:{ports[broker - 1]}" for ports in (self._ports, self._sasl_ports))
-        listener = f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl}"
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        by_protocol = {"PLAINTEXT": self._ports, "SASL_PLAINTEXT": self._sasl_ports, "SASL_SSL": self._tls_ports}
+        listener = ",".join(f"{name}://127.0.0.1:{ports[broker - 1]}" for name, ports in by_protocol.items())
+        protocols = ",".join(f"{name}:{name}" for name in by_protocol)
+        login = "org.apache.kafka.common.security.{}LoginModule required"
         is_controller = broker == 1
         properties = {
             "process.roles": "broker,controller" if is_controller else "broker",
@@ -94,9 +119,14 @@ class KafkaServer:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller}" if is_controller else listener,
             "advertised.listeners": listener,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{login} user_{self.user}="{self.password}";',
+            "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": login.format("plain.Plain")
+            + f' user_{self.user}="{self.password}";',
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": login.format("scram.Scram") + ";",
+            "ssl.keystore.location": self._keystore,
+            "ssl.keystore.password": _STORE_PASSWORD,
             "log.dirs": self._folder / f"data-{broker}",
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": 0,
@@ -116,9 +146,9 @@ class KafkaServer:
         return "".join(f"{key}={value}\n" for key, value in properties.items())
 
     def _format(self, broker: int, cluster_id: str) -> None:
-        command = java_command(
-            "kafka", "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings(broker))
-        )
+        user = f"SCRAM-SHA-512=[name={self.user},password={self.password}]"
+        arguments = ["-t", cluster_id, "-c", str(self._settings(broker)), "--add-scram", user]
+        command = java_command("kafka", "kafka.tools.StorageTool", "format", *arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ServerUnavailableError(
@@ -138,3 +168,7 @@ class KafkaServer:
     def _kill_all(self) -> None:
         while self._processes:
             self._processes.popitem()[1].kill()
+
+
+def _with_ports(ports: list[int]) -> str:
+    return ",".join(f"127.0.0.1:{port}" for port in ports)

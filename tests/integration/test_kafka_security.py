@@ -1,0 +1,128 @@
+"""SASL and TLS on a real broker, through the command: who is let in reads exactly once, who is not is told why, and no
+secret shows."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from distcommit.model.errors import ConfigurationError, SourceError, TransientError
+from distcommit.sources.kafka import KafkaSource
+from distcommit.testing.kafka_job import KafkaJob
+from tests.servers.java import keytool
+from tests.servers.kafka import KafkaServer
+
+WRONG = "not-the-password-at-all"
+
+
+def over_tls(server: KafkaServer, password: str) -> dict[str, str]:
+    """The client settings for SASL over TLS."""
+    return {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": KafkaServer.user,
+        "sasl.password": password,
+        "ssl.ca.location": str(server.ca_file),
+    }
+
+
+def job_of_twenty_records(folder: Path, server: KafkaServer) -> KafkaJob:
+    """A job of one topic; its file is to be written."""
+    topic = uuid.uuid4().hex
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    job = KafkaJob(folder, server, {topic: 2})
+    job.produce(10)
+    return job
+
+
+def write(job: KafkaJob, server: KafkaServer, client: dict[str, str], **source: Any) -> None:
+    source = {"brokers": server.tls_bootstrap_servers, "client": client, **source}
+    job.write(source=source, spark={"partitions": 2})
+
+
+def written_below(folder: Path, *but: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and path not in but)
+
+
+def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
+    tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that the job writes and says is looked through."""
+    monkeypatch.setenv("KAFKA_TEST_PASSWORD", KafkaServer.password)
+    secret = tmp_path / "password"
+    secret.write_text(KafkaServer.password + "\n")
+    job = job_of_twenty_records(tmp_path, kafka_server)
+    said = ""
+    for password in ("${KAFKA_TEST_PASSWORD}", f"${{file:{secret}}}"):
+        write(job, kafka_server, {**over_tls(kafka_server, password), "debug": "security,broker"})
+        code, result, errors = job.cli("run", "--verbose")
+        assert code == 0, errors[-3000:]
+        assert result["totals"]["records_published"] == 20
+        said += str(result) + errors
+        job.assert_exact()
+        job.produce(10)
+        monkeypatch.delenv("KAFKA_TEST_PASSWORD", raising=False)
+    assert KafkaServer.password not in said
+    assert KafkaServer.password.encode() not in written_below(tmp_path, secret)
+
+
+def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
+    tmp_path: Path, kafka_server: KafkaServer
+) -> None:
+    stranger, store = tmp_path / "stranger.pem", ["-keystore", str(tmp_path / "keys"), "-storepass", "changeit"]
+    keytool("-genkeypair", *store, "-dname", "CN=stranger", "-keyalg", "EC", "-groupname", "secp256r1")
+    keytool("-exportcert", *store, "-rfc", "-file", str(stranger))
+    job = job_of_twenty_records(tmp_path, kafka_server)
+    right = over_tls(kafka_server, KafkaServer.password)
+    for client, found in (
+        ({**right, "sasl.password": WRONG}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
+        ({**right, "ssl.ca.location": str(stranger)}, "broker certificate could not be verified"),
+    ):
+        write(job, kafka_server, client, request_timeout_s=1000)  # it is not waited for as if nobody had answered
+        code, _, errors = job.cli("run")
+        assert code == 4, errors[-3000:]
+        error = errors[errors.rindex("error: no dataset could be planned") :]
+        assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
+        assert found in error
+        assert "check the security settings in source.client (sasl.mechanism" in error
+        assert "Traceback" not in error
+        for secret in (WRONG, KafkaServer.password):
+            assert secret not in errors
+            assert secret.encode() not in written_below(tmp_path, job.path)
+    write(job, kafka_server, right)
+    assert job.run()["totals"]["records_published"] == 20
+    job.assert_exact()
+
+
+def source(server: KafkaServer, client: dict[str, str]) -> KafkaSource:
+    given = {"brokers": server.tls_bootstrap_servers, "topics": ["t"], "request_timeout_s": 10, "client": client}
+    return KafkaSource.model_validate({"type": "kafka", **given})
+
+
+def test_a_refusal_is_an_error_without_the_password(
+    kafka_server: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    kafka = source(kafka_server, {**over_tls(kafka_server, WRONG), "debug": "security,broker"})
+    for act, kind in ((lambda: list(kafka.plan(bool, {})), SourceError), (kafka.open, TransientError)):
+        with pytest.raises(kind, match="uthentication failed") as caught:
+            act()
+        assert WRONG not in str(caught.value) + caplog.text
+        assert WRONG.encode() not in pickle.dumps(caught.value)
+
+
+def test_a_secret_file_that_is_missing_or_empty_is_named(kafka_server: KafkaServer, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    for name, found in (("none", "No such file"), ("empty", "nothing in it")):
+        kafka = source(kafka_server, over_tls(kafka_server, f"${{file:{tmp_path}/{name}}}"))
+        with pytest.raises(ConfigurationError, match=found) as caught:
+            kafka.open()
+        assert str(tmp_path / name) in str(caught.value)
