@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -48,9 +50,10 @@ class KafkaSource(BaseModel, Source):
             zone (the first record of that time or later, `latest` if there is none).
         expired_offsets: what to do if Kafka has deleted records before they were read: `fail` leaves the whole dataset
             out of the run, with its reason, and `skip` only the partition, until a person sets its watermark;
-            `earliest` goes on with the oldest record that is left and `latest` behind the newest. What these two pass
-            over is recorded as lost. (Gobblin's `nearest` is `earliest` here: a position behind the end of a partition
-            is always an error, since then its offsets are no longer those that were read.)
+            `earliest` and `nearest` go on with the oldest record that is left, `latest` behind the newest. What they
+            pass over is recorded as lost. With any of them a position behind the end of a partition stops the dataset,
+            since its offsets are no longer those that were read, and watermarks never move back by themselves: the
+            reason names the nearest positions, for a person to set.
         records_per_work_unit: how large work units should be. Partitions of a topic are packed together up to this,
             and share output files; a larger partition is split into ranges.
         records_per_dataset: how many offsets of a dataset one run reads, 0 for all; shared fairly by its partitions.
@@ -74,7 +77,7 @@ class KafkaSource(BaseModel, Source):
     exclude_patterns: tuple[str, ...] = ()
     dataset: Literal["topic", "partition"] = "topic"
     start: Literal["earliest", "latest"] | AwareDatetime = "earliest"
-    expired_offsets: Literal["fail", "skip", "earliest", "latest"] = "fail"
+    expired_offsets: Literal["fail", "skip", "earliest", "latest", "nearest"] = "fail"
     records_per_work_unit: int = Field(default=1_000_000, ge=1)
     records_per_dataset: int = Field(default=0, ge=0)
     bytes_per_dataset: int = Field(default=0, ge=0)
@@ -238,7 +241,11 @@ def plan_dataset(
         if isinstance(log, str):
             raise _unreadable(urn, f"partition {partition}: {log}")
         if str(partition) in stored:
-            low = _checked_position(urn, partition, stored[str(partition)], log)
+            position = stored[str(partition)]
+            if not isinstance(position, int) or position > log.high:
+                expected, found = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}"
+                raise _made_again(urn, expected, found, _nearest(stored, logs))
+            low = position
             if low < log.low:
                 if source.expired_offsets == "skip":
                     continue
@@ -293,20 +300,25 @@ def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
     return shares
 
 
-def _checked_position(urn: str, partition: int, position: Position, log: PartitionLog) -> int:
-    """The stored position, if the partition has not ended before it."""
-    if not isinstance(position, int) or position > log.high:
-        raise _made_again(urn, f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}")
-    return position
+def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | str]) -> dict[str, int]:
+    """For each stored position the nearest one that its partition has; empty if one can't be told."""
+    nearest: dict[str, int] = {}
+    for partition, log in logs.items():
+        position = stored.get(str(partition), 0)
+        if isinstance(log, str) or not isinstance(position, int):
+            return {}
+        if str(partition) in stored:
+            nearest[str(partition)] = min(max(position, log.low), log.high)
+    return nearest
 
 
 def _given_up(
     source: KafkaSource, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str
 ) -> SkippedRange:
     """What is lost by going on where the source's policy says."""
-    if source.expired_offsets not in ("earliest", "latest"):
+    if source.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
-    low = log.low if source.expired_offsets == "earliest" else log.high
+    low = log.high if source.expired_offsets == "latest" else log.low
     reason = f"expired: Kafka holds offsets {log.low} to {log.high}; expired_offsets is {source.expired_offsets}"
     return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
 
@@ -328,18 +340,20 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Sour
         partition=partition,
         expected=f"offset {position}",
         found=f"offsets {log.low} to {log.high}; {log.low - position} are gone (expired)",
-        todo="set source.expired_offsets to earliest or latest (the loss is recorded) or set the watermark by hand",
+        todo="set source.expired_offsets to earliest (or nearest) or latest (the loss is recorded) or set the"
+        " watermark by hand",
     )
 
 
-def _made_again(urn: str, expected: str, found: str) -> SourceError:
+def _made_again(urn: str, expected: str, found: str, nearest: Mapping[str, int] = MappingProxyType({})) -> SourceError:
+    positions = f", to {json.dumps(nearest)} to go on at the nearest offsets" if nearest else ""
     return SourceError(
         "the stored position is not in the topic",
         dataset=urn,
         expected=expected,
         found=found,
-        todo="the topic was truncated or made again (or isolation.level changed): set the dataset's watermark by hand,"
-        " to null to begin at source.start",
+        todo="the topic was truncated or made again (or isolation.level changed): set the dataset's watermark by hand"
+        f" (distcommit set-watermark), to null to begin at source.start{positions}",
     )
 
 

@@ -287,7 +287,7 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
     assert (audit.earlier_incarnations, audit.records) == (1, 7)
 
 
-POLICIES = ("fail", "skip", "earliest", "latest")
+POLICIES = ("fail", "skip", "earliest", "latest", "nearest")
 
 
 def test_retention_that_passes_the_watermark(
@@ -311,6 +311,7 @@ def test_retention_that_passes_the_watermark(
         "skip": ({"0": 10, "1": 1}, 1, 0),
         "earliest": ({"0": 20, "1": 1}, 6, 5),
         "latest": ({"0": 20, "1": 1}, 1, 10),
+        "nearest": ({"0": 20, "1": 1}, 6, 5),
     }
     for policy, (positions, records, lost) in expected.items():
         result, job = run(jobs[policy], spark), jobs[policy]
@@ -319,10 +320,50 @@ def test_retention_that_passes_the_watermark(
         assert (state.positions, result.totals.records_published) == (positions, records), policy
         assert (result.totals.positions_lost, state.positions_lost, audit.skipped) == (lost, lost, lost), policy
         assert (audit.exact, audit.gaps, audit.holes) == (True, 0, 0)
-        assert result.succeeded == (policy in ("earliest", "latest"))
+        assert result.succeeded == (policy not in ("fail", "skip"))
         if not result.succeeded:
             assert "deleted records before they were read" in reasons(result)[topic]
             assert "5 are gone" in reasons(result)[topic]
+
+
+def test_a_watermark_past_the_end_stays_until_a_person_sets_it(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    """It may have been imported from elsewhere, or Kafka lost the end. The reason has the watermark to set."""
+    topic, other = topics.make("past"), topics.make("other")
+    job = job_of(tmp_path, kafka_server, topic, other, source={"expired_offsets": "nearest"})
+    (tmp_path / "positions.csv").write_text(f"dataset,partition,next_offset\n{topic},0,12\n")
+    Job.from_file(job.path).import_watermarks(tmp_path / "positions.csv")
+    topics.produce(topic, b"before-0", b"before-1")
+    topics.produce(other, b"0")
+    refused = run(job, spark)
+    assert (refused.succeeded, refused.totals.records_published) == (False, 1), "the other topic goes on"
+    assert """to {"0": 2} to go on at the nearest offsets""" in reasons(refused)[topic]
+    (state,) = [row for row in Job.from_file(job.path).status().datasets if row.dataset == topic]
+    assert state.positions == {"0": 12}
+    Job.from_file(job.path).set_watermark(topic, {"0": 2})
+    topics.produce(topic, b"2")
+    assert run(job, spark).succeeded
+    assert [record["value"] for record in published(job, topic)] == [b"2"]
+    assert job.audit().exact
+
+
+def test_a_message_larger_than_the_fetch_limit_stops_its_topic_alone(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    large, small = topics.make("too-large"), topics.make("small")
+    limits = {"message.max.bytes": 50_000, "fetch.max.bytes": 50_000, "receive.message.max.bytes": 60_000}
+    source = {"client": limits, "idle_timeout_s": 3}
+    job = job_of(tmp_path, kafka_server, large, small, source=source, task={"attempts": 1})
+    topics.produce(large, b"x" * 500_000)
+    topics.produce(small, b"0", b"1")
+    refused = run(job, spark)
+    assert (refused.succeeded, refused.totals.records_published) == (False, 2), "the other topic goes on"
+    assert "larger than the client settings allow" in reasons(refused)[large]
+    assert "raise receive.message.max.bytes in source.client" in reasons(refused)[large]
+    job = job_of(tmp_path, kafka_server, large, small)
+    assert run(job, spark).totals.records_published == 1
+    assert job.audit().exact
 
 
 def test_one_topic_in_two_jobs_is_read_by_each_on_its_own(

@@ -193,11 +193,22 @@ def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: Mock
 
 
 @pytest.mark.parametrize("watermark", [Watermark({"7": 1}), Watermark({"0": "x"}), Watermark({"0": 2}, "topic-id")])
-@pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest"])
+@pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest", "nearest"])
 def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, policy: str) -> None:
     kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
     with pytest.raises(SourceError, match="made again"):
         plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
+
+
+@pytest.mark.parametrize("policy", ["earliest", "nearest"])
+def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_named(policy: str) -> None:
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 5, 0), 1: PartitionLog(7, 9, 0), 2: PartitionLog(0, 4, 0)}
+    with pytest.raises(SourceError, match="not in the topic") as caught:
+        plan_dataset(source(expired_offsets=policy), "t", logs, read_to("t", p0=6, p1=1, p2=3)["t"])
+    assert """set-watermark), to null to begin at source.start, to {"0": 5, "1": 7, "2": 3}""" in str(caught.value)
+    with pytest.raises(SourceError) as caught:
+        plan_dataset(source(expired_offsets=policy), "t", {**logs, 1: "unknown"}, read_to("t", p0=6, p1=1)["t"])
+    assert "nearest offsets" not in str(caught.value)
 
 
 def test_position_of_a_known_topic_waits_for_a_cluster_that_tells_ids() -> None:
@@ -220,7 +231,7 @@ def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None
         plan_dataset(source(), "t", {0: PartitionLog(10, 20, 0)}, read_to("t", p0=3)["t"])
 
 
-@pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("latest", 20)])
+@pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("nearest", 10), ("latest", 20)])
 def test_expired_offsets_are_skipped_on_purpose_and_recorded(policy: str, low: int) -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(10, 20, 10), 1: PartitionLog(0, 4, 0)}
     plan = plan_of(plan_dataset(source(expired_offsets=policy), "t", logs, read_to("t", p0=3, p1=4)["t"]))
