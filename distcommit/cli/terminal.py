@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.errors import ConflictError, DistcommitError, storage_error
 
 _WIDTH_IN_FILES = 100
 _KEPT_LINES = 20
@@ -62,7 +62,7 @@ class Terminal:
                 self.err.print("[red]interrupted[/]; what was sealed is replayed by the next run")
             except OSError as error:
                 code = 4
-                self._fail(error, code, f"{type(error).__name__}: {error}", with_noise=True)
+                self._fail(error, code, str(storage_error(error, "a storage operation failed")), with_noise=True)
             except Exception as error:  # noqa: BLE001 - the process ends here
                 text, code = _from_executor(error)
                 self._fail(error, code, text, with_noise=True)

@@ -21,6 +21,7 @@ _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 METRICS_PERIOD_S = 1
 _NAME_SERVICE = "tested"
+_INFO = "service=NameNode,name=NameNodeInfo"
 
 
 class HdfsServer:
@@ -39,6 +40,10 @@ class HdfsServer:
     def authority(self) -> str:
         """Host and port of the NameNode, or the name service."""
         return _NAME_SERVICE if len(self._name_nodes) > 1 else f"127.0.0.1:{self._rpc[0]}"
+
+    def authority_of(self, node: int) -> str:
+        """Host and port of one NameNode."""
+        return f"127.0.0.1:{self._rpc[node - 1]}"
 
     @property
     def web_authority(self) -> str:
@@ -85,9 +90,8 @@ class HdfsServer:
         figures for one."""
         time.sleep(2 * METRICS_PERIOD_S)
         total = 0
-        for bean in self._beans(self._http[0], "service=NameNode,name=NameNodeInfo"):
-            for node in json.loads(bean["LiveNodes"]).values():
-                port = int(node["infoAddr"].rpartition(":")[2])
+        for bean in self._beans(self._http[0], _INFO):
+            for port in _web_ports(bean):
                 for activity in self._beans(port, "service=DataNode,name=DataNodeActivity-*"):
                     total += activity["FsyncCount"]
         return total
@@ -112,6 +116,20 @@ class HdfsServer:
         self.kill_name_node(1)
         self._launch_name_node(1)
         self._wait_until_usable(1)
+
+    def kill_data_node(self, node: int) -> None:
+        """SIGKILL to one DataNode. The NameNode takes it for alive for minutes."""
+        self._processes.pop(f"DataNode {node}").kill()
+
+    def start_data_node(self, node: int) -> None:
+        """Starts a killed DataNode again; returns when it has told the NameNode."""
+        before = self._data_node_ports()
+        self._launch_data_node(node)
+        self._wait_for(f"DataNode {node}", lambda: self._data_node_ports() != before)
+
+    def admin(self, *arguments: str) -> None:
+        """`hdfs dfsadmin` with these arguments."""
+        self._call("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
 
     def make_active(self, node: int) -> None:
         """Makes a NameNode of a name service the active one."""
@@ -169,6 +187,10 @@ class HdfsServer:
     def _wait_for(self, name: str, ready: Callable[[], bool]) -> None:
         self._processes[name].wait_until(ready)
 
+    def _data_node_ports(self) -> set[int]:
+        """The web ports of the DataNodes that the NameNode takes for alive: each start has a new one."""
+        return {port for bean in self._beans(self._http[0], _INFO) for port in _web_ports(bean)}
+
     def _state(self, node: int) -> dict[str, Any]:
         return self._beans(self._http[node - 1], "service=NameNode,name=FSNamesystemState")[0]
 
@@ -194,6 +216,10 @@ _HDFS = {
     "dfs.datanode.ipc.address": "127.0.0.1:0",
     "dfs.heartbeat.interval": "1",
 }
+
+
+def _web_ports(name_node: Mapping[str, Any]) -> set[int]:
+    return {int(node["infoAddr"].rpartition(":")[2]) for node in json.loads(name_node["LiveNodes"]).values()}
 
 
 def _write_settings(path: Path, settings: Mapping[str, str]) -> None:

@@ -271,6 +271,15 @@ class TestErrors:
         assert "Traceback (most recent call last)" in shown
         assert shown.splitlines()[-1] == "error: RuntimeError: [bold]not markup"
 
+    def test_an_error_of_the_storage_says_what_to_do(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            raise PermissionError(13, "user=x, access=WRITE", "/jobs")
+        assert ended.value.code == 4
+        assert capsys.readouterr().err == (
+            "error: a storage operation failed; found PermissionError: [Errno 13] user=x, access=WRITE: '/jobs'. "
+            "To do: mend the storage (space, permissions, connection) and run again; nothing was lost\n"
+        )
+
     @pytest.mark.parametrize(
         ("last_line", "text", "code"),
         [

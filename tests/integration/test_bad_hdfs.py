@@ -1,0 +1,128 @@
+"""What goes wrong with HDFS, through the command: each a clear error or a stated behaviour, nothing lost, and what can
+goes on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from tests.servers.hdfs import HdfsServer
+
+TOPICS = {"a": 1, "b": 1, "c": 1}
+
+
+@contextmanager
+def job_on(folder: Path, authority: str, **sections: Any) -> Iterator[KafkaJob]:
+    """A job whose folders are on HDFS; two tasks."""
+    place = f"hdfs://{authority}/jobs/{uuid.uuid4().hex}"
+    paths = {name: f"{place}/{name}" for name in ("store", "staging", "output")}
+    with kafka_job(folder, TOPICS, paths=paths, spark={"partitions": 2}, **sections) as job:
+        job.produce(2)
+        yield job
+
+
+def error_of(job: KafkaJob, *, code: int) -> str:
+    """The one line that a run ends with."""
+    found, _, errors = job.cli("run")
+    assert found == code, errors[-3000:]
+    assert "Traceback" not in errors
+    return errors[errors.rindex("error: ") :]
+
+
+def test_who_may_not_write_is_told(tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+    with job_on(tmp_path, hdfs_server.authority) as job:
+        error = error_of(job, code=2)
+    assert "user=stranger, access=WRITE" in error
+    assert "their permissions" in error
+
+
+def test_a_name_service_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    with job_on(tmp_path, "nobody") as job:
+        error = error_of(job, code=2)
+    assert "[authority=nobody]" in error
+    assert "HADOOP_CONF_DIR" in error
+
+
+def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, TOPICS) as job:
+        job.write(paths={name: f"ftp://host/{name}" for name in ("store", "staging", "output")})
+        error = error_of(job, code=2)
+    assert "ftp://host" in error
+    assert "hdfs:// or webhdfs:// or s3://" in error
+
+
+@pytest.mark.slow
+def test_safe_mode_permissions_and_quotas(
+    tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that has run meets them one after the other, and is exact in the end."""
+    with job_on(tmp_path, hdfs_server.authority) as job:
+        job.run()
+        job.produce(2)
+
+        hdfs_server.admin("-safemode", "enter")
+        try:
+            error = error_of(job, code=4)
+        finally:
+            hdfs_server.admin("-safemode", "leave")
+        assert "Name node is in safe mode" in error
+        assert "mend the storage" in error
+
+        with monkeypatch.context() as other_user:
+            other_user.setenv("HADOOP_USER_NAME", "stranger")
+            error = error_of(job, code=4)
+        assert "user=stranger, access=WRITE" in error
+        assert "permissions" in error
+
+        folder = job.config["paths"]["output"].partition("/jobs")[2] + "/a"
+        hdfs_server.admin("-setQuota", "1", f"/jobs{folder}")
+        code, result, _ = job.cli("run")
+        assert code != 0
+        assert result["totals"]["datasets_published"] == 2, "the others go on"
+        (reason,) = [reason["text"] for reason in result["totals"]["reasons"] if reason["subject"] == "a"]
+        assert "quota" in reason
+        assert "exceeded" in reason
+
+        hdfs_server.admin("-clrQuota", f"/jobs{folder}")
+        job.run()
+        job.assert_exact()
+
+
+@pytest.mark.slow
+def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
+    """With it half of the DataNodes are gone, and the NameNode takes minutes to believe it."""
+    with job_on(tmp_path, hdfs_server.authority) as job:
+        job.run()
+        job.produce(2)
+        hdfs_server.kill_data_node(2)
+        try:
+            code, _, errors = job.cli("run")
+            if code != 0:
+                assert "mend the storage" in errors
+        finally:
+            hdfs_server.start_data_node(2)
+        job.run()
+        job.assert_exact()
+
+
+@pytest.mark.slow
+def test_a_name_node_that_is_standing_by(
+    tmp_path: Path, hdfs_pair: HdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks it again, for three minutes unless the Hadoop configuration says how often."""
+    (tmp_path / "hdfs-site.xml").write_text(
+        "<configuration><property><name>dfs.client.failover.max.attempts</name><value>1</value></property></configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    hdfs_pair.make_active(1)
+    with job_on(tmp_path, hdfs_pair.authority_of(2)) as job:
+        error = error_of(job, code=2)
+    assert "standby" in error
