@@ -95,10 +95,12 @@ class KafkaConnection:
         """The cluster, with all topics that it shows us.
 
         An error of this kind says that nobody answered in time, or that client and brokers refuse each other, for which
-        nobody waits long: librdkafka itself would try that again and again.
+        nobody waits long: librdkafka itself would try that again and again. It tells so between requests only, so short
+        ones come first. Between them the client may lose a message: none may be wanted.
         """
-        text = ""
-        for timeout_s in (min(_FIRST_TRY_S, self.request_timeout_s), self.request_timeout_s):
+        text, timeout_s = "", 0.0
+        while timeout_s < self.request_timeout_s:
+            timeout_s = min(5 * timeout_s or _FIRST_TRY_S, self.request_timeout_s)
             try:
                 return client.list_topics(timeout=timeout_s)
             except KafkaException as error:
