@@ -27,7 +27,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import epoch_name
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.stores.claims import Mark, put_mark, read_marks
-from distcommit.stores.fencing import claim_folders, fence_bucket
+from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.job_store import JobStore
 
 _LISTED = 100
@@ -224,6 +224,7 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
+        FencedError: if somebody else has begun since.
         ConfigurationError: if they belong to another job.
     """
     claim_folders(store)
@@ -234,7 +235,7 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
     for bucket in range(store.buckets):
         fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
     # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
-    for staged in staged_epochs(fs, roots.staging):
+    for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
         for bucket in range(store.buckets):
             sweep_epoch(fs, roots.staging, staged, bucket)
     plan = _plan(store, known_states(store), accept_gaps=accept_gaps)
@@ -245,7 +246,8 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
         closed = msgspec.structs.replace(state, closed_epoch=epoch)
         by_bucket.setdefault(bucket_of(state.dataset_urn, store.buckets), []).append(closed)
     for bucket, states in by_bucket.items():
-        store.bucket_log(bucket, epoch).settle(_decide(epoch, tuple(states), who))
+        log = store.bucket_log(bucket, epoch)
+        require_fence(log.settle(_decide(epoch, tuple(states), who)), epoch, log.folder)  # else others are at work here
     _set_aside(store, epoch, plan.set_aside)
     store.job_log(epoch).checkpoint(at_least=1)
     put_mark(fs, roots.output, epoch, Mark.CLEAN)

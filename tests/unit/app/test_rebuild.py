@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import copy
+import errno
+import itertools
 import random
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.model.errors import StaleStoreError
+from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
+from distcommit.spark.ingest import drain_partition, ingest_partition
+from distcommit.spark.settings import RunSettings
 from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.job_store import open_store
+from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.program_parts import planned
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.spark.machines import (
+    BUCKET_LOG,
     OUTPUT,
+    STAGING,
     Machine,
     Meeting,
     audit,
     dies,
+    fails,
     published,
     source,
     states,
@@ -32,6 +43,7 @@ FIRST = source(a=[3, 2], b=2)
 SECOND = source(a=[6, 4], b=4, c=3)
 SECOND_EPOCH = 4
 THIRD = source(a=[7, 5], b=5, c=4)
+FOURTH = ModelSource({**THIRD.datasets, "a": ModelDataset({"0": 9, "1": 5}, units=2)})
 
 
 def in_units(found: ModelSource, units: int) -> ModelSource:
@@ -210,3 +222,45 @@ def test_marks_do_not_pile_up() -> None:
     names = sorted(path.rpartition("/")[2] for path in machine.paths(f"{OUTPUT}/.distcommit"))
     assert len(names) == 3
     assert [name.partition("-")[2] for name in names] == ["began", "clean", ""]
+
+
+def test_a_rebuild_that_wakes_late_takes_nothing_from_those_that_came_since() -> None:
+    """It was frozen before one of its looks for so long that another rebuild has ended, and a run has sealed what it is
+    about to publish, and published all but the first file of it."""
+    lost_by_the_late = 0
+    for look in itertools.count(8):
+        machine, runs, looks = stale(clean=False), list[RunSettings](), itertools.count()
+
+        def others_come(
+            operation: Operation,
+            machine: Machine = machine,
+            runs: list[RunSettings] = runs,
+            looks: Iterator[int] = looks,
+            look: int = look,
+        ) -> None:
+            here = operation.path == STAGING or BUCKET_LOG in operation.path
+            if operation.kind == "scandir" and here and next(looks) == look:
+                rebuild(machine)
+                runs.append(planned(machine, WORLD, FOURTH))
+                machine.faults = [fails(errno.EACCES, "rename", f"{OUTPUT}/a/", times=1)]
+                ingest_partition(runs[0], 0)
+                machine.faults = []
+
+        machine.faults.append(others_come)
+        try:
+            rebuild(machine)
+        except (ConflictError, StaleStoreError, FileNotFoundError):
+            lost_by_the_late += 1
+        machine.faults.clear()
+        if not runs:
+            break
+        with suppress(FencedError):
+            record_ingest_ended(runs[0].store.fs, ROOTS.store, runs[0].run_id)
+            drain_partition(runs[0], 0)
+        try:
+            WORLD.run(machine, FOURTH)
+        except StaleStoreError:  # the late one has marked the output, and then found out
+            assert rebuild(machine).written
+            WORLD.run(machine, FOURTH)
+        assert WORLD.violation(machine, FOURTH, {}) == "", look
+    assert lost_by_the_late > 3, "most looks are after the fences"
