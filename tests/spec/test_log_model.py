@@ -1,0 +1,140 @@
+"""The product's fold against the executable model: the same validity and the same state after every log that a few
+thousand states of each scenario have; and what the model says of imports and rebuilds."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+
+from distcommit.model.log_records import (
+    ByHand,
+    DatasetState,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    HandAction,
+    Intent,
+    Rebuilt,
+    Record,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold, apply, valid
+
+MODEL: Any = importlib.import_module("tests.spec.log_model")
+DESIGNED = frozenset[str]()
+
+
+def watermark(place: int) -> Watermark | None:
+    return Watermark({"0": place}) if place else None
+
+
+def product_record(record: Any, urn: str) -> Record:
+    """A record of the model as the product writes it."""
+    kind, epoch, arg = record
+    if kind in ("RETRY", "REVOKING", "ABANDONED"):
+        return ByHand(HandAction(kind.lower()), SequenceName(urn, arg), "person")
+    match kind:
+        case "FENCE":
+            return Fence(epoch, arg)
+        case "DECIDE":
+            return Decide(epoch)
+        case "INTENT":
+            sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
+            return Intent(epoch, (sequence,), arg.held)
+        case "DONE":
+            return Done(epoch, (SequenceName(urn, arg),))
+        case "FAILED":
+            return Failed(epoch, SequenceName(urn, arg), True, "")
+        case "DROP":
+            return Dropped(epoch, (SequenceName(urn, arg),))
+        case "SET":
+            return SetWatermark(urn, None, "person")
+        case "SETS":
+            return SetWatermarks({urn: Watermark({"0": arg})}, "person")
+        case "REBUILT":
+            state = DatasetState(urn, watermark=watermark(arg.wm), closed_epoch=arg.closed, done_epoch=arg.done)
+            return Rebuilt(epoch, (state,), "person")
+    raise AssertionError(kind)
+
+
+def product_fold(log: Any, urn: str) -> Fold:
+    fold = Fold()
+    (_, base), *records = log
+    if base.arg.fence:
+        apply(0, Fence(base.arg.fence, base.arg.owner), fold)
+    for number, record in records:
+        apply(number, fold.checkpoint() if record.kind == "CHECKPOINT" else product_record(record, urn), fold)
+    return fold
+
+
+def shown_by_model(fold: Any) -> tuple[object, ...]:
+    d = fold.ds
+    of = d.seq.e if d.seq else 0
+    return fold.fence, fold.owner, set(fold.decided), d.state, watermark(d.wm), d.closed, d.done, of
+
+
+def shown_by_product(fold: Fold, urn: str) -> tuple[object, ...]:
+    d = fold.state_of(urn)
+    of = d.sequence.epoch if d.sequence else 0
+    found = (d.status.value, d.watermark, d.closed_epoch, d.done_epoch, of)
+    return (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs), *found)
+
+
+def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
+    """Different logs, with their numbers, of so many states of a scenario, met at random."""
+    scenario, rng = MODEL.scenario(name), random.Random(1)
+    seen, queue = {scenario.init}, deque([scenario.init])
+    logs: dict[tuple[str, Any], None] = {}
+    while queue and len(seen) < states:
+        queue.rotate(rng.randrange(len(queue)))
+        state = queue.popleft()
+        logs.update(dict.fromkeys((str(number), log) for number, log in enumerate(state.logs)))
+        fresh = [after for _, after in MODEL.moves(state, scenario) if after not in seen]
+        seen.update(fresh)
+        queue.extend(fresh)
+    return list(logs)
+
+
+@pytest.mark.parametrize("name", ["twins", "epochs", "flat", "set", "import", "held", "rebuild"])
+def test_the_fold_is_the_model_s(name: str) -> None:
+    logs = logs_of(name, 3000)
+    kinds = {record.kind for _, log in logs for _, record in log[1:]}
+    assert {"import": {"SETS"}, "rebuild": {"REBUILT"}}.get(name, {"INTENT"}) <= kinds
+    records = {(urn, record) for urn, log in logs for _, record in log[1:] if record.kind != "CHECKPOINT"}
+    chances = random.Random(2)
+    for urn, log in logs:
+        if [record.kind for _, record in log].count("CHECKPOINT") > 2:
+            continue  # its beginning may be gone
+        mine, fold = MODEL.fold(log, DESIGNED)[0], product_fold(log, urn)
+        assert shown_by_product(fold, urn) == shown_by_model(mine), log
+        mine_only = sorted((record for at, record in records if at == urn), key=repr)
+        for record in chances.sample(mine_only, min(12, len(mine_only))):
+            assert valid(product_record(record, urn), fold) == MODEL.valid(record, mine, DESIGNED), (record, log)
+
+
+@pytest.mark.parametrize(
+    ("name", "naive"),
+    [
+        ("import", ""),
+        ("import", "sets_blind"),
+        ("rebuild", ""),
+        ("rebuild", "look_early"),
+        ("rebuild", "rebuilt_late"),
+        ("rebuild", "sweep_newer"),
+    ],
+)
+def test_imports_and_rebuilds_hold_as_designed_and_break_where_they_are_naive(name: str, naive: str) -> None:
+    MODEL.fold.cache_clear()
+    wrong, states, _ = MODEL.explore(MODEL.scenario(name, naive.split()), 12_000 if not naive else 100_000, 0, 1)
+    assert states > 1000
+    assert wrong.startswith("none") == (not naive), wrong
