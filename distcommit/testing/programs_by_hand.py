@@ -97,8 +97,10 @@ def _accept_and_run(machine: SimulatedPosix) -> str:
 
 
 def _refusals(machine: SimulatedPosix) -> None:
-    """What people may not do is refused, and changes nothing."""
+    """What people may not do is refused, and changes nothing; nor does a source that plans what is quarantined."""
     store = World().store(machine)
+    if World().run(machine, ModelSource(SOURCE.datasets, careless=True)).succeeded:
+        raise AssertionError("a run succeeds though a dataset is quarantined")
     urn = unsettled(machine).dataset_urn
     require_refused(
         (

@@ -8,6 +8,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import SourceUnavailableError
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.spark.reports import KEPT_REASONS
 from distcommit.spark.run import RunResult
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import SimulatedPosix
@@ -64,6 +65,7 @@ _LEAKY = ModelSource(_ONE.datasets, refuses="close")
 _CARELESS = ModelSource({**_ONE_MORE.datasets, "b": ModelDataset({"0": 1}), "none": ModelDataset({})}, careless=True)
 _PROBLEMS = ModelSource(
     {
+        **{f"no topic {number}": ModelDataset({"0": 1}, problem="no such topic") for number in range(KEPT_REASONS)},
         "a": ModelDataset({"0": 1}),
         "b": ModelDataset({"0": 1}, problem="no such topic"),
         "": ModelDataset({"0": 1}),
