@@ -311,7 +311,16 @@ class BucketCommitter:
         steps = {_name(sequence): self._made.pop(_name(sequence))[1] for sequence in sequences}
         outcomes = execute_sequences(steps, verify_first=False)
         self._report.steps_executed += outcomes.executed
-        failed = {**outcomes.failed, **{name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}}
+        failed = dict(outcomes.failed)
+        for name, lost in outcomes.lost.items():
+            failed[name] = LostError(
+                "a staged file was lost before it was published",
+                dataset=name.dataset_urn,
+                epoch=str(name.epoch),
+                expected=lost.expected,
+                found=lost.found,
+                todo="nothing: no watermark has moved, and the next run reads its records again",
+            )
         for name, error in failed.items():
             self._unpublished[name.dataset_urn] = error
             logger.warning("not published yet: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})

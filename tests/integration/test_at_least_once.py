@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 import yaml
 from typer.testing import CliRunner
 
@@ -47,12 +48,14 @@ def audit(path: Path, *arguments: str) -> tuple[int, dict[str, int]]:
     return done.exit_code, msgspec.json.decode(done.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_then_is_there_twice(
     tmp_path: Path,
 ) -> None:
     path, half_way = write_job(tmp_path), tmp_path / "half_way"
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
-        deadline_s = time.monotonic() + 120
+        deadline_s = time.monotonic() + 240
         while not half_way.exists() and time.monotonic() < deadline_s:
             assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
         assert half_way.exists(), "it never came to publish"
@@ -65,7 +68,7 @@ def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_t
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
-        assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
+        assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
     assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
         urn: {"0": RECORDS} for urn in NAMES
     }

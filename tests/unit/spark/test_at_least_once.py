@@ -227,6 +227,22 @@ def test_a_rename_that_fails_for_a_while_costs_no_duplicate() -> None:
     assert EXACTLY.violation(machine, data, {}) == ""
 
 
+def test_a_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
+    machine, data = with_folders(Machine(), "a"), source(a=[2, 1])
+
+    def vanish(operation: Operation) -> None:
+        if operation.kind == "rename" and "/output/a/" in operation.path and ".parquet" in operation.path:
+            machine.faults.clear()
+            machine.remove(max(path for path in machine.paths(STAGING) if path.endswith(".parquet")))
+
+    machine.faults.append(vanish)
+    result = go(WORLD, machine, data)
+    assert (result.succeeded, result.totals.datasets_failed, result.totals.datasets_quarantined) == (False, 1, 0)
+    assert "some are missing" in result.totals.reasons[0].text
+    assert WORLD.watermarks(machine) == {}
+    check_next_run(machine, data, 2)
+
+
 def test_what_a_person_sets_while_it_is_published_stands() -> None:
     machine, data = with_folders(Machine(), "a"), source(a=3)
     by_hand = SetWatermark("a", Watermark({"0": 1}), "person")
