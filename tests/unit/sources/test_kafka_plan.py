@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -350,6 +350,35 @@ def test_secrets_are_masked_in_what_librdkafka_says() -> None:
     assert "pw" not in repr(connection)
     notes = ClientNotes(connection)
     notes.log(7, "%s [%s] %s", "FAIL", "x", "pw")
+
+
+def test_names_of_protocols_and_mechanisms_are_shown_where_they_belong() -> None:
+    client = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "PLAIN",
+        "sasl.password": "PLAIN-1",
+        "client.id": "ssl1",
+    }
+    connection = KafkaConnection("b:1", client, 1)
+    assert connection.masked("sasl_ssl://b:1 by PLAIN, PLAIN-1, ssl1") == "sasl_ssl://b:1 by PLAIN, ***, ***"
+    assert KafkaConnection("b:1", {"security.protocol": SECRET}, 1).masked(SECRET) == "***"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "refused"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error", True),
+        (KafkaError._SSL, "SSL handshake failed: broker certificate could not be verified", True),
+        (KafkaError._SSL, "SSL handshake failed: Disconnected", False),
+        (KafkaError._TRANSPORT, "Connection refused", False),
+    ],
+)
+def test_a_refusal_counts_once_no_broker_is_left(code: int, text: str, refused: bool) -> None:
+    notes = ClientNotes(KafkaConnection("b:1", {}, 1))
+    notes.error(KafkaError(code, text))
+    assert not notes.refused
+    notes.error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down"))
+    assert (notes.refused, notes.last) == (refused, text)
 
 
 def test_secret_files_are_read_when_a_client_is_made(tmp_path: Path) -> None:
