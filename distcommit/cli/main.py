@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -81,12 +83,18 @@ def _top(
     """The options of the command itself."""
 
 
+@contextlib.contextmanager
+def _opened(job: Path, overrides: list[str] | None, as_json: bool, verbose: bool) -> Iterator[tuple[Terminal, Job]]:
+    """One command on the job of a file."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        yield terminal, Job.from_file(job, overrides or ())
+
+
 @app.command()
 def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Replay what is pending, then ingest what is new."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        configured = Job.from_file(job, overrides or ())
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err) as progress:
             result = configured.run(progress)
         terminal.show(result, partial(run_view, result))
@@ -96,9 +104,7 @@ def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verb
 @app.command()
 def recover(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Replay what earlier runs had sealed and not finished, and ingest nothing."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        configured = Job.from_file(job, overrides or ())
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err) as progress:
             result = configured.recover(progress)
         terminal.show(result, partial(recover_view, result))
@@ -114,9 +120,8 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Show what is stored of the job. Reads only, also beside a live run; exit code 5 if a log can't be read."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        result = Job.from_file(job, overrides or ()).status()
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+        result = configured.status()
         terminal.show(result, partial(status_view, result, show_all=show_all))
     _exit(5 if result.unreadable else 0)
 
@@ -131,9 +136,8 @@ def audit(
 ) -> None:
     """Check that every offset below the watermarks is published exactly once (with commit.delivery: at_least_once, at
     least once). Reads only; not beside a live run."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        result = Job.from_file(job, overrides or ()).audit(deep=deep)
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+        result = configured.audit(deep=deep)
         terminal.show(result, partial(audit_view, result))
     _exit(0 if result.passed else 6)
 
@@ -162,9 +166,7 @@ def release(
     verbose: Verbose = False,
 ) -> None:
     """Release a quarantined dataset. What you do is recorded in its log with your name."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        configured = Job.from_file(job, overrides or ())
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}[how.value](dataset)
         _show_dataset(terminal, configured, dataset)
 
@@ -222,9 +224,7 @@ def import_watermarks(
     verbose: Verbose = False,
 ) -> None:
     """Go on where another system stopped: set the watermarks of datasets that have none. Can be repeated."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        configured = Job.from_file(job, overrides or ())
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.import_watermarks(file, group=group, overwrite=overwrite, dry_run=dry_run)
         terminal.show(result, partial(import_view, result))
 
@@ -270,9 +270,7 @@ def rebuild(
     verbose: Verbose = False,
 ) -> None:
     """Mend a store that is lost or older than what was published, from the published files."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        configured = Job.from_file(job, overrides or ())
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.rebuild(accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run)
         terminal.show(result, partial(rebuild_view, result))
     _exit(5 if result.problems else 0)

@@ -22,6 +22,7 @@ from typing import Protocol
 from xxhash import xxh3_64
 
 from distcommit.fs.local import TEMPORARY
+from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
 _ERRORS = {
@@ -223,29 +224,16 @@ class HdfsFileSystem:
             self._calls.delete(path)
 
 
-class HdfsStagedWriter:
-    """A new file on HDFS; checksums what is written to it. Its length shows to others once it is closed."""
+class HdfsStagedWriter(ChecksummingWriter):
+    """A new file on HDFS. Its length shows to others once it is closed."""
 
     def __init__(self, calls: HdfsCalls, path: str) -> None:
+        super().__init__()
         self._calls, self._path = calls, path
         self._writer = calls.open_new(path)
-        self._hash = xxh3_64()
-        self._size_bytes = 0
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    @property
-    def checksum(self) -> int:
-        return self._hash.intdigest()
-
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        view = memoryview(data).cast("B")
-        self._hash.update(view)
+    def _take(self, view: memoryview) -> None:
         self._writer.write(view)
-        self._size_bytes += len(view)
-        return len(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
         self._writer.close()

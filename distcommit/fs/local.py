@@ -12,9 +12,10 @@ import posixpath
 import uuid
 from collections.abc import Iterable
 
-from xxhash import xxh3_64, xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest
 
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
+from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
@@ -182,30 +183,17 @@ class LocalFileSystem:
             self._calls.fsync_folder(folder)
 
 
-class LocalStagedWriter:
-    """A new local file; checksums what is written to it."""
+class LocalStagedWriter(ChecksummingWriter):
+    """A new local file."""
 
     def __init__(self, calls: PosixCalls, fd: int, *, durable: bool) -> None:
+        super().__init__()
         self._calls, self._fd, self._durable = calls, fd, durable
-        self._hash = xxh3_64()
-        self._size_bytes = 0
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    @property
-    def checksum(self) -> int:
-        return self._hash.intdigest()
-
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        view = memoryview(data).cast("B")
-        self._hash.update(view)
+    def _take(self, view: memoryview) -> None:
         done = 0
         while done < len(view):
             done += self._calls.write(self._fd, view[done:])
-        self._size_bytes += done
-        return done
 
     def close_file(self, *, sync: bool) -> FileStatus:
         fd, self._fd = self._fd, -1

@@ -27,6 +27,7 @@ import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from distcommit.fs.s3_requests import CALLS, ObjectHead, S3Requests
+from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.fs.upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry, StagedWriter
 
@@ -156,25 +157,16 @@ class S3FileSystem:
         return marker, _status_when_published(marker)
 
 
-class S3Object:
+class S3Object(ChecksummingWriter):
     """A new object, put when it is closed; that is when FileExistsError is raised if the name is taken."""
 
     def __init__(self, requests: S3Requests, path: str) -> None:
+        super().__init__()
         self._requests, self._key = requests, _key(path)
         self._data = bytearray()
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self._data)
-
-    @property
-    def checksum(self) -> int:
-        return xxh3_64_intdigest(self._data)
-
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        view = memoryview(data).cast("B")
+    def _take(self, view: memoryview) -> None:
         self._data += view
-        return len(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
         put = _put_new(self._requests, self._key, bytes(self._data), {})
@@ -183,7 +175,7 @@ class S3Object:
         return _status_of(put)
 
 
-class S3Upload:
+class S3Upload(ChecksummingWriter):
     """A staged file: a multipart upload to the key where it is published, and the marker that is its name in staging.
 
     The marker is there before the first part is, so that a sweep of staging finds every upload that holds bytes; one
@@ -191,11 +183,10 @@ class S3Upload:
     """
 
     def __init__(self, requests: S3Requests, path: str, target: str) -> None:
+        super().__init__()
         self._requests, self._key, self._target_key = requests, _key(path), _key(target)
-        self._hash = xxh3_64()
         self._waiting = bytearray()
         self._parts: list[str] = []
-        self._size_bytes = 0
         object_id = uuid.uuid4().hex
         upload_id = requests.begin_upload(self._target_key, {_ID: object_id})
         self._marker = UploadMarker(MARKER_VERSION, upload_id, target, object_id)
@@ -203,23 +194,11 @@ class S3Upload:
             requests.abort_upload(self._target_key, upload_id)
             raise FileExistsError(errno.EEXIST, "the name is taken", path)
 
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    @property
-    def checksum(self) -> int:
-        return self._hash.intdigest()
-
-    def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        view = memoryview(data).cast("B")
-        self._hash.update(view)
+    def _take(self, view: memoryview) -> None:
         self._waiting += view
-        self._size_bytes += len(view)
         while len(self._waiting) >= _PART_BYTES:
             self._send(bytes(self._waiting[:_PART_BYTES]))
             del self._waiting[:_PART_BYTES]
-        return len(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
         if self._waiting or not self._parts:
@@ -228,8 +207,8 @@ class S3Upload:
             self._marker,
             closed=True,
             parts=tuple(self._parts),
-            size_bytes=self._size_bytes,
-            checksum=self._hash.intdigest(),
+            size_bytes=self.size_bytes,
+            checksum=self.checksum,
         )
         self._requests.put(self._key, encode_marker(marker), {_STAGED: "1"}, if_absent=False)
         return _status_when_published(marker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -58,6 +59,31 @@ class FileSystemContract(ABC):
         writer = fs.create(path, target)
         writer.write(data)
         return writer.close_file(sync=sync)
+
+    def race(self, act: Callable[[int], None], lost: type[OSError]) -> list[bool]:
+        """Lets eight do it at once, each with its number; who did, where the others were told `lost`."""
+
+        def won(number: int) -> bool:
+            try:
+                act(number)
+            except lost:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            return list(pool.map(won, range(8)))
+
+    def deep_folder(self, root: str) -> str:
+        """A path far below `a`."""
+        return f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
+
+    def put_below(self, fs: FileSystem, root: str, deep: str) -> None:
+        """A file in that folder is found again, and nothing else is in the root."""
+        assert fs.put_if_absent(f"{deep}/file", b"x")
+        fs.sync([deep], root)
+        fs.sync_tree(root)
+        assert fs.read(f"{deep}/file") == b"x"
+        assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("a", True)]
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:
@@ -184,32 +210,14 @@ class FileSystemContract(ABC):
     def test_of_many_that_rename_to_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
         for number in range(8):
             self.write(fs, f"{root}/{number}", b"%d" % number, target=f"{root}/target")
-
-        def rename(number: int) -> bool:
-            try:
-                fs.rename(f"{root}/{number}", f"{root}/target")
-            except FileExistsError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(8) as pool:
-            won = list(pool.map(rename, range(8)))
+        won = self.race(lambda number: fs.rename(f"{root}/{number}", f"{root}/target"), FileExistsError)
         assert won.count(True) == 1
         assert fs.read(f"{root}/target") == b"%d" % won.index(True)
         assert len(fs.list_folder(root)) == 8
 
     def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
         self.write(fs, f"{root}/a", b"x")
-
-        def rename(number: int) -> bool:
-            try:
-                fs.rename(f"{root}/a", f"{root}/{number}")
-            except FileNotFoundError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(8) as pool:
-            won = list(pool.map(rename, range(8)))
+        won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)
         assert fs.status(f"{root}/a") is None
         assert [entry.name for entry in fs.list_folder(root)] == [str(n) for n in range(8) if won[n]]
 
@@ -253,17 +261,13 @@ class FileSystemContract(ABC):
     def test_folders(self, fs: FileSystem, root: str) -> None:
         assert fs.make_folder(f"{root}/a")
         assert not fs.make_folder(f"{root}/a")
-        deep = f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
+        deep = self.deep_folder(root)
         fs.make_folders(deep)
         fs.make_folders(deep)
         status = fs.status(deep)
         assert status is not None
         assert status.is_folder
-        assert fs.put_if_absent(f"{deep}/file", b"x")
-        fs.sync([deep], root)
-        fs.sync_tree(root)
-        assert fs.read(f"{deep}/file") == b"x"
-        assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("a", True)]
+        self.put_below(fs, root, deep)
 
     def test_delete_takes_one_file_or_one_empty_folder(self, fs: FileSystem, root: str) -> None:
         fs.make_folder(f"{root}/a")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from distcommit.model.ports import FileAccess, FileSystem
@@ -37,17 +35,7 @@ class ObjectStoreContract(FileSystemContract):
     def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
         """They all complete the same file, and may all be told that it is done."""
         before = self.write(fs, f"{root}/a", b"x", target=f"{root}/b")
-
-        def rename(_: int) -> bool:
-            try:
-                fs.rename(f"{root}/a", f"{root}/b")
-            except FileNotFoundError:
-                return False
-            return True
-
-        with ThreadPoolExecutor(8) as pool:
-            won = list(pool.map(rename, range(8)))
-        assert any(won)
+        assert any(self.race(lambda _: fs.rename(f"{root}/a", f"{root}/b"), FileNotFoundError))
         assert fs.status(f"{root}/b") == before
         assert [entry.name for entry in fs.list_folder(root)] == ["b"]
 
@@ -59,13 +47,9 @@ class ObjectStoreContract(FileSystemContract):
 
     def test_folders(self, fs: FileSystem, root: str) -> None:
         """Deep ones, of their own accord."""
-        deep = f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
+        deep = self.deep_folder(root)
         fs.make_folders(deep)
-        assert fs.put_if_absent(f"{deep}/file", b"x")
-        fs.sync([deep], root)
-        fs.sync_tree(root)
-        assert fs.read(f"{deep}/file") == b"x"
-        assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("a", True)]
+        self.put_below(fs, root, deep)
 
     def test_only_a_file_made_for_a_name_can_have_it(self, fs: FileSystem, root: str) -> None:
         fs.put_if_absent(f"{root}/plain", b"x")
