@@ -10,12 +10,11 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from xml.sax.saxutils import escape
 
 from tests.servers.java import java_command
-from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -24,7 +23,7 @@ _NAME_SERVICE = "tested"
 _INFO = "service=NameNode,name=NameNodeInfo"
 
 
-class HdfsServer:
+class HdfsServer(Server):
     """NameNodes 1 to `name_nodes`, of which the first is active, and two DataNodes. Each file has two replicas.
 
     Args:
@@ -32,8 +31,8 @@ class HdfsServer:
     """
 
     def __init__(self, name_nodes: int = 1) -> None:
+        super().__init__()
         self._name_nodes = range(1, name_nodes + 1)
-        self._stack = contextlib.ExitStack()
         self._processes: dict[str, ServerProcess] = {}
 
     @property
@@ -55,35 +54,27 @@ class HdfsServer:
         """A HADOOP_CONF_DIR for clients."""
         return self._folder / "conf"
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hdfs-")))
-            ports = free_ports(2 * len(self._name_nodes))
-            self._rpc, self._http = ports[::2], ports[1::2]
-            stack.callback(self._kill_all)
-            self.conf_dir.mkdir()
-            _write_settings(self.conf_dir / "core-site.xml", {"fs.defaultFS": f"hdfs://{self.authority}", **_CORE})
-            _write_settings(self.conf_dir / "hdfs-site.xml", {**_HDFS, **self._addresses()})
-            (self.conf_dir / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_PERIOD_S}\n")
-            self._call(_NAME_NODE, *self._as_node(1), "-format", "-force", "-nonInteractive")
-            self._launch_name_node(1)
-            for node in (1, 2):
-                self._launch_data_node(node)
-            for node in self._name_nodes[1:]:
-                self._wait_for(f"NameNode {node - 1}", lambda: bool(self._state(1)))
-                self._call(_NAME_NODE, *self._as_node(node), "-bootstrapStandby", "-force", "-nonInteractive")
-                self._launch_name_node(node)
-            if len(self._name_nodes) > 1:
-                self._wait_for("NameNode 2", lambda: bool(self._state(2)))
-                self.make_active(1)
-            self._wait_until_usable(1)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hdfs-")))
+        ports = free_ports(2 * len(self._name_nodes))
+        self._rpc, self._http = ports[::2], ports[1::2]
+        stack.callback(self._kill_all)
+        self.conf_dir.mkdir()
+        _write_settings(self.conf_dir / "core-site.xml", {"fs.defaultFS": f"hdfs://{self.authority}", **_CORE})
+        _write_settings(self.conf_dir / "hdfs-site.xml", {**_HDFS, **self._addresses()})
+        (self.conf_dir / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_PERIOD_S}\n")
+        self._call(_NAME_NODE, *self._as_node(1), "-format", "-force", "-nonInteractive")
+        self._launch_name_node(1)
+        for node in (1, 2):
+            self._launch_data_node(node)
+        for node in self._name_nodes[1:]:
+            self._wait_for(f"NameNode {node - 1}", lambda: bool(self._state(1)))
+            self._call(_NAME_NODE, *self._as_node(node), "-bootstrapStandby", "-force", "-nonInteractive")
+            self._launch_name_node(node)
+        if len(self._name_nodes) > 1:
+            self._wait_for("NameNode 2", lambda: bool(self._state(2)))
+            self.make_active(1)
+        self._wait_until_usable(1)
 
     def blocks_synced(self) -> int:
         """How often a DataNode has synced a block since it started, summed over both. Takes seconds: Hadoop keeps its

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -90,6 +91,28 @@ class ServerProcess:
     def _end_of_log(self) -> str:
         text = self.log.read_text(encoding="utf-8", errors="replace").strip()
         return "\n".join(text.splitlines()[-15:]) or "its log is empty"
+
+
+class Server(ABC):
+    """Processes that are there while the `with` block lasts."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    @abstractmethod
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        """Starts it, and returns when it can be used. What is on the stack ends with it, or if this fails."""
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
 
 
 def free_ports(count: int) -> list[int]:

@@ -8,17 +8,12 @@ import tempfile
 import urllib.request
 import uuid
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 
-class S3Server:
+class S3Server(Server):
     """Takes any credentials; buckets are made by the test."""
-
-    def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
 
     @property
     def endpoint_url(self) -> str:
@@ -42,24 +37,16 @@ class S3Server:
         with urllib.request.urlopen(urllib.request.Request(f"{self.endpoint_url}/{name}", method="PUT"), timeout=20):
             return name
 
-    def __enter__(self) -> Self:
+    def _start(self, stack: contextlib.ExitStack) -> None:
         try:
             import moto.server  # noqa: F401
         except ImportError as error:
             raise ServerUnavailableError(f"the S3 server is moto's, from the extra `dev` ({error})") from None
-        with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="s3-")))
-            self._port = free_ports(1)[0]
-            command = [sys.executable, str(Path(__file__).with_name("moto_s3.py")), str(self._port)]
-            process = stack.enter_context(ServerProcess("the S3 server", command, folder / "log"))
-            process.wait_until(self._answers)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="s3-")))
+        self._port = free_ports(1)[0]
+        command = [sys.executable, str(Path(__file__).with_name("moto_s3.py")), str(self._port)]
+        process = stack.enter_context(ServerProcess("the S3 server", command, folder / "log"))
+        process.wait_until(self._answers)
 
     def _answers(self) -> bool:
         with urllib.request.urlopen(f"{self.endpoint_url}/moto-api/", timeout=5) as answer:

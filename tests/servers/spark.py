@@ -9,26 +9,24 @@ import sys
 import tempfile
 import urllib.request
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyspark
 
 from distcommit.app.demo.kill import processes_of_session
-from tests.servers.process import ServerProcess, free_ports
+from tests.servers.process import Server, ServerProcess, free_ports
 
 _SPARK_HOME = Path(pyspark.__file__).parent
 _CORES = 2
 
 
-class SparkCluster:
+class SparkCluster(Server):
     """A master and two workers of two cores each, on hosts 127.0.0.2 and .3, so that Spark takes them for two machines.
 
     Executors end with their worker. The job sets `spark.driver.host` to 127.0.0.1.
     """
 
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
+        super().__init__()
         self._workers: dict[int, ServerProcess] = {}
 
     @property
@@ -36,25 +34,17 @@ class SparkCluster:
         """The URL of the master."""
         return f"spark://127.0.0.1:{self._port}"
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-")))
-            self._port, self._web_port = free_ports(2)
-            arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._web_port)]
-            master = stack.enter_context(self._launch("Spark master", "master.Master", *arguments))
-            stack.callback(self._kill_workers)
-            master.wait_until(lambda: self._workers_alive() == 0)
-            for worker in (1, 2):
-                self._launch_worker(worker)
-            for worker in (1, 2):
-                self._workers[worker].wait_until(lambda: self._workers_alive() == 2)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-")))
+        self._port, self._web_port = free_ports(2)
+        arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._web_port)]
+        master = stack.enter_context(self._launch("Spark master", "master.Master", *arguments))
+        stack.callback(self._kill_workers)
+        master.wait_until(lambda: self._workers_alive() == 0)
+        for worker in (1, 2):
+            self._launch_worker(worker)
+        for worker in (1, 2):
+            self._workers[worker].wait_until(lambda: self._workers_alive() == 2)
 
     def kill_worker(self, worker: int) -> None:
         """SIGKILL to a worker (1 or 2), with its executors and their Python workers."""
@@ -98,7 +88,7 @@ class SparkCluster:
             self._workers.popitem()[1].kill()
 
 
-class SparkConnectServer:
+class SparkConnectServer(Server):
     """A Spark Connect server with two slots of its own; its Python is this one."""
 
     @property
@@ -106,36 +96,28 @@ class SparkConnectServer:
         """The URL for clients."""
         return f"sc://127.0.0.1:{self._port}"
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-connect-")))
-            (self._port,) = free_ports(1)
-            settings = {
-                "spark.connect.grpc.binding.address": "127.0.0.1",
-                "spark.connect.grpc.binding.port": str(self._port),
-                "spark.ui.enabled": "false",
-                "spark.local.dir": str(folder),
-                "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            }
-            command = [str(_SPARK_HOME / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
-            command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,4]"]
-            command += [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
-            server = stack.enter_context(
-                ServerProcess(
-                    "Spark Connect server",
-                    [*command, "spark-internal"],
-                    folder / "log",
-                    {"SPARK_HOME": str(_SPARK_HOME), "PYSPARK_PYTHON": sys.executable},
-                )
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-connect-")))
+        (self._port,) = free_ports(1)
+        settings = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self._port),
+            "spark.ui.enabled": "false",
+            "spark.local.dir": str(folder),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        }
+        command = [str(_SPARK_HOME / "bin" / "spark-class"), "org.apache.spark.deploy.SparkSubmit"]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2,4]"]
+        command += [text for key, value in settings.items() for text in ("--conf", f"{key}={value}")]
+        server = stack.enter_context(
+            ServerProcess(
+                "Spark Connect server",
+                [*command, "spark-internal"],
+                folder / "log",
+                {"SPARK_HOME": str(_SPARK_HOME), "PYSPARK_PYTHON": sys.executable},
             )
-            server.wait_until(self._listens)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        )
+        server.wait_until(self._listens)
 
     def _listens(self) -> bool:
         with socket.create_connection(("127.0.0.1", self._port), timeout=5):
