@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,13 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import DistcommitError, Job
-from distcommit.app.config import SparkSettings
-from distcommit.app.session import check_java, open_session
+from distcommit.app.session import check_java
 from distcommit.model.errors import ConfigurationError, LockHeldError, SourceUnavailableError, UnknownVersionError
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.clock import SystemClock
 from distcommit.spark.run import RunResult
 from distcommit.stores.job_lock import JobLock
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = open_session(SparkSettings(master="local[2,4]"), "tests")
-    yield session
-    session.stop()
 
 
 def run(job: KafkaJob, spark: SparkSession) -> RunResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,6 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.audit import AuditResult, AuditRow
-from distcommit.app.config import SparkSettings
-from distcommit.app.session import open_session
 from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.footer import read_records
 from distcommit.spark.run import RunResult
@@ -84,13 +82,6 @@ class Topics:
                 return
             time.sleep(0.2)
         pytest.fail(f"{topic} was not compacted")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = open_session(SparkSettings(master="local[2,4]"), "tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.config import SparkSettings
-from distcommit.app.session import open_session
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError, StaleStoreError
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = open_session(SparkSettings(master="local[2,4]"), "tests")
-    yield session
-    session.stop()
 
 
 def run(job: KafkaJob, spark: SparkSession, path: Path | None = None) -> None:

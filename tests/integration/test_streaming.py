@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,20 +15,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from distcommit import Job
-from distcommit.app.config import SparkSettings
 from distcommit.app.demo.kill import CommitWatcher
-from distcommit.app.session import open_session
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.testing.kafka_job import PACKAGE_ROOT, kafka_job
 from tests.integration.stream_job import DATASETS, produce, start, write_job
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = open_session(SparkSettings(master="local[2,4]"), "tests")
-    yield session
-    session.stop()
 
 
 def published(folder: Path) -> list[int]:

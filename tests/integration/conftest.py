@@ -1,0 +1,18 @@
+"""One Spark session for all tests here that run jobs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distcommit.app.config import SparkSettings
+from distcommit.app.session import open_session
+
+
+@pytest.fixture(scope="package")
+def spark() -> Iterator[SparkSession]:
+    session = open_session(SparkSettings(master="local[2,4]"), "tests")
+    yield session
+    session.stop()
