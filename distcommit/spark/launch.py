@@ -88,5 +88,5 @@ def _require_package(spark: SparkSession, failure: str) -> None:
         expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and what it needs, as here",
         found=" ".join(found[0].split()),
         todo="install it on every node and name that Python with spark.pyspark.python, or ship it with the job by"
-        " spark.submit.pyFiles or spark.archives: README.md, Your cluster",
+        " spark.submit.pyFiles or spark.archives: conf/README.md, Your cluster",
     )
