@@ -9,8 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+class FileStatus(Struct, frozen=True, gc=False):
     """Identity of a file. `file_id` is 0 where the file system has none, and so is `mtime_ns`."""
 
     size_bytes: int

@@ -76,7 +76,7 @@ class TaskOutcome(StrEnum):
     FAILED = "failed"
 
 
-class StagedFile(Struct, frozen=True, array_like=True):
+class StagedFile(Struct, frozen=True, array_like=True, gc=False):
     """One closed and synced file in task-output, and where it will be published.
 
     Paths are relative to the staging root and to the output root. `file_id` is the file system's own identity (inode,
