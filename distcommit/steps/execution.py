@@ -52,6 +52,8 @@ def execute_sequences(sequences: Mapping[Name, Sequence[CommitStep]], *, verify_
 
 
 def _by_type(steps: Sequence[CommitStep]) -> list[list[CommitStep]]:
+    if len(set(map(type, steps))) == 1:
+        return [list(steps)]
     groups: list[list[CommitStep]] = []
     for step in steps:
         if groups and type(groups[-1][0]) is type(step):
@@ -69,22 +71,26 @@ def _execute_kind(
     verdicts: list[Verification] | None = None
     if verify_first:
         answers = _verify(kind, steps)
+        verdicts = []
         for name, answer in zip(owners, answers, strict=True):
-            if isinstance(answer, Lost):
+            if isinstance(answer, Verdict):
+                verdicts.append(answer)
+            elif isinstance(answer, Lost):
                 outcomes.lost.setdefault(name, answer)
-            elif isinstance(answer, DistcommitError):
+            else:
                 outcomes.failed.setdefault(name, answer)
-        kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
-        owners, steps = [owners[place] for place in kept], [steps[place] for place in kept]
-        verdicts = [answer for place in kept if not isinstance(answer := answers[place], DistcommitError)]
+        if len(verdicts) < len(steps):
+            kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
+            owners, steps = [owners[place] for place in kept], [steps[place] for place in kept]
+            verdicts = [answer for place in kept if isinstance(answer := answers[place], Verdict)]
     errors = _execute(kind, steps, verdicts)
     for place, (name, error) in enumerate(zip(owners, errors, strict=True)):
-        if isinstance(error, LostError):
+        if error is None:
+            outcomes.executed += verdicts is None or verdicts[place] is not Verdict.DONE
+        elif isinstance(error, LostError):
             outcomes.lost.setdefault(name, Lost(error.expected, error.found))
-        elif error is not None:
+        else:
             outcomes.failed.setdefault(name, error)
-        elif verdicts is None or verdicts[place] is not Verdict.DONE:
-            outcomes.executed += 1
 
 
 def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:
