@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from distcommit.model.errors import DistcommitError, storage_error
 from distcommit.model.parallel import in_flight
+from distcommit.model.ports import FileStatus, FileSystem
 from distcommit.model.steps import Lost, Verdict, Verification
 from distcommit.steps.folders import GuardedFolders
 
@@ -40,34 +41,38 @@ def publish_all(
 def probe_all(steps: Sequence[FsRenameCommitStep]) -> list[Verification]:
     """What `FsRenameCommitStep.verify_all` does, for at least one step: and marks steps whose staged folder holds
     exactly their files, under their final names, and whose target folder is not there."""
-    batch = _Batch(steps)
-    fs, answers = steps[0].context.fs, dict[int, Verification]()
+    fs, groups = steps[0].context.fs, _groups_of(steps)
 
     def look(group: _Group) -> tuple[set[str] | None, bool]:
         try:
-            staged = {entry.name for entry in fs.list_folder(group.source)}
-            return staged, fs.status(group.target) is not None
+            names = {entry.name for entry in fs.list_folder(group.source)}
+            return names, fs.status(group.target) is not None
         except OSError:  # each file shows by itself what is wrong
             return None, True
 
-    def probe(job: tuple[int, bool, bool]) -> None:
-        place, staged_there, published_there = job
-        answer = steps[place].probe(staged_there=staged_there, published_there=published_there)
-        answers[place] = steps[place].verify() if isinstance(answer, Lost) else answer
+    def judge(place: int) -> Verification:
+        answer = steps[place].judge(staged_there.get(place), published_there.get(place))
+        return steps[place].verify() if isinstance(answer, Lost) else answer
 
-    looks = in_flight(fs.parallel_calls, look, batch.groups)
-    jobs = []
-    for group, (staged, published_there) in zip(batch.groups, looks, strict=True):
-        for place in group.places:
-            staged_there = staged is None or steps[place].file.staged_path.rpartition("/")[2] in staged
-            jobs.append((place, staged_there, published_there))
-    in_flight(fs.parallel_calls, probe, jobs)
-    for group, (staged, published_there) in zip(batch.groups, looks, strict=True):
-        names = {steps[place].file.final_path.rpartition("/")[2] for place in group.places}
-        whole = staged == names and not published_there and all(answers[p] is Verdict.PENDING for p in group.places)
+    looks = list(zip(groups, in_flight(fs.parallel_calls, look, groups), strict=True))
+    sources = [place for group, (names, _) in looks for place in group.staged_among(names, steps)]
+    targets = [place for group, (_, target_there) in looks if target_there for place in group.places]
+    staged_there = _statuses(fs, {place: steps[place].source for place in sources})
+    published_there = _statuses(fs, {place: steps[place].target for place in targets})  # moved meanwhile: seen here
+    answers = in_flight(fs.parallel_calls, judge, range(len(steps)))
+    for group, (names, target_there) in looks:
+        whole = (
+            not target_there
+            and names == set(group.final_names(steps))
+            and all(answers[place] is Verdict.PENDING for place in group.places)
+        )
         for place in group.places:
             steps[place].whole = whole
-    return [answers[place] for place in range(len(steps))]
+    return answers
+
+
+def _statuses(fs: FileSystem, paths: Mapping[int, str]) -> dict[int, FileStatus | None]:
+    return dict(zip(paths, in_flight(fs.parallel_calls, fs.status, list(paths.values())), strict=True))
 
 
 class _Group:
@@ -83,6 +88,39 @@ class _Group:
         self.places: list[int] = []
         self.left = self.places
 
+    def staged_among(self, names: set[str] | None, steps: Sequence[FsRenameCommitStep]) -> list[int]:
+        """Places of steps whose staged file is among these names; all of them where those are not known."""
+        if names is None:
+            return self.places
+        cut = _cut(steps[self.places[0]].folders[0])
+        return [place for place in self.places if steps[place].file.staged_path[cut:] in names] if names else []
+
+    def final_names(self, steps: Sequence[FsRenameCommitStep]) -> list[str]:
+        """Names in the target folder, in the order of the places."""
+        cut = _cut(steps[self.places[0]].folders[1])
+        return [steps[place].file.final_path[cut:] for place in self.places]
+
+
+def _cut(folder: str) -> int:
+    """Where the name begins in a path from that folder."""
+    return len(folder) + bool(folder)
+
+
+def _groups_of(steps: Sequence[FsRenameCommitStep]) -> list[_Group]:
+    """At least one step, by folders. Consecutive steps mostly share them."""
+    context, groups = steps[0].context, dict[tuple[str, str], _Group]()
+    folders: tuple[str, str] | None = None
+    for place, step in enumerate(steps):
+        if step.folders is not folders:
+            folders = step.folders
+            group = groups.get(folders)
+            if group is None:
+                source, target = f"{context.staging_root}/{folders[0]}", f"{context.output_root}/{folders[1]}"
+                groups[folders] = group = _Group(source.rstrip("/"), target.rstrip("/"), step.whole)
+            places = group.places
+        places.append(place)
+    return list(groups.values())
+
 
 class _Batch:
     """The steps of one call, the folders they touch, and what became of each step. Steps with an error rest."""
@@ -92,16 +130,7 @@ class _Batch:
         self._steps, context = steps, steps[0].context
         self._fs, staging, self._root = context.fs, context.staging_root, context.output_root
         self._sources, self._targets = GuardedFolders(self._fs, staging), GuardedFolders(self._fs, self._root)
-        groups: dict[tuple[str, str], _Group] = {}
-        for place, step in enumerate(steps):
-            file = step.file
-            key = file.staged_path.rpartition("/")[0], file.final_path.rpartition("/")[0]
-            group = groups.get(key)
-            if group is None:
-                source, target = f"{staging}/{key[0]}".rstrip("/"), f"{self._root}/{key[1]}".rstrip("/")
-                groups[key] = group = _Group(source, target, step.whole)
-            group.places.append(place)
-        self.groups = list(groups.values())
+        self.groups = _groups_of(steps)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
         """Makes folders that groups need, and their names durable, whoever made them."""

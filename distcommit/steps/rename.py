@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -24,7 +26,8 @@ class FsRenameCommitStep(CommitStep):
     """Renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing.
 
     Proof: the file at the final path has the recorded identity, or failing that the recorded checksum. The identity is
-    taken from the staged file where it is not given.
+    taken from the staged file where it is not given. `folders`: of the staged and of the final path; steps that are
+    made together share the tuple.
 
     Raises:
         ConfigurationError: if a path is absolute or leads out of its root.
@@ -32,12 +35,13 @@ class FsRenameCommitStep(CommitStep):
 
     type_name: ClassVar[str] = "fs-rename"
     version: ClassVar[int] = 2
-    __slots__ = ("context", "file", "whole")
+    __slots__ = ("context", "file", "folders", "whole")
 
     def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
         check_all_relative((staged_path, final_path))
         self.context, self.whole = context, False
         self.file = file if file is not None else _identify(context, staged_path, final_path)
+        self.folders = _folder_of(self.file.staged_path), _folder_of(self.file.final_path)
 
     def __repr__(self) -> str:
         return f"FsRenameCommitStep({self.file.staged_path!r} -> {self.file.final_path!r})"
@@ -58,9 +62,13 @@ class FsRenameCommitStep(CommitStep):
         check_all_relative([file.staged_path for file in files])
         check_all_relative([file.final_path for file in files])
         steps = []
+        folders: tuple[str, str] | None = None
         for file in files:
+            own = file.staged_path.rpartition("/")[0], file.final_path.rpartition("/")[0]
+            if own != folders:
+                folders = own
             step = cls.__new__(cls)
-            step.context, step.file, step.whole = context, file, whole
+            step.context, step.file, step.folders, step.whole = context, file, folders, whole
             steps.append(step)
         return steps
 
@@ -74,7 +82,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def to_rows(cls, steps: Sequence[Self]) -> bytes:
-        return msgspec.msgpack.encode(_by_folder([step.file for step in steps]))
+        return msgspec.msgpack.encode(_by_folder(steps))
 
     @classmethod
     def from_rows(cls, rows: bytes, version: int, context: StepContext) -> list[Self]:
@@ -176,11 +184,14 @@ class FsRenameCommitStep(CommitStep):
         except OSError as error:
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
-    def probe(self, *, staged_there: bool = True, published_there: bool = True) -> Verification:
-        """One look at source and target, as far as they may be there."""
+    def probe(self) -> Verification:
+        """One look at source and target."""
         fs = self.context.fs
-        staged = fs.status(self.source) if staged_there else None
-        published = fs.status(self.target) if published_there else None
+        staged = fs.status(self.source)
+        return self.judge(staged, fs.status(self.target))
+
+    def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
+        """What a look at the source and then one at the target say; checksums are read where identities differ."""
         if published is not None and not self._is_ours(self.target, published):
             return Lost(f"at {self.target} {self._identity()}", f"other bytes there ({_shown(published)})")
         if staged is not None:
@@ -207,7 +218,7 @@ class FsRenameCommitStep(CommitStep):
         return f"a file of {f.size_bytes} bytes, xxh3 {f.checksum:016x}, id {f.file_id}, mtime {f.mtime_ns} ns"
 
 
-class _FileRow(Struct, frozen=True, array_like=True):
+class _FileRow(Struct, frozen=True, array_like=True, gc=False):
     """A file of a folder; `staged_name` only if that is another one."""
 
     name: str
@@ -242,19 +253,18 @@ class _FolderRow(Struct, frozen=True, array_like=True):
         ]
 
 
-def _by_folder(files: Sequence[StagedFile]) -> list[_FolderRow]:
-    folders: list[_FolderRow] = []
-    staged = final = None
-    for f in files:
-        staged_folder, _, staged_name = f.staged_path.rpartition("/")
-        final_folder, _, name = f.final_path.rpartition("/")
-        if staged_folder != staged or final_folder != final:
-            rows: list[_FileRow] = []
-            folders.append(_FolderRow(staged_folder, final_folder, rows))
-            staged, final = staged_folder, final_folder
-        other = "" if staged_name == name else staged_name
-        rows.append(_FileRow(name, f.size_bytes, f.checksum, f.file_id, f.mtime_ns, f.records, other))
-    return folders
+def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[_FolderRow]:
+    rows: list[_FolderRow] = []
+    for (staged, final), together in groupby(steps, key=attrgetter("folders")):
+        staged_cut, final_cut = len(staged) + bool(staged), len(final) + bool(final)
+        files: list[_FileRow] = []
+        for step in together:
+            f = step.file
+            name, staged_name = f.final_path[final_cut:], f.staged_path[staged_cut:]
+            other = "" if staged_name == name else staged_name
+            files.append(_FileRow(name, f.size_bytes, f.checksum, f.file_id, f.mtime_ns, f.records, other))
+        rows.append(_FolderRow(staged, final, files))
+    return rows
 
 
 def _folder_of(path: str) -> str:

@@ -214,3 +214,35 @@ def test_nothing_is_removed_through_a_link_that_leads_out_of_the_root(tmp_path: 
     with pytest.raises(ConfigurationError):
         step.undo()
     assert (tmp_path / "elsewhere/f").read_bytes() == b"data"
+
+
+def test_replay_asks_for_a_file_only_where_it_may_be(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Asked(RealPosixCalls):
+        def lstat(self, path: str):  # type: ignore[no-untyped-def]
+            asked.append(path.removeprefix(f"{tmp_path}/"))
+            return super().lstat(path)
+
+        def scandir(self, path: str):  # type: ignore[no-untyped-def]
+            asked.append(f"{path.removeprefix(f'{tmp_path}/')}/")
+            return super().scandir(path)
+
+    for root in ("staging", "output"):
+        (tmp_path / root).mkdir()
+    plain = StepContext(LocalFileSystem(), str(tmp_path / "staging"), str(tmp_path / "output"))
+    for name in ("new/f", "part/f", "part/g", "f"):
+        staged(plain, name)
+    steps = [FsRenameCommitStep(plain, name, name) for name in ("new/f", "part/f", "part/g", "f")]
+    steps[1].execute()
+    context = StepContext(LocalFileSystem(Asked()), plain.staging_root, plain.output_root)
+    again = [FsRenameCommitStep.of(context, step.file) for step in steps]
+    wanted = [Verdict.PENDING, Verdict.DONE, Verdict.PENDING, Verdict.PENDING]
+    assert FsRenameCommitStep.verify_all(again) == wanted
+    assert [step.whole for step in again] == [True, False, False, False]
+    files = [name for name in asked if name.endswith(("f", "g"))]
+    assert files == ["staging/new/f", "staging/part/g", "staging/f", "output/part/f", "output/part/g", "output/f"]
+    assert sorted(set(asked) - set(files)) == [
+        *("output", "output/new", "output/part"),
+        *("staging/", "staging/new/", "staging/part/"),
+    ]
