@@ -82,7 +82,7 @@ def _execute_kind(
         if len(verdicts) < len(steps):
             kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
             owners, steps = [owners[place] for place in kept], [steps[place] for place in kept]
-            verdicts = [answer for place in kept if isinstance(answer := answers[place], Verdict)]
+            verdicts = [answer for place in kept if not isinstance(answer := answers[place], DistcommitError)]
     errors = _execute(kind, steps, verdicts)
     for place, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if error is None:

@@ -266,7 +266,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "folder-moved-on-replay": (
         "replay renames staged folders as a whole, whatever else is in them",
-        [(_PUBLISHING, "whole = staged == names and not", "whole = staged is not None and not")],
+        [(_PUBLISHING, "and names == set(group.final_names(steps))", "and names is not None")],
     ),
     "folder-moved-unseen": (
         "what is in a folder that was renamed as a whole is not looked at",
