@@ -136,29 +136,29 @@ class KafkaConnection:
 
 
 class ClientNotes:
-    """What a librdkafka client says on its own account: its log lines go to `logging`, its last error is kept.
-
-    Attributes:
-        last: the last error.
-        refused: no broker was left, after one did not know this client's credentials, or the client its certificate.
-    """
+    """What a librdkafka client says on its own account: its log lines go to `logging`, its last error is kept."""
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
         self.last = ""
-        self.refused = self._one_refuses = False
+        self._none_left = self._one_refuses = False
 
     def error(self, error: KafkaError) -> None:
         """librdkafka's error_cb. An error that says why is worth more than the one that sums up."""
         if self.tells_of_large_message:
             return
-        all_down = error.code() == KafkaError._ALL_BROKERS_DOWN
-        if not all_down or not self.last:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # told once, before or after the reasons
+            self._none_left = True
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last:
             self.last = self._connection.masked(error.str())
         unknown_certificate = error.code() == KafkaError._SSL and "certificate" in error.str()
         self._one_refuses |= unknown_certificate or error.code() == KafkaError._AUTHENTICATION
-        self.refused |= self._one_refuses and all_down
         logger.debug("kafka client: %s", self.last)
+
+    @property
+    def refused(self) -> bool:
+        """Whether no broker was left, and one did not know this client's credentials, or the client its certificate."""
+        return self._none_left and self._one_refuses
 
     @property
     def tells_of_large_message(self) -> bool:
