@@ -75,6 +75,7 @@ class BucketCommitter:
         self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
         self._nothing: dict[str, tuple[str, bool]] = {}
         self._unpublished: dict[str, DistcommitError] = {}
+        self._unfinished: dict[str, str] = {}
         self._unreadable_states = ""
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
@@ -171,7 +172,7 @@ class BucketCommitter:
             elif state.sequence is not None:
                 report.sequences_left += 1
                 report.datasets_quarantined += state.status is DatasetStatus.QUARANTINED
-                report.explain(urn, f"left {state.status.value}", state.reason)
+                report.explain(urn, f"left {state.status.value}", state.reason or self._unfinished.get(urn, ""))
             elif urn in self._nothing:
                 reason, failed = self._nothing[urn]
                 report.datasets_failed += failed
@@ -386,6 +387,7 @@ class BucketCommitter:
         if self._log.refresh().sequence(name) is None:
             return  # closed by another committer meanwhile, which had the better view
         self._report.explain(name.dataset_urn, type(error).__name__, str(error))
+        self._unfinished[name.dataset_urn] = str(error)
         self._report.sequences_left += 1
         not_for_us = isinstance(error, UnknownVersionError | UnknownStepTypeError | SinkUnavailableError)
         lost = isinstance(error, LostError | CorruptError) and not not_for_us

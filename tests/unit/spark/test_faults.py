@@ -95,6 +95,7 @@ def test_trouble_with_one_dataset_s_output_in_the_run_that_reads_it_leaves_the_o
         return
     assert (result.succeeded, totals.datasets_published, totals.sequences_left) == (False, 2, 1)
     assert [reason.subject for reason in totals.reasons] == ["b"]
+    assert "To do: " in totals.reasons[0].text, "what it was is told, not only that it is left"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
 
 

@@ -146,7 +146,7 @@ def test_what_is_to_be_retried_later_stays_pending_and_counts_as_an_attempt_of_e
     machine, sink = Machine(), MemorySink(answers=answer_for("b", RetryLater("the target is locked")))
     result = run_with(sink, machine, source(a=1, b=1))
     assert not result.succeeded
-    assert [(r.subject, "the target is locked" in r.text) for r in result.totals.reasons] == [("b", False)]
+    assert [(r.subject, "the target is locked" in r.text) for r in result.totals.reasons] == [("b", True)]
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending"}
     assert tried(machine) == {"b": 0}, "the run that sealed it is no failed replay"
     for attempt in (1, 2):
