@@ -79,7 +79,8 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
 
 def newer_runs(store: JobStore) -> str:
     """What the output knows of runs that the store does not; empty if the store is the newest there is."""
-    fold, marks = store.job_log().refresh(), read_marks(store.fs, store.roots.output)
+    marks = read_marks(store.fs, store.roots.output)
+    fold = store.job_log().refresh()  # after the marks, which follow it: a run that ends meanwhile is no newer store
     newest, ended = max(marks.values()), max(marks[Mark.ENDED], marks[Mark.CLEAN])
     if marks[Mark.REBUILD] > ended:
         return "a rebuild that began and was not finished"

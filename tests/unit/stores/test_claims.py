@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
-from distcommit.stores.fencing import begin_run
+from distcommit.model.ports import FolderEntry
+from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.spark.run import run
+from distcommit.stores.fencing import begin_run, end_run
 from distcommit.testing.explore import crashes_of
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import ROOTS, World
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, launch_here
 
 WORLD = World()
 SOURCE = ModelSource({"a": ModelDataset({"0": 1})})
@@ -45,3 +49,20 @@ def test_a_claim_never_outlives_the_store_that_it_names() -> None:
     for crash, machine, site in survivors:
         WORLD.run(machine, SOURCE)
         assert WORLD.violation(machine, SOURCE, {}) == "", (crash, site)
+
+
+def test_a_run_that_ends_while_another_begins_is_no_sign_of_a_newer_store() -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    first = WORLD.begin(machine, SOURCE)
+    ended = []
+
+    class EndsMeanwhile(SimulatedFileSystem):
+        def list_folder(self, path: str) -> list[FolderEntry]:
+            if path == f"{ROOTS.output}/{CLAIM_FOLDER}" and not ended:
+                ended.append(run(launch_here, first).succeeded)
+                end_run(first.store, first.epoch, clean=True)
+            return super().list_folder(path)
+
+    assert begin_run(replace(WORLD.store(machine), fs=EndsMeanwhile(machine)), "r2") > first.epoch
+    assert ended == [True]
