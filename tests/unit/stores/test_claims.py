@@ -55,7 +55,7 @@ def test_a_run_that_ends_while_another_begins_is_no_sign_of_a_newer_store() -> N
     machine = SimulatedPosix()
     machine.mkdir("/job")
     first = WORLD.begin(machine, SOURCE)
-    ended = []
+    ended: list[bool] = []
 
     class EndsMeanwhile(SimulatedFileSystem):
         def list_folder(self, path: str) -> list[FolderEntry]:
