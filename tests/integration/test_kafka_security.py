@@ -74,6 +74,7 @@ def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
     assert KafkaServer.password.encode() not in written_below(tmp_path, secret)
 
 
+@pytest.mark.slow
 def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
     tmp_path: Path, kafka_server: KafkaServer
 ) -> None:

@@ -23,6 +23,7 @@ from tests.integration.held_source import HELD
 LOCAL_CLUSTER = ("--set", "spark.master=local-cluster[2,1,1024]", "--set", "spark.partitions=8")
 
 
+@pytest.mark.slow
 def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path: Path) -> None:
     """System calls are traced: no rename or link under the output root comes from the driver's Python or JVM, but for
     the job's own marks."""
@@ -125,7 +126,8 @@ def test_the_driver_killed_at_many_points(tmp_path: Path, points: int) -> None:
             job.assert_exact()
 
 
-@pytest.mark.parametrize("victim", ["executor", pytest.param("worker", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["executor", "worker"])
 def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> None:
     """The run itself finishes exactly; Python workers that outlive their executor are harmless."""
     with kafka_job(tmp_path, {f"t{n:02d}": 4 for n in range(60)}, commit={"min_interval_ms": 0}) as job:
@@ -140,6 +142,7 @@ def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> No
         job.assert_exact()
 
 
+@pytest.mark.slow
 def test_it_ends_on_one_slot(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
         job.produce(10, days=2)

@@ -19,6 +19,7 @@ def _uploads(bucket: str) -> list[Any]:
     return list(boto3.client("s3").list_multipart_uploads(Bucket=bucket).get("Uploads", ()))
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_its_commit_is_finished_by_the_next(
     tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
