@@ -123,5 +123,5 @@ def test_a_name_node_that_is_standing_by(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     hdfs_pair.make_active(1)
     with job_on(tmp_path, hdfs_pair.authority_of(2)) as job:
-        error = error_of(job, code=2)
+        error = error_of(job, code=4)
     assert "standby" in error
