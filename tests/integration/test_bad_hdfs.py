@@ -95,6 +95,7 @@ def test_safe_mode_permissions_and_quotas(
         job.assert_exact()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
     """With it half of the DataNodes are gone, and the NameNode takes minutes to believe it."""
@@ -112,6 +113,7 @@ def test_a_data_node_lost(tmp_path: Path, hdfs_server: HdfsServer) -> None:
         job.assert_exact()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_name_node_that_is_standing_by(
     tmp_path: Path, hdfs_pair: HdfsServer, monkeypatch: pytest.MonkeyPatch

@@ -101,7 +101,7 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("points", [6, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("points", [4, pytest.param(20, marks=pytest.mark.long)])
 def test_the_driver_killed_at_many_points(tmp_path: Path, points: int) -> None:
     """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run:
     each time the next run ends with everything published once."""
@@ -127,7 +127,7 @@ def test_the_driver_killed_at_many_points(tmp_path: Path, points: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["executor", "worker"])
+@pytest.mark.parametrize("victim", ["executor", pytest.param("worker", marks=pytest.mark.long)])
 def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> None:
     """The run itself finishes exactly; Python workers that outlive their executor are harmless."""
     with kafka_job(tmp_path, {f"t{n:02d}": 4 for n in range(60)}, commit={"min_interval_ms": 0}) as job:
@@ -142,6 +142,7 @@ def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> No
         job.assert_exact()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_ends_on_one_slot(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
