@@ -10,12 +10,16 @@ from functools import partial
 import pytest
 
 from distcommit.model.errors import FencedError, SourceUnavailableError
+from distcommit.model.log_records import SealedSequence
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
+from distcommit.protocol.fold import Fold
+from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.ingest import drain_partition, ingest_partition, publish_partition
 from distcommit.spark.planner import plan_partition
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.run import decide_run, run
+from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.retention import forget_runs
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -216,3 +220,33 @@ def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table:
     machine.restart()
     assert go(WORLD, machine, source(a=3)).succeeded
     assert audit(WORLD, machine).exact
+
+
+def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine()
+    settings, tasks = begin_ingest(WORLD, machine, source(a=2))
+    machine.faults.append(fails(errno.EIO, "scandir", "/task_states/"))  # nobody seals
+    ingest_all(settings, tasks)
+    machine.restart()
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    log, seal = settings.store.bucket_log(0, settings.epoch + 1), BucketCommitter._seal
+    log.refresh()
+    ended_by: list[Exception] = []
+
+    def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> Fold:
+        assert sequences
+        fence_bucket(log, settings.epoch + 1, "newer")
+        try:
+            return seal(committer, sequences)
+        except Exception as error:
+            ended_by.append(error)
+            raise
+
+    monkeypatch.setattr(BucketCommitter, "_seal", overtaken)
+    fenced_at = log.last_number + 1
+    assert drain_partition(settings, 0).fenced
+    assert [type(error) for error in ended_by] == [FencedError]
+    assert log.refresh().fence_epoch == settings.epoch + 1
+    assert log.last_number == fenced_at

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
@@ -246,3 +247,21 @@ def test_replay_asks_for_a_file_only_where_it_may_be(tmp_path: Path) -> None:
         *("output", "output/new", "output/part"),
         *("staging/", "staging/new/", "staging/part/"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("staged_path", "final_path"), [("../a", "out/a"), ("/a", "out/a"), ("a", "../a"), ("a", "/a")]
+)
+def test_steps_of_task_states_stay_below_their_roots(context: StepContext, staged_path: str, final_path: str) -> None:
+    file = msgspec.structs.replace(staged(context).file, staged_path=staged_path, final_path=final_path)
+    with pytest.raises(ConfigurationError):
+        FsRenameCommitStep.of_all(context, [file])
+
+
+def test_what_is_withdrawn_takes_its_folder_with_the_last_file(context: StepContext) -> None:
+    steps = [staged(context, name) for name in ("folder/a", "folder/b")]
+    folder = Path(context.staging_root, "folder")
+    steps[0].withdraw()
+    assert [path.name for path in folder.iterdir()] == ["b"]
+    steps[1].withdraw()
+    assert not folder.exists()

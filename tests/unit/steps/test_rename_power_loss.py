@@ -87,3 +87,28 @@ def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
     after = next(machine.after_power_loss(random.Random(1), 0, 0))
     context = StepContext(SimulatedFileSystem(after), STAGING, OUTPUT)
     assert {FsRenameCommitStep.of(context, step.file).verify() for step in steps} == {Verdict.DONE}
+
+
+def test_a_folder_that_a_twin_makes_right_before_it_is_renamed_is_durable_before_files_move_into_it() -> None:
+    machine = Machine()
+    for root in (STAGING, OUTPUT, f"{OUTPUT}/a"):
+        machine.mkdir(root)
+    machine.mkdir(f"{STAGING}/0")
+    machine.put(f"{STAGING}/0/f", b"data")
+    machine.syncfs("/")
+    context = StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT)
+    steps = FsRenameCommitStep.of_all(context, [FsRenameCommitStep(context, "0/f", "a/b/f").file], whole=True)
+
+    def twin(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path == f"{OUTPUT}/a/b":
+            machine.faults.remove(twin)
+            machine.mkdir(f"{OUTPUT}/a/b")
+
+    machine.faults.append(twin)
+    look, lost = lost_steps(steps)
+    on_every_power_loss(machine, look)
+    assert FsRenameCommitStep.execute_all(steps) == [None]
+    assert twin not in machine.faults
+    machine.rmdir(f"{STAGING}/0")  # one more look
+    assert lost == []
+    assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data"
