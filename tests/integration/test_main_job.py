@@ -101,7 +101,7 @@ def _begun(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("points", [4, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_the_driver_killed_at_many_points(tmp_path: Path, points: int) -> None:
     """SIGKILL to the driver's Python, to its JVM, or to all of the run at once, at points spread over the whole run:
     each time the next run ends with everything published once."""
