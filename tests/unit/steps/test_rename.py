@@ -265,3 +265,12 @@ def test_what_is_withdrawn_takes_its_folder_with_the_last_file(context: StepCont
     assert [path.name for path in folder.iterdir()] == ["b"]
     steps[1].withdraw()
     assert not folder.exists()
+
+
+def test_a_staged_folder_that_is_a_link_is_not_moved_as_a_whole(context: StepContext, tmp_path: Path) -> None:
+    file = staged(context, "folder/a").file
+    Path(context.staging_root, "folder").rename(tmp_path / "elsewhere")
+    Path(context.staging_root, "folder").symlink_to(tmp_path / "elsewhere")
+    (error,) = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, [file], whole=True))
+    assert isinstance(error, ConfigurationError)
+    assert not Path(context.output_root, "out/folder").is_symlink()

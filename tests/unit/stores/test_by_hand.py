@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.model.errors import DistcommitError
+from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import DatasetStatus, SealedSequence
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
@@ -173,3 +173,16 @@ def test_a_watermark_that_is_set_to_what_it_is_is_set_once() -> None:
         for _ in range(3):
             by_hand.set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
     assert len(written) <= 3
+
+
+def test_watermarks_of_many_datasets_are_set_as_a_person_saw_them_or_not_at_all() -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    store, new = WORLD.store(machine), Watermark({"0": 5})
+    wanted = {"a": new, "b": new}
+    by_hand.set_watermarks(store, wanted, {"a": None, "b": None}, "person")
+    assert WORLD.watermarks(machine) == wanted
+    newer = {"a": Watermark({"0": 7}), "b": Watermark({"0": 7})}
+    with pytest.raises(ConflictError):
+        by_hand.set_watermarks(store, newer, {"a": new, "b": None}, "person")
+    assert WORLD.watermarks(machine) == wanted
