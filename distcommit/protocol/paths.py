@@ -46,6 +46,7 @@ def segment_name(number: int) -> str:
 
 
 @lru_cache(4096)  # the same names are listed again and again
+@lru_cache(4096)  # a log is listed before and after each fold
 def segment_number(name: str) -> int | None:
     """The number of a segment file name, None for any other name."""
     digits = name.removesuffix(SEGMENT_SUFFIX)

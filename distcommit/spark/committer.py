@@ -99,9 +99,7 @@ class BucketCommitter:
         self._clean_up(self._settle_open(fold))  # what others have closed
         if not self._open:
             return
-        for state in self._new_states():
-            if state.dataset_urn in self._open:
-                self._states.setdefault(state.dataset_urn, []).append(state)
+        self.look()
         ready = self._complete(fold, ended)
         if self._settings.at_least_once:
             self._clean_up(self._settle_open(self._publish_unsealed(ready)))
@@ -109,6 +107,18 @@ class BucketCommitter:
         self._seal(ready)
         if not self._settings.job_level:
             self.publish(take_over=ended)
+
+    def look(self) -> list[TaskState]:
+        """Takes in the task states that were published since the last look, by anybody, and returns them.
+
+        Raises:
+            OSError: if they can't be read; the next look takes them up again.
+        """
+        states = self._new_states()
+        for state in states:
+            if state.dataset_urn in self._open:
+                self._states.setdefault(state.dataset_urn, []).append(state)
+        return states
 
     def _new_states(self) -> list[TaskState]:
         """Task states that are new. A corrupt file is left out: its work units count as never finished."""

@@ -23,7 +23,7 @@ from distcommit.spark.progress import ProgressFile
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
-from distcommit.stores.task_states import TaskStateReader, TaskStateWriter, ingest_ended
+from distcommit.stores.task_states import TaskStateWriter, ingest_ended
 
 logger = logging.getLogger(__name__)
 
@@ -112,9 +112,8 @@ class _IngestTask:
         """Work units without a success: an earlier attempt at this task may have finished some."""
         finished: set[str] = set()
         for bucket in self._plans:
-            reader = TaskStateReader(self._fs, self._store.roots.store, self._settings.run_id, bucket)
             try:
-                states = reader.poll()
+                states = self._committer(bucket).look()
             except (DistcommitError, OSError) as error:
                 logger.warning("task states can't be read, reading again: %s", error, extra={"bucket": bucket})
                 continue

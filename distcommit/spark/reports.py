@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -84,20 +85,23 @@ _SUMMED = tuple(
     for field in msgspec.structs.fields(Report)
     if field.type is int and field.name not in ("partition", "worker_pid", "daemon_pid", "oldest_held_epoch")
 )
+_counts: Callable[[Report], tuple[int, ...]] = attrgetter(*_SUMMED)
 
 
 def add_up(reports: Iterable[Report], kept: int = 100) -> Report:
     """The sums over all partitions, with at most `kept` reasons."""
-    total = Report()
+    total, counts = Report(), []
     for report in reports:
-        for name in _SUMMED:
-            setattr(total, name, getattr(total, name) + getattr(report, name))
+        counts.append(_counts(report))
         room = kept - len(total.reasons)
-        total.reasons = [*total.reasons, *report.reasons[:room]]
+        total.reasons += report.reasons[:room]
         total.reasons_more += max(0, len(report.reasons) - room)
         total.fenced = total.fenced or report.fenced
         held = [epoch for epoch in (total.oldest_held_epoch, report.oldest_held_epoch) if epoch]
         total.oldest_held_epoch = min(held, default=0)
+    if counts:
+        for name, values in zip(_SUMMED, zip(*counts, strict=True), strict=True):
+            setattr(total, name, getattr(total, name) + sum(values))
     return total
 
 

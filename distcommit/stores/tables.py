@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -86,6 +87,7 @@ _WATERMARKS = ("low", "expected_high", "actual_high")
 _JSON = (*_WATERMARKS, "holes")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
+_file = attrgetter(*(field.name for field in _STAGED_FILE))
 _skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
 
 
@@ -107,27 +109,21 @@ def check_table(data: bytes, path: str) -> bytes:
 
 def encode_task_states(states: Sequence[TaskState]) -> bytes:
     """The rows as a Parquet file."""
-    files = [file for state in states for file in state.outputs]
-    offsets = [0]
-    for state in states:
-        offsets.append(offsets[-1] + len(state.outputs))
     schema = TASK_STATE_SCHEMA_2 if any(state.commit_infos for state in states) else TASK_STATE_SCHEMA
     if any(state.holes for state in states):
         schema = TASK_STATE_SCHEMA_3
-    columns: list[pa.Array] = []
-    for field in schema:
-        if field.name == "outputs":
-            parts = [pa.array([getattr(f, part.name) for f in files], part.type) for part in _STAGED_FILE]
-            rows = pa.StructArray.from_arrays(parts, fields=list(_STAGED_FILE))
-            columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows, type=field.type))
-        elif field.name == "commit_infos":
-            infos = [list(map(msgspec.msgpack.encode, state.commit_infos)) for state in states]
-            columns.append(pa.array(infos, field.type))
-        elif field.name in _JSON:
-            columns.append(pa.array([_encode(getattr(state, field.name)).decode() for state in states], field.type))
-        else:
-            columns.append(pa.array([getattr(state, field.name) for state in states], field.type))
-    return _write(pa.Table.from_arrays(columns, schema=schema))
+    rows = [tuple(_stored(name, getattr(state, name)) for name in schema.names) for state in states]
+    batch = pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
+    return _write(pa.Table.from_batches([batch.replace_schema_metadata(schema.metadata)]))
+
+
+def _stored(name: str, value: Any) -> Any:
+    """The value of a task state's column."""
+    if name == "outputs":
+        return [*map(_file, value)]
+    if name == "commit_infos":
+        return [*map(msgspec.msgpack.encode, value)]
+    return _encode(value).decode() if name in _JSON else value
 
 
 def decode_task_states(data: bytes, path: str) -> list[TaskState]:

@@ -372,17 +372,18 @@ class SimulatedPosix:
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
         inode, inodes = 1, self._inodes
+        found: _File | _Folder | _Link = inodes[1]
         for place, part in enumerate(_parts(path)):
-            found = inodes[inode]
             if type(found) is not _Folder:
-                if isinstance(found, _Link):
+                if type(found) is _Link:
                     return self._lookup("/".join((found.path, *_parts(path)[place:])), follow=follow)
                 raise _error(errno.ENOTDIR, path)
-            inode = found.names.get(part, 0)
-            if not inode:
-                raise _error(errno.ENOENT, path)
-        last = inodes[inode]
-        return self._lookup(last.path) if follow and type(last) is _Link else inode
+            try:
+                inode = found.names[part]
+            except KeyError:
+                raise _error(errno.ENOENT, path) from None
+            found = inodes[inode]
+        return self._lookup(found.path) if follow and type(found) is _Link else inode
 
     def _parent(self, path: str) -> tuple[int, str]:
         folder, _, name = path.rpartition("/")
