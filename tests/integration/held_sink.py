@@ -33,5 +33,5 @@ class HeldCommitter(SqliteCommitter):
         if half:
             Path(self.sink.half_way).touch()
             while not Path(self.sink.release).exists():
-                time.sleep(0.05)  # this is the hold itself, not a way to wait for something
+                time.sleep(0.05)  # the test, another process, makes that file
         return [*first, *super().commit(requests[half:])]

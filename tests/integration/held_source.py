@@ -54,7 +54,7 @@ class HeldExtraction(Extraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self.unit.dataset_urn == HELD:
             while not Path(self.release).exists():
-                time.sleep(0.05)  # this is the hold itself, not a way to wait for something
+                time.sleep(0.05)  # the test, another process, makes that file
         high = int(self.unit.expected_high.positions["0"])
         yield pa.record_batch([["0"] * high, list(range(high))], names=["partition", "offset"])
 

@@ -28,4 +28,4 @@ class PausedSource(NamedSource):
             return
         Path(self.half_way).touch()
         while not Path(self.release).exists():
-            time.sleep(0.05)  # this is the pause itself, not a way to wait for something
+            time.sleep(0.05)  # the test, another process, makes that file

@@ -8,18 +8,16 @@ import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
 from tests.servers.java import java_command, keytool
-from tests.servers.process import ServerProcess, ServerUnavailableError, free_ports
+from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 _STORE_PASSWORD = "changeit"
 
 
-class KafkaServer:
+class KafkaServer(Server):
     """Brokers 1 to `brokers`; broker 1 is also the controller, so only the others may be killed and started again.
 
     Topics are made on purpose only (`auto.create.topics.enable` is off). Internal topics have a copy on each broker.
@@ -34,8 +32,8 @@ class KafkaServer:
     """Who may come in at `sasl_bootstrap_servers` and `tls_bootstrap_servers`."""
 
     def __init__(self, brokers: int = 1, heap_mb: int = 512) -> None:
+        super().__init__()
         self.brokers, self._heap_mb = brokers, heap_mb
-        self._stack = contextlib.ExitStack()
         self._processes: dict[int, ServerProcess] = {}
 
     @property
@@ -59,28 +57,20 @@ class KafkaServer:
         """Whom clients have to trust, in PEM: the brokers' certificate has signed itself."""
         return self._folder / "ca.pem"
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
-            controller, *ports = free_ports(1 + 3 * self.brokers)
-            self._ports, self._sasl_ports, self._tls_ports = (ports[start::3] for start in range(3))
-            self._make_certificate()
-            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            stack.callback(self._kill_all)
-            for broker in range(1, self.brokers + 1):
-                self._settings(broker).write_text(self._properties(broker, controller), encoding="utf-8")
-                self._format(broker, cluster_id)
-            for broker in range(1, self.brokers + 1):
-                self._launch(broker)
-            for broker in range(1, self.brokers + 1):
-                self._wait_for(broker)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
+        controller, *ports = free_ports(1 + 3 * self.brokers)
+        self._ports, self._sasl_ports, self._tls_ports = (ports[start::3] for start in range(3))
+        self._make_certificate()
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        stack.callback(self._kill_all)
+        for broker in range(1, self.brokers + 1):
+            self._settings(broker).write_text(self._properties(broker, controller), encoding="utf-8")
+            self._format(broker, cluster_id)
+        for broker in range(1, self.brokers + 1):
+            self._launch(broker)
+        for broker in range(1, self.brokers + 1):
+            self._wait_for(broker)
 
     def kill_broker(self, broker: int) -> None:
         """SIGKILL to a broker other than the first; its data stays."""

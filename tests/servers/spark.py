@@ -40,11 +40,11 @@ class SparkCluster(Server):
         arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._web_port)]
         master = stack.enter_context(self._launch("Spark master", "master.Master", *arguments))
         stack.callback(self._kill_workers)
-        master.wait_until(lambda: self._workers_alive() == 0)
+        master.wait_until(lambda: not self._workers_alive())
         for worker in (1, 2):
             self._launch_worker(worker)
         for worker in (1, 2):
-            self._workers[worker].wait_until(lambda: self._workers_alive() == 2)
+            self._workers[worker].wait_until(lambda: len(self._workers_alive()) == 2)
 
     def kill_worker(self, worker: int) -> None:
         """SIGKILL to a worker (1 or 2), with its executors and their Python workers."""
@@ -52,9 +52,9 @@ class SparkCluster(Server):
 
     def start_worker(self, worker: int) -> None:
         """Starts a killed worker again; returns when the master knows it."""
-        before = self._workers_alive()
+        before = self._workers_alive()  # which may have the killed one still
         self._launch_worker(worker)
-        self._workers[worker].wait_until(lambda: self._workers_alive() > before)
+        self._workers[worker].wait_until(lambda: bool(self._workers_alive() - before))
 
     def processes(self) -> list[int]:
         """The live processes of both workers, executors and their Python workers among them."""
@@ -79,9 +79,10 @@ class SparkCluster(Server):
             {"SPARK_HOME": str(_SPARK_HOME), "SPARK_DAEMON_MEMORY": "512m", "SPARK_LOCAL_DIRS": str(self._folder)},
         )
 
-    def _workers_alive(self) -> int:
+    def _workers_alive(self) -> set[str]:
+        """Ids of the workers that the master takes for alive; a started one has a new id."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._web_port}/json/", timeout=5) as answer:
-            return int(json.load(answer)["aliveworkers"])
+            return {worker["id"] for worker in json.load(answer)["workers"] if worker["state"] == "ALIVE"}
 
     def _kill_workers(self) -> None:
         while self._workers:

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from distcommit.model.log_records import Failed, SealedSequence, SequenceName
 from distcommit.model.work import TaskState
+from distcommit.spark.ingest import drain_partition
 from distcommit.spark.settings import RunSettings
-from distcommit.stores.task_states import TaskStateReader
+from distcommit.stores.task_states import TaskStateReader, record_ingest_ended
 from distcommit.testing.model_source import ModelSource
 from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import World
-from tests.unit.spark.machines import OUTPUT, Machine, Once, dies, fails, go, published, source, statuses, with_folders
+from tests.unit.spark.machines import (
+    OUTPUT,
+    Machine,
+    Meeting,
+    Once,
+    begin_ingest,
+    dies,
+    fails,
+    go,
+    ingest_all,
+    published,
+    reading,
+    source,
+    statuses,
+    with_folders,
+)
 
 WORLD = World()
 SIX = source(a=[2, 2], b=3, c=1, g=1, h=1, i=1)
@@ -46,6 +64,24 @@ def sealed_but_not_published(machine: Machine, data: ModelSource, world: World =
     assert not go(world, machine, data).succeeded
     machine.restart()
     assert set(statuses(world, machine).values()) == {"pending"}
+
+
+def twins(world: World, data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]]:
+    """Machines after an ingest task was run twice at once: a twin that reads `other`, as a whole before each call of
+    the first."""
+    for number in range(1000):
+        machine = Machine()
+        settings, tasks = begin_ingest(world, machine, data)
+        twin = Meeting(machine, number, partial(ingest_all, reading(settings, other), tasks))
+        machine.faults.append(twin)
+        ingest_all(settings, tasks)
+        machine.restart()
+        if twin.result is None:
+            return
+        record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+        drained = drain_partition(settings, 0)
+        assert (drained.fenced, drained.reasons, drained.sequences_left) == ("", [], 0), number
+        yield number, machine
 
 
 def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:

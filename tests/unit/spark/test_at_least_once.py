@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -25,7 +25,6 @@ from tests.unit.spark.machines import (
     OUTPUT,
     STAGING,
     Machine,
-    Meeting,
     Once,
     begin_ingest,
     dies,
@@ -34,13 +33,13 @@ from tests.unit.spark.machines import (
     ingest_all,
     launch,
     published,
-    reading,
     source,
     states,
     statuses,
     with_folders,
     written,
 )
+from tests.unit.spark.situations import twins
 
 WORLD = World(at_least_once=True)
 EXACTLY = World()
@@ -157,27 +156,11 @@ def test_what_a_dead_task_has_published_by_half_the_same_run_finishes_without_a_
     assert audit(machine).exact
 
 
-def meetings(data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]]:
-    """Machines after a twin, which finds another source, ran its ingest task before each call of the first."""
-    for number in range(1000):
-        machine = Machine()
-        settings, tasks = begin_ingest(WORLD, machine, data)
-        twin = Meeting(machine, number, partial(ingest_all, reading(settings, other), tasks))
-        machine.faults.append(twin)
-        ingest_all(settings, tasks)
-        machine.restart()
-        if twin.result is None:
-            return
-        record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-        drain_partition(settings, 0)
-        yield number, machine
-
-
 @pytest.mark.parametrize("short", [0, 2])
 def test_twins_may_both_publish_and_the_watermark_is_that_of_one_whose_files_are_all_there(short: int) -> None:
     data, other = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=short)})
     highs, met = set(), 0
-    for number, machine in meetings(data, other):
+    for number, machine in twins(WORLD, data, other):
         found, met = audit(machine), met + 1
         assert found.passed, (number, found)
         highs.add(WORLD.watermarks(machine)["a"].positions["0"])

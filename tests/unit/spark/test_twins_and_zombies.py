@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -40,31 +39,14 @@ from tests.unit.spark.machines import (
     reading,
     source,
 )
-from tests.unit.spark.situations import WORLD, check_recovery
+from tests.unit.spark.situations import WORLD, check_recovery, twins
 
 # -- I2: one winner
 
 
-def twins(data: ModelSource, other: ModelSource) -> Iterator[tuple[int, Machine]]:
-    """Machines after an ingest task was run twice at once: the twin as a whole before each call of the first."""
-    for number in range(1000):
-        machine = Machine()
-        settings, tasks = begin_ingest(WORLD, machine, data)
-        twin = Meeting(machine, number, partial(ingest_all, reading(settings, other), tasks))
-        machine.faults.append(twin)
-        ingest_all(settings, tasks)
-        machine.restart()
-        if twin.result is None:
-            return
-        record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-        drained = drain_partition(settings, 0)
-        assert (drained.fenced, drained.reasons, drained.sequences_left) == ("", [], 0), number
-        yield number, machine
-
-
 def test_twins_of_one_task_at_once_publish_every_record_once_wherever_they_meet() -> None:
     data = source(a=[2, 1])
-    ends = [(number, WORLD.violation(machine, data, {})) for number, machine in twins(data, data)]
+    ends = [(number, WORLD.violation(machine, data, {})) for number, machine in twins(WORLD, data, data)]
     assert len(ends) > 30
     assert [end for end in ends if end[1]] == []
 
@@ -72,7 +54,7 @@ def test_twins_of_one_task_at_once_publish_every_record_once_wherever_they_meet(
 def test_of_attempts_with_different_ranges_one_wins_with_outputs_and_watermark_of_its_own() -> None:
     data, shorter = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=2)})
     highs = set()
-    for number, machine in twins(data, shorter):
+    for number, machine in twins(WORLD, data, shorter):
         found = audit(WORLD, machine)
         high = WORLD.watermarks(machine)["a"].positions["0"]
         assert (found.exact, found.records, found.files) == (True, high, 1), (number, found)
