@@ -132,9 +132,9 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     Raises:
         CorruptError: if the file is not one that `encode_task_states` wrote.
     """
-    table = _read(data, path, _TASK_STATES)
+    stored = _read(data, path, _TASK_STATES)
     try:
-        outputs = table["outputs"].combine_chunks()
+        outputs = stored["outputs"].combine_chunks()
         if isinstance(outputs, pa.ChunkedArray):
             outputs = outputs.chunk(0) if outputs.num_chunks else pa.array([], TASK_STATE_SCHEMA.field("outputs").type)
         bounds = outputs.offsets.to_pylist()
@@ -142,8 +142,9 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
             StagedFile(*row)
             for row in zip(*(outputs.values.field(i).to_pylist() for i in range(_STAGED_FILE.num_fields)), strict=True)
         ]
-        names = table.schema.names
-        columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in names if name != "outputs"}
+        columns: dict[str, list[Any]] = {
+            name: column.to_pylist() for name, column in stored.items() if name != "outputs"
+        }
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
@@ -152,7 +153,7 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
             columns["commit_infos"] = [tuple(map(_plain, infos)) for infos in columns["commit_infos"]]
         if "holes" in columns:
             columns["holes"] = [_skipped(text) for text in columns["holes"]]
-        return [TaskState(*row) for row in zip(*(columns[name] for name in names), strict=True)]
+        return [TaskState(*row) for row in zip(*(columns[name] for name in stored), strict=True)]
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
 
@@ -180,11 +181,11 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
     Raises:
         CorruptError: if the file is not one that `encode_plan` wrote.
     """
-    table = _read(data, path, _PLANS)
+    stored = _read(data, path, _PLANS)
     try:
         units: dict[str, list[WorkUnit]] = {}
         heads: dict[str, tuple[Watermark | None, Watermark, tuple[SkippedRange, ...]]] = {}
-        for row in zip(*(table[name].to_pylist() for name in PLAN_SCHEMA.names), strict=True):
+        for row in zip(*(column.to_pylist() for column in stored.values()), strict=True):
             urn, planned_low, start, skipped, unit_id, low, high, size, properties = row
             if urn not in heads:
                 heads[urn] = (
@@ -226,7 +227,8 @@ def _plain(data: bytes) -> Any:
     return value
 
 
-def _read(data: bytes, path: str, schemas: Mapping[bytes, pa.Schema]) -> pa.Table:
+def _read(data: bytes, path: str, schemas: Mapping[bytes, pa.Schema]) -> dict[str, pa.ChunkedArray]:
+    """The columns in the order of their schema."""
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -243,9 +245,10 @@ def _read(data: bytes, path: str, schemas: Mapping[bytes, pa.Schema]) -> pa.Tabl
         )
     if schema is None or not table.schema.equals(schema):
         raise _corrupt(path, f"columns {table.schema.names}")
-    if any(table[field.name].null_count for field in schema if not field.nullable):
+    columns = dict(zip(schema.names, table.itercolumns(), strict=True))
+    if any(column.null_count and not schema.field(name).nullable for name, column in columns.items()):
         raise _corrupt(path, "nulls where there can be none")
-    return table
+    return columns
 
 
 def _corrupt(path: str, found: str) -> CorruptError:

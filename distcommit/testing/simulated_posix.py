@@ -102,6 +102,7 @@ class SimulatedPosix:
         self._durable_names: dict[int, dict[str, int]] = {1: {}}
         self._changes: list[_NameChange] = []
         self._open: dict[int, int] = {}
+        self._known_folders: dict[str, int] = {}  # where lookups have led, until a folder or link goes away
         self._numbers = itertools.count(2)
         self._ticks = itertools.count(1)
         self.gate = gate
@@ -168,12 +169,16 @@ class SimulatedPosix:
         folder, name = self._parent(path)
         if self._folder(self._lookup(path, follow=False)).names:
             raise _error(errno.ENOTEMPTY, path)
+        self._known_folders.clear()
         self._change(folder, name, 0)
 
     def unlink(self, path: str) -> None:
         self._begin("unlink", path)
-        if isinstance(self._inodes[self._lookup(path, follow=False)], _Folder):
+        found = self._inodes[self._lookup(path, follow=False)]
+        if type(found) is _Folder:
             raise _error(errno.EISDIR, path)
+        if type(found) is _Link:
+            self._known_folders.clear()
         folder, name = self._parent(path)
         self._change(folder, name, 0)
 
@@ -191,7 +196,9 @@ class SimulatedPosix:
         folder, name = self._parent(target)
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, target)
-        if isinstance(self._inodes[inode], _Folder):
+        if type(self._inodes[inode]) is not _File:
+            self._known_folders.clear()
+        if type(self._inodes[inode]) is _Folder:
             left, old = self._parent(source)
             _set(self._folder(left).names, old, 0)
             self._change(folder, name, inode, frees=(left, old))
@@ -230,6 +237,7 @@ class SimulatedPosix:
         folder, name = self._parent(path)
         inode = next(self._numbers)
         self._inodes[inode] = _Link(target)
+        self._known_folders.clear()
         self._change(folder, name, inode)
 
     # -- crashes
@@ -342,6 +350,7 @@ class SimulatedPosix:
         }
         after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
         after._changes = list(self._changes)
+        after._known_folders = dict(self._known_folders)
         after._numbers = itertools.count(max(self._inodes) + 1)
         after._ticks = itertools.count(next(self._ticks) + 1_000_000)
         return after
@@ -371,19 +380,27 @@ class SimulatedPosix:
         self._inodes[inode] = _File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
-        inode, inodes = 1, self._inodes
-        found: _File | _Folder | _Link = inodes[1]
-        for place, part in enumerate(_parts(path)):
-            if type(found) is not _Folder:
-                if type(found) is _Link:
-                    return self._lookup("/".join((found.path, *_parts(path)[place:])), follow=follow)
-                raise _error(errno.ENOTDIR, path)
-            try:
-                inode = found.names[part]
-            except KeyError:
-                raise _error(errno.ENOENT, path) from None
-            found = inodes[inode]
-        return self._lookup(found.path) if follow and type(found) is _Link else inode
+        inode = self._known_folders.get(path, 0)
+        if inode:
+            return inode
+        above, _, name = path.rstrip("/").rpartition("/")
+        if not name:
+            return 1
+        try:
+            folder = self._inodes[self._lookup(above)]
+        except OSError as error:
+            raise _error(error.errno or 0, path) from None
+        if type(folder) is not _Folder:
+            raise _error(errno.ENOTDIR, path)
+        inode = folder.names.get(name, 0)
+        if not inode:
+            raise _error(errno.ENOENT, path)
+        found = self._inodes[inode]
+        if type(found) is _Link:
+            return self._lookup(found.path) if follow else inode
+        if type(found) is _Folder:
+            self._known_folders[path] = inode
+        return inode
 
     def _parent(self, path: str) -> tuple[int, str]:
         folder, _, name = path.rpartition("/")
