@@ -14,6 +14,7 @@ from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
+from benchmarks.questions.latency import latency_on_hdfs
 from benchmarks.questions.operations import operations as run_operations
 from benchmarks.questions.recovery import recovery as run_recovery
 from benchmarks.questions.scale import scale as run_scale
@@ -73,14 +74,18 @@ def latency(
     slots: Annotated[int, typer.Option(min=1, help="Spark slots; the threads are shared out among them.")] = 8,
     buckets: Buckets = 64,
     seed: Seed = 1,
+    on_hdfs: Annotated[bool, typer.Option("--on-hdfs", help="On an HDFS of this machine instead of a delay.")] = False,
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
     """What publishing costs where each metadata operation takes long, with the same threads in every arm."""
     shape = Shape(datasets, files, buckets, seed)
-    results = run_latency(
-        shape, delay_ms=delay_ms, threads=threads, slots=slots, repeats=repeats, folder=folder, tell=_tell
-    )
+    if on_hdfs:
+        results = latency_on_hdfs(shape, threads=threads, slots=slots, repeats=repeats, folder=folder, tell=_tell)
+    else:
+        results = run_latency(
+            shape, delay_ms=delay_ms, threads=threads, slots=slots, repeats=repeats, folder=folder, tell=_tell
+        )
     _show(results, as_json)
 
 

@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +22,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
-from benchmarks.workloads.latency import Latency, NoLatency
+from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, TreeDataset, make_folders, tree_datasets, write_dataset
 
 _SLOTS = 2
@@ -44,7 +46,7 @@ class HadoopArm(Arm):
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         output = root / "output"
-        os.mkdir(output)
+        self._make(output)
         configuration = self._configuration()
         committers = [self._task(output, configuration, task) for task in range(self._tasks)]
         job_committer, job_context = self._task(output, configuration, 0)
@@ -55,28 +57,45 @@ class HadoopArm(Arm):
         for (committer, context), share in zip(committers, shares, strict=True):
             committer.setupTask(context)
             work_path = str(committer.getWorkPath().toUri().getPath())
-            for dataset in share:
-                write_dataset(dataset, shape, f"{work_path}/{dataset.folder}")
+            self._write([(dataset, f"{work_path}/{dataset.folder}") for dataset in share], shape)
         self._prepare_output(shape, output)
         os.sync()
         prepared_ns = time.time_ns()
         self._jvm.java.lang.System.gc()
-        self._latency.take()
-        began = time.perf_counter()
-        with ThreadPoolExecutor(self._slots) as slots:
-            list(slots.map(_commit_task, committers))
-        tasks_done = time.perf_counter()
-        job_committer.commitJob(job_context)
-        ended = time.perf_counter()
-        waited = self._latency.take()
-        if (output / "_temporary").exists():
-            raise WrongResultError(f"{self.name} left its temporary folder")
+        with self._counting() as counted:
+            began = time.perf_counter()
+            with ThreadPoolExecutor(self._slots) as slots:
+                list(slots.map(_commit_task, committers))
+            tasks_done = time.perf_counter()
+            job_committer.commitJob(job_context)
+            ended = time.perf_counter()
         parts = {"seconds": ended - began, "task_stage_s": tasks_done - began, "job_stage_s": ended - tasks_done}
         self._check_count(job_committer, shape)
-        renamed = _renamed_since(output, prepared_ns)
+        return parts | counted | self._check_output(shape, output, prepared_ns)
+
+    def _uri(self, output: Path) -> str:
+        return output.as_uri()
+
+    def _make(self, output: Path) -> None:
+        os.mkdir(output)
+
+    def _write(self, datasets: Sequence[tuple[TreeDataset, str]], shape: Shape) -> None:
+        """Writes those datasets' files, each into its folder."""
+        for dataset, folder in datasets:
+            write_dataset(dataset, shape, folder)
+
+    def _counting(self) -> AbstractContextManager[Parts]:
+        """Counts the operations that are waited for within."""
+        return counting(self._latency)
+
+    def _check_output(self, shape: Shape, output: Path, since_ns: int) -> Parts:
+        """Looks at what the disk says of the commit that began then."""
+        if (output / "_temporary").exists():
+            raise WrongResultError(f"{self.name} left its temporary folder")
+        renamed = _renamed_since(output, since_ns)
         if renamed != (shape.files_in_all if self._file_by_file else 0):
             raise WrongResultError(f"{self.name} renamed {renamed} files of {shape.files_in_all} one by one")
-        return parts | waited | {"files_renamed": float(renamed)}
+        return {"files_renamed": float(renamed)}
 
     def _configuration(self) -> Any:
         configuration = self._jvm.org.apache.hadoop.conf.Configuration(
@@ -109,7 +128,7 @@ class HadoopArm(Arm):
         own.set("mapreduce.task.attempt.id", attempt.toString())
         own.set("mapreduce.job.id", job.toString())
         context = mapreduce.task.TaskAttemptContextImpl(own, attempt)
-        path = self._jvm.org.apache.hadoop.fs.Path(output.as_uri())
+        path = self._jvm.org.apache.hadoop.fs.Path(self._uri(output))
         return self._committer(path, context), context
 
     def _committer(self, path: Any, context: Any) -> Any:

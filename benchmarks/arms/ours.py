@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
-from benchmarks.workloads.latency import Latency, NoLatency
+from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
@@ -57,25 +58,36 @@ class Ours(Arm):
 
     def publish(self, shape: Shape, root: Path) -> Parts:
         partitions = min(self._partitions, shape.buckets)
-        if self._into_folders:
-            make_folders(shape, root)
-        settings = ingested(shape, root, partitions, self._fs)
+        settings = self._prepare(shape, root, partitions)
         launch = SparkLaunch(self._spark)
         launch(warm_partition, settings, partitions, Report)
         no_ops = [_seconds_of_no_op(launch, settings, partitions) for _ in range(_NO_OPS)]
-        self._latency.take()
-        began = time.perf_counter()
-        reports = launch(drain_partition, settings, partitions, Report)
-        wall = time.perf_counter() - began
-        waited = self._latency.take()
-        total, left = add_up(reports), files_left(root / "staging")
+        with self._counting() as counted:
+            began = time.perf_counter()
+            reports = launch(drain_partition, settings, partitions, Report)
+            wall = time.perf_counter() - began
+        total, left = add_up(reports), self._left(root)
         if total.datasets_published != shape.datasets or total.fenced or left:
             raise WrongResultError(
                 f"{self.name}: {total.datasets_published} of {shape.datasets} published, {left} left in staging; "
                 f"{total.fenced or total.reasons}"
             )
-        parts = {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | waited
+        parts = {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | counted
         return parts | {"executors": executors_of(reports)}
+
+    def _prepare(self, shape: Shape, root: Path, partitions: int) -> RunSettings:
+        """The run whose ingest has ended."""
+        if self._into_folders:
+            make_folders(shape, root)
+        return ingested(shape, root, partitions, self._fs)
+
+    def _counting(self) -> AbstractContextManager[Parts]:
+        """Counts the operations that are waited for within."""
+        return counting(self._latency)
+
+    def _left(self, root: Path) -> int:
+        """How many files and folders are left in staging."""
+        return files_left(root / "staging")
 
 
 def executors_of(reports: Sequence[Report]) -> float:

@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 from benchmarks.arms.bare import BareRename
 from benchmarks.arms.gobblin import GobblinPattern
 from benchmarks.arms.hadoop import ManifestCommitter
+from benchmarks.arms.on_hdfs import BareOnHdfs, Hdfs, ManifestOnHdfs, OursOnHdfs
 from benchmarks.arms.ours import Ours
 from benchmarks.results import Results, Sample, medians, results_of
 from benchmarks.runner import Arm, Tell, WrongResultError, alternate
 from benchmarks.session import session_or
 from benchmarks.workloads.latency import Latency, LatencyServer, far_file_system
 from benchmarks.workloads.tree import Shape
+from tests.servers.hdfs import HdfsServer
 
 _OURS = ("ours", "ours_into_folders")
 _NOTES = [
@@ -27,6 +29,13 @@ _NOTES = [
     "manifest: task commits in as many threads as there are slots, its job stage in all the threads; nothing synced",
     "ours renames a new dataset's folder as a whole; into_folders: folders are there, files go one by one",
     "a listing, a recursive delete and a mkdirs are one operation each, as on HDFS; ours syncs, the others do not",
+]
+_NOTES_ON_HDFS = [
+    "ours: less the median of no-op jobs of the same shape (parts.no_op_job_s; parts.wall_s is all of it)",
+    "NameNode, DataNodes, Spark and clients share this machine: what is left of a core decides, not a network",
+    "ours and bare use hdfs-native, bare without Spark; manifest uses Hadoop's own client, in the JVM of the driver",
+    "requests: all that the NameNode was asked by RPC meanwhile, by its own count",
+    _NOTES[4],
 ]
 
 
@@ -100,22 +109,73 @@ def latency(
     )
 
 
+def latency_on_hdfs(
+    shape: Shape,
+    *,
+    threads: int,
+    slots: int,
+    repeats: int,
+    folder: Path,
+    tell: Tell,
+    spark: SparkSession | None = None,
+) -> Results:
+    """The same on an HDFS that is started for it; arguments as for `latency`.
+
+    Raises:
+        WrongResultError: if an arm's renames are fewer than it has to make, by the NameNode's own count.
+        ServerUnavailableError: if there is no HDFS to be had.
+    """
+    with HdfsServer() as server, session_or(spark, slots) as (session, partitions):
+        hdfs = Hdfs(server)
+        arms = [
+            OursOnHdfs(session, partitions, hdfs, threads=threads // slots),
+            OursOnHdfs(session, partitions, hdfs, threads=threads // slots, into_folders=True),
+            BareOnHdfs(hdfs, threads=threads),
+            BareOnHdfs(hdfs, threads=threads, folders=True),
+            ManifestOnHdfs(session, partitions, hdfs, slots=slots, threads=threads),
+        ]
+        samples = alternate(arms, shape, repeats, folder, tell)
+    for sample in samples:
+        _check_renames(sample, shape)
+    return results_of(
+        "latency_on_hdfs",
+        ratios(samples, shape, "requests"),
+        samples,
+        seed=shape.seed,
+        folder=folder,
+        parameters={
+            "datasets": shape.datasets,
+            "files": shape.files,
+            "buckets": shape.buckets,
+            "partitions": partitions,
+            "repeats": repeats,
+            "threads": threads,
+            "slots": slots,
+        },
+        notes=_NOTES_ON_HDFS,
+    )
+
+
 def check(sample: Sample, shape: Shape, threads: int) -> None:
     """Every rename waited, and not more of them at a time than all arms may have."""
-    waited, most = sample.parts["operations_rename"], sample.parts["most_at_a_time"]
+    _check_renames(sample, shape)
+    most = sample.parts["most_at_a_time"]
+    if most > threads:
+        raise WrongResultError(f"{sample.arm}: {most:.0f} operations at a time, expected {threads} at most")
+
+
+def _check_renames(sample: Sample, shape: Shape) -> None:
+    found = sample.parts["operations_rename"]
     least = shape.datasets if sample.arm == "ours" or sample.arm.startswith("bare_folders") else shape.files_in_all
-    if waited < least or most > threads:
-        raise WrongResultError(
-            f"{sample.arm}: {waited:.0f} renames waited, expected {least} at least; {most:.0f} operations at a time, "
-            f"expected {threads} at most"
-        )
+    if found < least:
+        raise WrongResultError(f"{sample.arm}: {found:.0f} renames, expected {least} at least")
 
 
-def ratios(samples: Sequence[Sample], shape: Shape) -> dict[str, float]:
-    """Quotients of medians of seconds and of operations, and operations for each dataset."""
+def ratios(samples: Sequence[Sample], shape: Shape, counted: str = "operations") -> dict[str, float]:
+    """Quotients of medians of seconds and of what was counted, and what was counted for each dataset."""
     seconds = medians(samples)
-    operations = {arm: median(s.parts["operations"] for s in samples if s.arm == arm) for arm in seconds}
+    operations = {arm: median(s.parts[counted] for s in samples if s.arm == arm) for arm in seconds}
     pairs = [(ours, peer) for ours in _OURS for peer in seconds if ours in seconds and peer not in _OURS]
     found = {f"latency_{ours}_over_{peer}": seconds[ours] / seconds[peer] for ours, peer in pairs}
-    found |= {f"operations_{ours}_over_{peer}": operations[ours] / operations[peer] for ours, peer in pairs}
-    return found | {f"operations_per_dataset_{arm}": count / shape.datasets for arm, count in operations.items()}
+    found |= {f"{counted}_{ours}_over_{peer}": operations[ours] / operations[peer] for ours, peer in pairs}
+    return found | {f"{counted}_per_dataset_{arm}": count / shape.datasets for arm, count in operations.items()}

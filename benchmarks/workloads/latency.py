@@ -13,8 +13,8 @@ import socket
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -95,6 +95,15 @@ class LatencyServer:
         self._pipe.send(_TAKE)
         found: dict[str, float] = self._pipe.recv()
         return found
+
+
+@contextmanager
+def counting(latency: Latency) -> Iterator[dict[str, float]]:
+    """What is waited for within, as `take` gives it. Filled in at the end."""
+    counted: dict[str, float] = {}
+    latency.take()
+    yield counted
+    counted |= latency.take()
 
 
 @dataclass

@@ -5,10 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from benchmarks.questions.hdfs import hdfs
+from benchmarks.questions.latency import latency_on_hdfs
 from benchmarks.workloads.tree import Shape
 from tests.servers.process import ServerUnavailableError
+
+
+@pytest.mark.slow
+def test_latency_on_hdfs(spark: SparkSession, tmp_path: Path) -> None:
+    shape = Shape(6, 3, 2)
+    try:
+        results = latency_on_hdfs(
+            shape, threads=4, slots=2, repeats=1, folder=tmp_path, tell=lambda text: None, spark=spark
+        )
+    except ServerUnavailableError as error:
+        pytest.skip(str(error))
+    assert results.ratios["latency_ours_over_manifest"] > 0
+    renames = {sample.arm: sample.parts["operations_rename"] for sample in results.samples}
+    assert renames["bare_4t"] == 18
+    assert renames["bare_folders_4t"] == 6
+    assert renames["manifest"] >= 18
+    assert 6 <= renames["ours"] < 18 <= renames["ours_into_folders"], "and the segments of its logs"
 
 
 @pytest.mark.slow
