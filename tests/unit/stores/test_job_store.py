@@ -15,7 +15,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.stores.fencing import fence_job
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem
 from tests.unit.spark.machines import OUTPUT, STAGING, LinkMachine, Machine, Meeting, fails
@@ -40,6 +40,7 @@ def marker(machine: Machine) -> dict[str, object]:
 def test_a_store_that_is_there_is_opened_as_it_is_and_never_made_anew() -> None:
     machine = Machine()
     made = make(machine)
+    assert has_store(made.fs, ROOTS)
     fence_job(made, "r1")
     before = machine.paths("/job")
     machine.made.clear()
@@ -57,6 +58,7 @@ def test_a_missing_store_is_not_made_unasked() -> None:
     with pytest.raises(ConfigurationError, match="needs a number of buckets"):
         make(machine, None)
     assert list(machine.walk("/job")) == []
+    assert not has_store(SimulatedFileSystem(machine), ROOTS)
 
 
 def test_another_job_s_store_is_refused() -> None:
