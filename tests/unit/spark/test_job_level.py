@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from distcommit.fs.local import TEMPORARY
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
 from distcommit.spark.committer import BucketCommitter
@@ -40,7 +41,7 @@ from tests.unit.spark.machines import (
     with_folders,
     written,
 )
-from tests.unit.spark.situations import SIX, WORLD, check_recovery
+from tests.unit.spark.situations import SIX, WORLD, check_recovery, sealed_but_not_published
 
 JOB = World(buckets=2, job_level=True)
 ONE_BUCKET = World(buckets=1, job_level=True)
@@ -240,6 +241,17 @@ def test_asking_whether_output_works_leaves_nothing_there() -> None:
     report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0)
     assert report.sequences_left + report.sequences_dropped > 0
     assert [path for path in machine.paths(OUTPUT) if "probe" in path] == []
+
+
+def test_what_a_dead_committer_asked_with_is_taken_away_by_the_next_run_for_good() -> None:
+    machine, data = Machine(), source(a=2, b=1)
+    sealed_but_not_published(machine, data)
+    for name in (".probe-0", f"{TEMPORARY}.probe-0-{'0' * 32}"):
+        machine.put(f"{OUTPUT}/{name}", b"")
+    machine.syncfs("/")
+    check_recovery(machine, data)
+    after = next(machine.after_power_loss(random.Random(1), 0, 0))
+    assert [path for _, path, _ in after.files() if "probe" in path] == []
 
 
 def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fenced_wherever_it_is() -> None:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FolderEntry
 from distcommit.steps.folders import GuardedFolders
@@ -36,3 +37,17 @@ def test_threads_that_check_folders_side_by_side_list_the_one_above_once(tmp_pat
         fs.make_folders(folder)
     in_flight(THREADS, GuardedFolders(fs, root).check, folders)
     assert fs.listed == [root]
+
+
+def test_nothing_is_made_behind_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    root.mkdir()
+    elsewhere.mkdir()
+    (root / "link").symlink_to(elsewhere)
+    failed = GuardedFolders(LocalFileSystem(), str(root)).make_all([f"{root}/link/a", f"{root}/b/c"])
+    assert {folder: type(error) for folder, error in failed.items()} == {
+        f"{root}/link": ConfigurationError,
+        f"{root}/link/a": ConfigurationError,
+    }
+    assert list(elsewhere.iterdir()) == []
+    assert (root / "b/c").is_dir()

@@ -89,15 +89,34 @@ def test_many_folders_at_once_are_durable_when_their_steps_are() -> None:
     assert {FsRenameCommitStep.of(context, step.file).verify() for step in steps} == {Verdict.DONE}
 
 
-def test_a_folder_that_a_twin_makes_right_before_it_is_renamed_is_durable_before_files_move_into_it() -> None:
-    machine = Machine()
-    for root in (STAGING, OUTPUT, f"{OUTPUT}/a"):
-        machine.mkdir(root)
-    machine.mkdir(f"{STAGING}/0")
+def whole_folder(machine: Machine) -> list[FsRenameCommitStep]:
+    """The step of a durable staged folder with one file, which may go as a whole to `a/b`."""
+    for folder in (STAGING, OUTPUT, f"{STAGING}/0"):
+        machine.mkdir(folder)
     machine.put(f"{STAGING}/0/f", b"data")
     machine.syncfs("/")
     context = StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT)
-    steps = FsRenameCommitStep.of_all(context, [FsRenameCommitStep(context, "0/f", "a/b/f").file], whole=True)
+    return FsRenameCommitStep.of_all(context, [FsRenameCommitStep(context, "0/f", "a/b/f").file], whole=True)
+
+
+def test_the_folder_above_is_durable_before_a_whole_folder_moves_into_it_whoever_made_it() -> None:
+    machine = Machine()
+    steps = whole_folder(machine)
+    machine.mkdir(f"{OUTPUT}/a")  # by a twin that died before it could sync
+    look, lost = lost_steps(steps)
+    on_every_power_loss(machine, look)
+    assert FsRenameCommitStep.execute_all(steps) == [None]
+    machine.mkdir(f"{STAGING}/1")  # one more look
+    assert lost == []
+    assert machine.paths(STAGING) == {}
+    assert machine.read_file(f"{OUTPUT}/a/b/f") == b"data"
+
+
+def test_a_folder_that_a_twin_makes_right_before_it_is_renamed_is_durable_before_files_move_into_it() -> None:
+    machine = Machine()
+    steps = whole_folder(machine)
+    machine.mkdir(f"{OUTPUT}/a")
+    machine.syncfs("/")
 
     def twin(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path == f"{OUTPUT}/a/b":
