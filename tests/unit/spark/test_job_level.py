@@ -14,6 +14,7 @@ import pytest
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
+from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.ingest import ingest_partition
 from distcommit.spark.recover import recover_partition
@@ -21,7 +22,7 @@ from distcommit.spark.reports import Report
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, Operation
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.spark.machines import (
     BUCKET_LOG,
@@ -235,12 +236,18 @@ def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begi
     assert fenced > 0
 
 
+def probes(machine: SimulatedPosix) -> list[str]:
+    """What committers have tried the output with."""
+    return [path for _, path, _ in machine.files() if OUTPUT_PROBE in path]
+
+
 def test_asking_whether_output_works_leaves_nothing_there() -> None:
     machine = Machine()
     pending(machine)
     report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0)
     assert report.sequences_left + report.sequences_dropped > 0
-    assert [path for path in machine.paths(OUTPUT) if "probe" in path] == []
+    assert probes(machine) == []
+    assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
 
 
 def test_what_a_dead_committer_asked_with_is_taken_away_by_the_next_run_for_good() -> None:
@@ -250,8 +257,7 @@ def test_what_a_dead_committer_asked_with_is_taken_away_by_the_next_run_for_good
         machine.put(f"{OUTPUT}/{name}", b"")
     machine.syncfs("/")
     check_recovery(machine, data)
-    after = next(machine.after_power_loss(random.Random(1), 0, 0))
-    assert [path for _, path, _ in after.files() if "probe" in path] == []
+    assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
 
 
 def test_an_ingest_task_that_is_overtaken_by_a_run_that_dies_says_that_it_is_fenced_wherever_it_is() -> None:
