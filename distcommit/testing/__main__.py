@@ -143,11 +143,13 @@ def mutants_command(
     sample: Annotated[int, typer.Option(help="Try only so many, the named ones always; 0 for all.")] = 0,
     only: Annotated[str, typer.Option(help="Only mutants whose id has one of these texts, separated by commas.")] = "",
     skip_argued: Annotated[bool, typer.Option(help="Leave out those that are argued equivalent.")] = False,
+    after: Annotated[Path | None, typer.Option(help="What --json printed: what was killed is not tried again.")] = None,
     to: Annotated[Path | None, typer.Option("--table", help="Write the result there, as a page for people.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Breaks the product's code in hundreds of ways, in a checkout; exits 1 if an unexplained one goes unnoticed."""
-    found = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, say=_say)
+    before = json.loads(after.read_text(encoding="utf-8")) if after is not None else None
+    found = mutants(seconds, seed, processes, sample, only, skip_argued=skip_argued, before=before, say=_say)
     if to is not None:
         to.write_text(table(found), encoding="utf-8")
     unexplained = [survivor for survivor in found["survivors"] if not survivor["argued"]]

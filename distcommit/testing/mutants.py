@@ -58,6 +58,7 @@ def mutants(
     budgets: Budgets = FULL,
     *,
     skip_argued: bool = False,
+    before: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Tries mutants, the named ones first, until all are tried or time is up.
@@ -70,21 +71,24 @@ def mutants(
         only: those whose id contains one of these texts, separated by commas.
         budgets: how much the kill suite does.
         skip_argued: leave out those that are argued equivalent: they take the longest.
+        before: an earlier result on the same product: what was killed then is not tried again.
         say: told what became of each mutant, a line each.
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
-        equivalent before, not tried), `not_tried`.
+        equivalent before, not tried), `not_tried`, `tried_again`.
 
     Raises:
-        ConfigurationError: if this is not a checkout, or the sound product does not pass.
+        ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
     """
     began = time.monotonic()
     argued = arguments()
     wanted = choose(ROOT, seed, sample, only)
     skipped = [mutant for mutant in wanted if skip_argued and mutant.key in argued]
     chosen = [mutant for mutant in wanted if mutant not in skipped]
-    outcomes: list[Outcome] = []
+    outcomes = _killed_before(before, chosen)
+    killed_before = {outcome.id for outcome in outcomes}
+    tried = [mutant for mutant in chosen if mutant.id not in killed_before]
     with _copies(processes, seed, budgets) as copies:
 
         def attempt(mutant: Mutant) -> None:
@@ -100,7 +104,7 @@ def mutants(
                 copies.put(copy)
 
         with ThreadPoolExecutor(processes) as pool:
-            list(pool.map(attempt, chosen))
+            list(pool.map(attempt, tried))
     by_id = {mutant.id: mutant for mutant in chosen}
     survivors = [by_id[outcome.id] for outcome in outcomes if not outcome.stage]
     return {
@@ -113,9 +117,27 @@ def mutants(
         "named": [msgspec.to_builtins(outcome) for outcome in outcomes if by_id[outcome.id].is_named],
         "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
         "not_tried": len(chosen) - len(outcomes),
-        "seconds": round(time.monotonic() - began, 1),
+        "tried_again": len(tried) if before else 0,
+        "seconds": round(time.monotonic() - began + (before["seconds"] if before else 0), 1),
         "seed": seed,
     }
+
+
+def _killed_before(before: Mapping[str, Any] | None, chosen: Sequence[Mutant]) -> list[Outcome]:
+    """What an earlier result says to have been killed.
+
+    Raises:
+        ConfigurationError: if it is of another product: ids have line numbers.
+    """
+    outcomes = [msgspec.convert(row, Outcome) for row in before["outcomes"] if row["stage"]] if before else []
+    unknown = {outcome.id for outcome in outcomes} - {mutant.id for mutant in chosen}
+    if unknown:
+        raise ConfigurationError(
+            "the earlier result is of another product",
+            found=f"{len(unknown)} mutants that are not there now, such as {min(unknown)}",
+            todo="try all of them again",
+        )
+    return outcomes
 
 
 def _shown(mutant: Mutant, argued: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
@@ -163,7 +185,9 @@ def table(result: Mapping[str, Any]) -> str:
         "",
         f"{result['mutants']} mutants, {result['killed']} killed ({by}), {len(result['survivors'])} survived,"
         f" {result['unexplained']} of them unexplained; {len(result['skipped'])} argued equivalent were not tried,"
-        f" {result['not_tried']} were not reached. {result['seconds']:.0f} s, seed {result['seed']}.",
+        f" {result['not_tried']} were not reached. {result['seconds']:.0f} s, seed {result['seed']}."
+        + f" {result['tried_again']} that had lived were tried again, with new tests."
+        * bool(result["tried_again"]),
         "",
         *_rows(("named mutant", "what it does", "killed by"), map(_named_row, result["named"])),
         "",

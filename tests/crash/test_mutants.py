@@ -23,6 +23,20 @@ def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
     assert (result["mutants"], result["killed"], result["survivors"], result["not_tried"]) == (3, 3, [], 0)
     assert sorted(row["id"].rpartition(":")[2] for row in result["named"]) == sorted(names)
     assert all(row["why"] for row in result["outcomes"])
+    assert "tried again" not in mutants.table(result)
+
+    lived = [row | {"stage": ""} if row["id"].endswith("no-closed-epoch") else row for row in result["outcomes"]]
+    again = mutants.mutants(
+        0, 1, 1, only=",".join(f":named:{name}" for name in names), budgets=QUICK, before=result | {"outcomes": lived}
+    )
+    assert (again["mutants"], again["killed"], again["survivors"], again["tried_again"]) == (3, 3, [], 1)
+    assert "1 that had lived were tried again" in mutants.table(again)
+
+
+def test_an_earlier_result_is_of_the_same_product() -> None:
+    row = {"id": "protocol.fold:1:named:no-such", "description": "", "stage": "unit", "why": "", "seconds": 1.0}
+    with pytest.raises(ConfigurationError, match="of another product"):
+        mutants.mutants(0, 1, 1, only=":named:", budgets=QUICK, before={"outcomes": [row], "seconds": 1.0})
 
 
 def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
