@@ -76,6 +76,7 @@ def test_the_table_tells_survivors_that_nobody_explained() -> None:
     survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "key": [], "argued": ""}
     result: dict[str, Any] = {"mutants": 3, "killed": 1, "by": {"unit": 1}, "unexplained": 1, "seconds": 2.0, "seed": 1}
     argued = {**survivor, "argued": "it is the same"}
-    page = mutants.table({**result, "named": [], "survivors": [survivor, argued], "skipped": [], "not_tried": 0})
+    result |= {"named": [], "skipped": [], "not_tried": 0, "tried_again": 0}
+    page = mutants.table({**result, "survivors": [survivor, argued]})
     assert "| `a:1:drop:x` | leaves out `x \\| y` | **unexplained** |" in page
     assert page.count("it is the same") == 1
