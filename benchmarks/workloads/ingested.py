@@ -12,7 +12,6 @@ from pathlib import Path
 from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
-from distcommit.app.config import CommitSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
@@ -52,7 +51,7 @@ def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSin
         flow=WorkUnitFlow(source, Decoder(), sink or FileSinkSettings(), False),
         policy=CommitPolicy.FULL,
         job_level=False,
-        min_interval_s=CommitSettings().min_interval_ms / 1000,
+        min_interval_s=0.2,
         max_attempts=3,
         task_attempts=2,
     )
