@@ -1,4 +1,7 @@
-"""The arms on a real HDFS: trees have the same paths there as they would have on this machine's disk."""
+"""The arms on a real HDFS: trees have the same paths there as they would have on this machine's disk.
+
+Files are empty: who renames them does not care, and a tree is made in seconds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
-from benchmarks.workloads.tree import Shape, TreeDataset, tree_datasets
+from benchmarks.workloads.tree import Shape, TreeDataset, expected_digest, tree_datasets
 from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc
 from distcommit.spark.settings import RunSettings
@@ -54,7 +57,7 @@ class Hdfs:
     def write(self, datasets: Sequence[tuple[TreeDataset, str]], shape: Shape) -> None:
         """Writes those datasets' files, each into its folder."""
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda one: hdfs_tree.write_dataset(self.fs, one[0], shape, one[1]), datasets))
+            list(pool.map(lambda one: hdfs_tree.write_dataset(self.fs, one[0], shape, one[1], empty=True), datasets))
 
     def files_left(self, folder: str) -> int:
         """How many files and folders are below that folder."""
@@ -98,7 +101,7 @@ class OursOnHdfs(Ours):
     def _prepare(self, shape: Shape, root: Path, partitions: int) -> RunSettings:
         if self._into_folders:
             self._hdfs.make_folders(shape, root)
-        return ingested_there(shape, str(root), partitions, self._hdfs.of_tasks(self._threads))
+        return ingested_there(shape, str(root), partitions, self._hdfs.of_tasks(self._threads), empty=True)
 
     def _counting(self) -> AbstractContextManager[Parts]:
         return self._hdfs.counting()
@@ -108,6 +111,9 @@ class OursOnHdfs(Ours):
 
     def digest(self, root: Path) -> str:
         return self._hdfs.take_digest(root)
+
+    def expected(self, shape: Shape) -> str:
+        return expected_digest(shape, empty=True)
 
 
 class BareOnHdfs(Arm):
@@ -144,6 +150,9 @@ class BareOnHdfs(Arm):
     def digest(self, root: Path) -> str:
         return self._hdfs.take_digest(root)
 
+    def expected(self, shape: Shape) -> str:
+        return expected_digest(shape, empty=True)
+
 
 class ManifestOnHdfs(ManifestCommitter):
     """The manifest committer, with Hadoop's own client."""
@@ -174,3 +183,6 @@ class ManifestOnHdfs(ManifestCommitter):
 
     def digest(self, root: Path) -> str:
         return self._hdfs.take_digest(root)
+
+    def expected(self, shape: Shape) -> str:
+        return expected_digest(shape, empty=True)

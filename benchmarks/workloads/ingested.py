@@ -71,12 +71,14 @@ def ingested(shape: Shape, root: Path, partitions: int, fs: FileSystem) -> RunSe
     return replace(settings, store=replace(settings.store, fs=fs))
 
 
-def ingested_there(shape: Shape, root: str, partitions: int, fs: FileSystem) -> RunSettings:
-    """The same on a file system that is not this machine's."""
-    return _ingested(shape, roots_of(root), partitions, fs)
+def ingested_there(shape: Shape, root: str, partitions: int, fs: FileSystem, *, empty: bool = False) -> RunSettings:
+    """The same on a file system that is not this machine's; `empty`: of files without bytes, which is quicker."""
+    return _ingested(shape, roots_of(root), partitions, fs, empty=empty)
 
 
-def _ingested(shape: Shape, roots: Roots, partitions: int, preparing: FileSystem) -> RunSettings:
+def _ingested(
+    shape: Shape, roots: Roots, partitions: int, preparing: FileSystem, *, empty: bool = False
+) -> RunSettings:
     store = open_store(preparing, roots, JOB, shape.buckets, create=True)
     settings = run_settings(store, NumberedSource(shape.datasets, shape.files), partitions)
     if settings.epoch != EPOCH:
@@ -91,13 +93,16 @@ def _ingested(shape: Shape, roots: Roots, partitions: int, preparing: FileSystem
         for unit in plan.work_units
     }
     states: dict[int, list[TaskState]] = {}
+    far = None
+    if not isinstance(preparing, LocalFileSystem):
+        far = hdfs_tree.stage(preparing, shape, store.roots.staging, empty=empty)
     for dataset in tree_datasets(shape):
-        folder = f"{store.roots.staging}/{dataset.staged}"
-        if isinstance(preparing, LocalFileSystem):
+        if far is not None:
+            outputs = tuple(far[dataset.urn])
+        else:
+            folder = f"{store.roots.staging}/{dataset.staged}"
             preparing.make_folder(folder)
             outputs = tuple(write_dataset(dataset, shape, folder))
-        else:
-            outputs = tuple(hdfs_tree.write_dataset(preparing, dataset, shape, folder))
         unit = units.pop(dataset.work_unit_id)
         if unit.dataset_urn != dataset.urn:
             raise AssertionError(f"the plan gives {unit.work_unit_id} to {unit.dataset_urn}, the tree to {dataset.urn}")
