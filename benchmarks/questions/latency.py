@@ -34,7 +34,7 @@ _NOTES_ON_HDFS = [
     "ours: less the median of no-op jobs of the same shape (parts.no_op_job_s; parts.wall_s is all of it)",
     "NameNode, DataNodes, Spark and clients share this machine: what is left of a core decides, not a network",
     "ours and bare use hdfs-native, bare without Spark; manifest uses Hadoop's own client, in the JVM of the driver",
-    "files are empty; ours writes two segments of its log for each bucket, durable on both DataNodes; no other arm does",
+    "files are empty; ours makes two segments of its log for each bucket durable on both DataNodes, the others nothing",
     "requests: all that the NameNode was asked by RPC meanwhile, by its own count",
     _NOTES[4],
 ]
