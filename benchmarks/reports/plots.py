@@ -80,6 +80,7 @@ def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
 
 
 def _colour(arm: str) -> str:
-    if arm.startswith("ours"):
+    words = arm.split("_")
+    if "ours" in words:
         return OURS
-    return LIMIT if arm.startswith("bare") else OTHERS
+    return LIMIT if "bare" in words else OTHERS
