@@ -48,6 +48,7 @@ def until_it_commits(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> 
             pending = bool(watcher.pending())
 
 
+@pytest.mark.slow
 def test_a_worker_lost_in_mid_commit(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     """SIGKILL to a worker with its executor and their Python workers: the run itself ends exactly."""
     with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, spark=on(spark_cluster)) as job:

@@ -52,6 +52,7 @@ def written_below(folder: Path, *but: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and path not in but)
 
 
+@pytest.mark.slow
 def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
     tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

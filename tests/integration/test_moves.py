@@ -29,6 +29,7 @@ def command(name: str, path: Path, *arguments: str) -> tuple[int, Any, str]:
 
 
 class TestStoreOlderThanItsOutput:
+    @pytest.mark.slow
     def test_a_restored_backup_is_refused_and_rebuilt(self, tmp_path: Path, spark: SparkSession) -> None:
         with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"records_per_work_unit": 4}) as job:
             job.produce(10, days=2)
