@@ -221,7 +221,7 @@ class SimulatedPosix:
 
     def realpath(self, path: str) -> str:
         real = ""
-        for part in _parts(path):
+        for part in filter(None, path.split("/")):
             real = f"{real}/{part}"
             try:
                 found = self._inodes[self._lookup(real, follow=False)]
@@ -478,11 +478,6 @@ def _kept(file: _File, choice: int) -> bytes:
 
 _IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")
 _DIGITS = re.compile(r"\d+")
-
-
-@functools.lru_cache(100_000)
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part)
 
 
 @functools.lru_cache(100_000)
