@@ -89,7 +89,19 @@ class Hdfs:
         counted |= {f"operations_{kind}": float(count) for kind, count in sorted(found.items())}
 
 
-class OursOnHdfs(Ours):
+class _OnHdfs(Arm):
+    """An arm whose tree is there."""
+
+    _hdfs: Hdfs
+
+    def digest(self, root: Path) -> str:
+        return self._hdfs.take_digest(root)
+
+    def expected(self, shape: Shape) -> str:
+        return expected_digest(shape, empty=True)
+
+
+class OursOnHdfs(_OnHdfs, Ours):
     """The product's drain job, on file systems of `threads` calls in each task."""
 
     def __init__(
@@ -109,14 +121,8 @@ class OursOnHdfs(Ours):
     def _left(self, root: Path) -> int:
         return self._hdfs.files_left(f"{root}/staging")
 
-    def digest(self, root: Path) -> str:
-        return self._hdfs.take_digest(root)
 
-    def expected(self, shape: Shape) -> str:
-        return expected_digest(shape, empty=True)
-
-
-class BareOnHdfs(Arm):
+class BareOnHdfs(_OnHdfs):
     """The product's client in a pool of threads: makes folders, renames, removes folders, and nothing else."""
 
     def __init__(self, hdfs: Hdfs, *, threads: int, folders: bool = False) -> None:
@@ -147,22 +153,13 @@ class BareOnHdfs(Arm):
             seconds = time.perf_counter() - began
         return {"seconds": seconds} | counted
 
-    def digest(self, root: Path) -> str:
-        return self._hdfs.take_digest(root)
 
-    def expected(self, shape: Shape) -> str:
-        return expected_digest(shape, empty=True)
-
-
-class ManifestOnHdfs(ManifestCommitter):
+class ManifestOnHdfs(_OnHdfs, ManifestCommitter):
     """The manifest committer, with Hadoop's own client."""
 
     def __init__(self, spark: SparkSession, tasks: int, hdfs: Hdfs, *, slots: int, threads: int) -> None:
         super().__init__(spark, tasks, slots=slots, threads=threads)
         self._hdfs = hdfs
-
-    def _settings(self) -> dict[str, str]:
-        return {**super()._settings(), "fs.defaultFS": self._hdfs.uri}
 
     def _uri(self, output: Path) -> str:
         return f"{self._hdfs.uri}{output}"
@@ -180,9 +177,3 @@ class ManifestOnHdfs(ManifestCommitter):
         if self._hdfs.fs.status(f"{output}/_temporary") is not None:
             raise WrongResultError(f"{self.name} left its temporary folder")
         return {}
-
-    def digest(self, root: Path) -> str:
-        return self._hdfs.take_digest(root)
-
-    def expected(self, shape: Shape) -> str:
-        return expected_digest(shape, empty=True)

@@ -14,7 +14,7 @@ from benchmarks.arms.gobblin import GobblinPattern
 from benchmarks.arms.hadoop import ManifestCommitter
 from benchmarks.arms.on_hdfs import BareOnHdfs, Hdfs, ManifestOnHdfs, OursOnHdfs
 from benchmarks.arms.ours import Ours
-from benchmarks.results import Results, Sample, medians, results_of
+from benchmarks.results import Parameters, Results, Sample, medians, results_of
 from benchmarks.runner import Arm, Tell, WrongResultError, alternate
 from benchmarks.session import session_or
 from benchmarks.workloads.latency import Latency, LatencyServer, far_file_system
@@ -95,16 +95,7 @@ def latency(
         samples,
         seed=shape.seed,
         folder=folder,
-        parameters={
-            "datasets": shape.datasets,
-            "files": shape.files,
-            "buckets": shape.buckets,
-            "partitions": partitions,
-            "repeats": repeats,
-            "delay_ms": delay_ms,
-            "threads": threads,
-            "slots": slots,
-        },
+        parameters=_parameters(shape, partitions, repeats, threads, slots) | {"delay_ms": delay_ms},
         skipped=skipped,
         notes=_NOTES,
     )
@@ -144,17 +135,21 @@ def latency_on_hdfs(
         samples,
         seed=shape.seed,
         folder=folder,
-        parameters={
-            "datasets": shape.datasets,
-            "files": shape.files,
-            "buckets": shape.buckets,
-            "partitions": partitions,
-            "repeats": repeats,
-            "threads": threads,
-            "slots": slots,
-        },
+        parameters=_parameters(shape, partitions, repeats, threads, slots),
         notes=_NOTES_ON_HDFS,
     )
+
+
+def _parameters(shape: Shape, partitions: int, repeats: int, threads: int, slots: int) -> Parameters:
+    return {
+        "datasets": shape.datasets,
+        "files": shape.files,
+        "buckets": shape.buckets,
+        "partitions": partitions,
+        "repeats": repeats,
+        "threads": threads,
+        "slots": slots,
+    }
 
 
 def check(sample: Sample, shape: Shape, threads: int) -> None:
