@@ -107,9 +107,9 @@ def _ingested(
         if unit.dataset_urn != dataset.urn:
             raise AssertionError(f"the plan gives {unit.work_unit_id} to {unit.dataset_urn}, the tree to {dataset.urn}")
         states.setdefault(dataset.bucket, []).append(_succeeded(settings, unit, dataset.attempt, outputs))
-    writer = TaskStateWriter(preparing, store.roots.store, settings.run_id)
-    for bucket, rows in states.items():
-        writer.append(bucket, rows)
+    for written in TaskStateWriter(preparing, store.roots.store, settings.run_id).append(states).values():
+        if isinstance(written, OSError):
+            raise written
     record_ingest_ended(preparing, store.roots.store, settings.run_id)
     return settings
 

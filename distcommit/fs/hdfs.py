@@ -16,12 +16,13 @@ import errno
 import posixpath
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from xxhash import xxh3_64
 
 from distcommit.fs.local import TEMPORARY
+from distcommit.fs.put_each import put_each
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
@@ -166,6 +167,9 @@ class HdfsFileSystem:
             self._drop(temporary)
             raise
         return True
+
+    def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
+        return put_each(self, files)
 
     def rename(self, source: str, target: str) -> None:
         try:

@@ -10,7 +10,8 @@ import contextlib
 import errno
 import posixpath
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from xxhash import xxh3_64_intdigest
 
@@ -93,24 +94,62 @@ class LocalFileSystem:
             self._calls.chown(path, access.owner, access.group)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        folder, name = posixpath.split(path)
-        temporary = f"{folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
-        writer = self.create(temporary)
+        (answer,) = self.put_all_if_absent([(path, data)])
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
+        """As the port says, with two barriers for all of them: measured on ext4, from two on `syncfs` takes less time than
+        an `fsync` for each."""
+        puts = [_Put(path, data) for path, data in files]
+        together = len(puts) > 1
+        in_flight(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
+        if together:
+            self._sync_puts([put for put in puts if put.error is None])
+        in_flight(self.parallel_calls, self._take_name, [put for put in puts if put.error is None])
+        won = [put for put in puts if put.won]
+        if together:
+            self._sync_puts(won)
+        else:
+            in_flight(self.parallel_calls, self._sync_name, won)
+        return [put.won if put.error is None else put.error for put in puts]
+
+    def _write_aside(self, put: _Put, *, sync: bool) -> None:
         try:
+            writer = self.create(put.temporary)
             try:
-                writer.write(data)
+                writer.write(put.data)
             finally:
-                writer.close_file(sync=True)
-            self.rename(temporary, path)
-        except FileExistsError:
-            self.delete(temporary)
-            return False
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.delete(temporary)
-            raise
-        self._sync_folder(folder)
-        return True
+                writer.close_file(sync=sync)
+        except OSError as error:
+            self._give_up(put, error)
+
+    def _take_name(self, put: _Put) -> None:
+        try:
+            self.rename(put.temporary, put.path)
+            put.won = True
+        except OSError as error:
+            self._give_up(put, None if isinstance(error, FileExistsError) else error)
+
+    def _sync_name(self, put: _Put) -> None:
+        try:
+            self._sync_folder(put.folder)
+        except OSError as error:
+            put.error = error
+
+    def _sync_puts(self, puts: Sequence[_Put]) -> None:
+        try:
+            if puts:
+                self.sync_tree(puts[0].folder)
+        except OSError as error:
+            for put in puts:
+                self._give_up(put, error)
+
+    def _give_up(self, put: _Put, error: OSError | None) -> None:
+        put.error = error
+        with contextlib.suppress(OSError):
+            self.delete(put.temporary)
 
     def rename(self, source: str, target: str) -> None:
         if self._renames:
@@ -181,6 +220,19 @@ class LocalFileSystem:
     def _sync_folder(self, folder: str) -> None:
         if self._durable:
             self._calls.fsync_folder(folder)
+
+
+class _Put:
+    """A file that is to be put where nothing is, and how far that came."""
+
+    __slots__ = ("data", "error", "folder", "path", "temporary", "won")
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path, self.data = path, data
+        self.folder, _, name = path.rpartition("/")
+        self.temporary = f"{self.folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
+        self.won = False
+        self.error: OSError | None = None
 
 
 class LocalStagedWriter(ChecksummingWriter):

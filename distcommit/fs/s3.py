@@ -26,6 +26,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from distcommit.fs.put_each import put_each
 from distcommit.fs.s3_requests import CALLS, ObjectHead, S3Requests
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.fs.upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
@@ -96,6 +97,9 @@ class S3FileSystem:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return _put_new(self._requests, _key(path), data, {}) is not None
+
+    def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
+        return put_each(self, files)
 
     def rename(self, source: str, target: str) -> None:
         """Completes a staged file. Of several callers at once more than one may be told that it is done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -9,14 +10,22 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_here = threading.local()
+
 
 def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """The results of `act` for all items, in their order, with up to `calls` of them running at a time.
 
     With 1, one after the other in this thread. The first error is raised; with more than one call in flight others may
-    have run, and those not begun yet are not.
+    have run, and those not begun yet are not. What is begun within another such call shares its number.
     """
+    calls = max(1, calls // getattr(_here, "sharing", 1))
     if calls == 1 or len(items) <= 1:
         return [act(item) for item in items]
-    with ThreadPoolExecutor(min(calls, len(items))) as pool:
+    workers = min(calls, len(items))
+    with ThreadPoolExecutor(workers, initializer=_share, initargs=(getattr(_here, "sharing", 1) * workers,)) as pool:
         return list(pool.map(act, items))
+
+
+def _share(sharing: int) -> None:
+    _here.sharing = sharing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,9 +61,8 @@ class FileSystem(Protocol):
     `has_folders`: False for object stores. There folders are the beginnings of names: they are there while anything is
     below them, so that making and deleting them does nothing and none is ever missing or moved; files are durable when
     they are closed; and a file can be renamed only if it was created for that target, and can't be read before.
-    `parallel_calls`: how many calls are worth having in flight at once; 1 where a call costs no waiting.
-    `parallel_buckets`: how many buckets a task works on at once, so that one computes while others wait for their
-    barriers.
+    `parallel_calls`: how many calls are worth having in flight at once in a task; 1 where a call costs no waiting.
+    `parallel_buckets`: how many buckets a task works on at once, which share these calls.
     """
 
     scheme: str
@@ -118,6 +117,11 @@ class FileSystem(Protocol):
 
         No reader ever sees part of it. An OSError leaves the outcome unknown: read back.
         """
+        ...
+
+    def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
+        """`put_if_absent` for many paths and their bytes, of which some may be put when others are not: its answers,
+        or the errors that it would have raised, in order."""
         ...
 
     def rename(self, source: str, target: str) -> None:

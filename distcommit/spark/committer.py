@@ -2,6 +2,9 @@
 
 Any number of committers may work on one bucket at a time; the bucket's log orders them. What one of them leaves
 half-way, another finishes: a twin, the drain, or the next run.
+
+Committers of several buckets work in step (`model.lockstep`): segments of their logs, effects and what makes them
+durable go together, so that the disk's barriers are as many for all of them as for one.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from distcommit.model.errors import (
     UnknownVersionError,
     plain_text,
 )
+from distcommit.model.lockstep import Work
 from distcommit.model.log_records import (
     DatasetState,
     DatasetStatus,
@@ -41,7 +45,7 @@ from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
-from distcommit.steps.execution import execute_sequences
+from distcommit.steps.execution import Execution, Outcomes
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
@@ -82,7 +86,7 @@ class BucketCommitter:
         """Takes task states that this task has published under that file name; they need not be read back."""
         self._reader.know(name, states)
 
-    def sweep(self, *, ended: bool) -> None:
+    def sweep(self, *, ended: bool) -> Work[None]:
         """Seals what is complete, and executes, closes and cleans up what this committer sealed. With at-least-once,
         what is complete is published first, and sealed and closed by one record.
 
@@ -102,11 +106,11 @@ class BucketCommitter:
         self.look()
         ready = self._complete(fold, ended)
         if self._settings.at_least_once:
-            self._clean_up(self._settle_open(self._publish_unsealed(ready)))
+            self._clean_up(self._settle_open((yield from self._publish_unsealed(ready))))
             return
-        self._seal(ready)
+        yield from self._seal(ready)
         if not self._settings.job_level:
-            self.publish(take_over=ended)
+            yield from self.publish(take_over=ended)
 
     def look(self) -> list[TaskState]:
         """Takes in the task states that were published since the last look, by anybody, and returns them.
@@ -129,7 +133,7 @@ class BucketCommitter:
             self._unreadable_states = f"; {error}"
             return self._reader.poll()
 
-    def publish(self, *, take_over: bool) -> None:
+    def publish(self, *, take_over: bool) -> Work[None]:
         """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
         fold = self._log.refresh()
         todo = [
@@ -141,10 +145,11 @@ class BucketCommitter:
         ]
         if any(_state_name(state) not in self._sealed_here for state in todo):
             self._remove_probes()
-        fold = self._execute_and_close([state.sequence for state in todo if state.sequence is not None], fold)
+        sequences = [state.sequence for state in todo if state.sequence is not None]
+        fold = yield from self._execute_and_close(sequences, fold)
         self._clean_up(self._settle_open(fold))
 
-    def replay(self, decided_epochs: frozenset[int]) -> None:
+    def replay(self, decided_epochs: frozenset[int]) -> Work[None]:
         """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
 
         Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
@@ -154,13 +159,13 @@ class BucketCommitter:
         pending = [s for s in self._log.refresh().pending() if s.sequence is not None and s.sequence.epoch < epoch]
         undecided = [s for s in pending if s.held and s.sequence is not None and s.sequence.epoch not in decided_epochs]
         if undecided:
-            self._drop([_name(s.sequence) for s in undecided if s.sequence is not None])
+            yield from self._drop([_name(s.sequence) for s in undecided if s.sequence is not None])
         doomed = {state.dataset_urn for state in undecided}
         todo = [s.sequence for s in pending if s.sequence is not None and s.dataset_urn not in doomed]
         if pending:
             self._remove_probes()
         before = self._report.datasets_committed
-        self._execute_and_close(todo, self._log.refresh(), verify_first=True)
+        yield from self._execute_and_close(todo, self._log.refresh(), verify_first=True)
         self._report.sequences_replayed += self._report.datasets_committed - before
         self._report.datasets_committed = before
 
@@ -289,7 +294,7 @@ class BucketCommitter:
             return []
         return [SinkCommitStep(self._context.sink, CommitRequest(urn, self._settings.epoch, infos))]
 
-    def _seal(self, sequences: list[SealedSequence]) -> Fold:
+    def _seal(self, sequences: list[SealedSequence]) -> Work[Fold]:
         """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those
         that somebody else sealed first are left to them."""
         mine = {_name(sequence): sequence for sequence in sequences}
@@ -308,7 +313,7 @@ class BucketCommitter:
 
         if not sequences:
             return self._log.refresh()
-        fold = self._log.settle(decide)
+        fold = yield from self._log.settling(decide)
         for name, sequence in mine.items():
             if fold.sequence(name) == sequence:
                 self._sealed_here.add(name)
@@ -316,12 +321,12 @@ class BucketCommitter:
 
     # -- executing and closing
 
-    def _publish_unsealed(self, sequences: list[SealedSequence]) -> Fold:
+    def _publish_unsealed(self, sequences: list[SealedSequence]) -> Work[Fold]:
         """At-least-once: executes steps that are nowhere written ahead, and lets the watermarks follow once the effects
         are durable. Should this process die in between, no record names its files, and their records are read again."""
         steps = {_name(sequence): self._made.pop(_name(sequence))[1] for sequence in sequences}
-        outcomes = execute_sequences(steps, verify_first=False)
-        self._report.steps_executed += outcomes.executed
+        outcomes: Outcomes[SequenceName] = yield Execution(steps)
+        self._report.steps_executed += outcomes.executed.total()
         failed = dict(outcomes.failed)
         for name, lost in outcomes.lost.items():
             failed[name] = LostError(
@@ -336,17 +341,17 @@ class BucketCommitter:
             self._unpublished[name.dataset_urn] = error
             logger.warning("not published yet: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
         published = [sequence for sequence in sequences if _name(sequence) not in failed]
-        fold = self._seal(published)
+        fold = yield from self._seal(published)
         done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
         self._report.datasets_committed += len(done)
         return fold
 
     def _execute_and_close(
         self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False
-    ) -> Fold:
+    ) -> Work[Fold]:
         if not sequences:
             return fold
-        self._log.make_durable()
+        yield from self._log.making_durable()
         loaded: dict[SequenceName, list[CommitStep]] = {}
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
@@ -354,17 +359,17 @@ class BucketCommitter:
                 loaded[_name(sequence)] = self._steps_of(sequence)
             except DistcommitError as error:
                 failed[_name(sequence)] = error
-        outcomes = execute_sequences(loaded, verify_first=verify_first)
-        self._report.steps_executed += outcomes.executed
+        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)
+        self._report.steps_executed += outcomes.executed.total()
         failed.update(outcomes.failed)
         for name, lost in outcomes.lost.items():
             failed[name] = _lost_error(name, lost)
         done = [_name(sequence) for sequence in sequences if _name(sequence) not in failed]
-        fold = self._close(done)
+        fold = yield from self._close(done)
         self._report.datasets_committed += len(done)
         outage = bool(failed) and (len(failed) == len(sequences) > 1 or not self._output_works())
         for name, failure in failed.items():
-            self._note_failure(name, failure, replaying=verify_first, outage=outage)
+            yield from self._note_failure(name, failure, replaying=verify_first, outage=outage)
         return self._log.refresh() if failed else fold
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
@@ -374,24 +379,24 @@ class BucketCommitter:
             return made[1]
         return list(load_steps(sequence.steps, self._context))
 
-    def _close(self, names: Sequence[SequenceName]) -> Fold:
+    def _close(self, names: Sequence[SequenceName]) -> Work[Fold]:
         def decide(fold: Fold) -> Record | None:
             require_fence(fold, self._settings.epoch, self._log.folder)
             left = tuple(name for name in names if fold.sequence(name) is not None and _closable(fold, name))
             return Done(self._settings.epoch, left) if left else None
 
-        return self._log.settle(decide)
+        return (yield from self._log.settling(decide))
 
-    def _drop(self, names: Sequence[SequenceName]) -> None:
+    def _drop(self, names: Sequence[SequenceName]) -> Work[None]:
         def decide(fold: Fold) -> Record | None:
             require_fence(fold, self._settings.epoch, self._log.folder)
             left = tuple(n for n in names if fold.sequence(n) is not None and n in map(_state_name, fold.pending()))
             return Dropped(self._settings.epoch, left) if left else None
 
-        self._log.settle(decide)
+        yield from self._log.settling(decide)
         self._report.sequences_dropped += len(names)
 
-    def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool, outage: bool) -> None:
+    def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool, outage: bool) -> Work[None]:
         """Reports that a sequence could not be finished. In replay it counts as this run's attempt, unless an outage
         or this program's age or sink is to blame; what is lost is quarantined at once."""
         if self._log.refresh().sequence(name) is None:
@@ -415,7 +420,8 @@ class BucketCommitter:
             quarantine = lost or len({*state.tried_epochs, epoch}) >= limit
             return Failed(epoch, name, quarantine, plain_text(str(error)))
 
-        if self._log.settle(decide).state_of(name.dataset_urn).status is DatasetStatus.QUARANTINED:
+        fold = yield from self._log.settling(decide)
+        if fold.state_of(name.dataset_urn).status is DatasetStatus.QUARANTINED:
             self._report.datasets_quarantined += 1
             logger.error("dataset quarantined: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
 

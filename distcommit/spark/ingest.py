@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.staging import new_attempt, remove_empty
 from distcommit.model.errors import DistcommitError, FencedError, plain_text
-from distcommit.model.parallel import in_flight
+from distcommit.model.lockstep import Work, in_step, outcomes_in_step
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
@@ -173,14 +173,14 @@ class _IngestTask:
     def _commit(self) -> None:
         """Publishes the states of finished work units, then sweeps their buckets. What fails is left to the drain."""
         self._publish_states()
-        for bucket in sorted(self._unswept):
-            try:
-                self._committer(bucket).sweep(ended=False)
-            except FencedError:
-                raise
-            except Exception as error:  # whatever it is, it may not take the other buckets' work units with it
-                untold = not isinstance(error, DistcommitError | OSError)
-                logger.warning("commit left to the drain: %s", error, extra={"bucket": bucket}, exc_info=untold)
+        buckets = sorted(self._unswept)
+        works = [self._committer(bucket).sweep(ended=False) for bucket in buckets]
+        for bucket, outcome in zip(buckets, outcomes_in_step(works, self._fs.parallel_buckets), strict=True):
+            if isinstance(outcome, FencedError):
+                raise outcome
+            if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
+                untold = None if isinstance(outcome, DistcommitError | OSError) else outcome
+                logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=untold)
                 self._committers.pop(bucket, None)
         self._unswept = set()
         self._swept_at_s = self._clock.monotonic_s()
@@ -200,11 +200,9 @@ class _IngestTask:
             self._finished = {
                 bucket: [replace(s, **failed) for s in states] for bucket, states in self._finished.items()
             }
-        for bucket in list(self._finished):
-            try:
-                name = self._writer.append(bucket, self._finished[bucket])
-            except OSError as error:
-                logger.warning("task states could not be written: %s", error, extra={"bucket": bucket})
+        for bucket, name in self._writer.append(self._finished).items():
+            if isinstance(name, OSError):
+                logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
                 continue
             self._committer(bucket).know(name, self._finished.pop(bucket))
             self._unswept.add(bucket)
@@ -255,8 +253,8 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
         left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
         with ProgressFile(settings, "drain", partition, report) as progress:
             for attempt in range(_TRIES):
-                finish = functools.partial(_finish_bucket, settings, manifest, seal=seal)
-                reports = dict(zip(left, in_flight(settings.store.fs.parallel_buckets, finish, left), strict=True))
+                works = [_finish_bucket(settings, manifest, bucket, seal=seal) for bucket in left]
+                reports = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
                 again = [] if attempt == _TRIES - 1 else [b for b, (_, whole) in reports.items() if not whole]
                 for bucket, (found, _) in reports.items():
                     if bucket in again:
@@ -275,18 +273,18 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
     return report
 
 
-def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> tuple[Report, bool]:
+def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> Work[tuple[Report, bool]]:
     """Seals and publishes what is left of a bucket. What became of each of its datasets, and whether all is finished
     that this run can finish."""
     store, report = settings.store, Report()
     try:
         plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
         committer = BucketCommitter(settings, bucket, report, plans)
-        committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
+        yield from committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
         if settings.job_level and seal:
             committer.count_held(plans)
         else:
-            committer.publish(take_over=True)
+            yield from committer.publish(take_over=True)
             report.reasons, report.reasons_more, report.datasets_quarantined = [], 0, 0
             committer.count_outcomes(plans)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)

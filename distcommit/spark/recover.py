@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 from distcommit.ingest.staging import staged_epochs, sweep_epoch
 from distcommit.model.errors import DistcommitError, FencedError, TransientError
-from distcommit.model.parallel import in_flight
+from distcommit.model.lockstep import Work, in_step
 from distcommit.spark.committer import BucketCommitter
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
-from distcommit.stores.fencing import fence_bucket, require_fence
+from distcommit.stores.fencing import fencing_bucket, require_fence
 from distcommit.stores.retention import KEPT_RUNS, forget_runs
 
 logger = logging.getLogger(__name__)
@@ -25,8 +24,8 @@ def recover_partition(settings: RunSettings, partition: int) -> Report:
     try:
         decided = _decided_epochs(settings)
         epochs = [e for e in staged_epochs(store.fs, store.roots.staging) if e < settings.epoch]
-        recover = partial(_recover_bucket, settings, decided, epochs)
-        for found in in_flight(store.fs.parallel_buckets, recover, settings.buckets_of(partition)):
+        works = [_recover_bucket(settings, decided, epochs, bucket) for bucket in settings.buckets_of(partition)]
+        for found in in_step(works, store.fs.parallel_buckets):
             report.include(found)
         forget_runs(store.fs, store.roots.store, settings.buckets_of(partition), KEPT_RUNS)
     except FencedError as error:
@@ -58,16 +57,18 @@ def _decided_epochs(settings: RunSettings) -> frozenset[int]:
     return fold.decided_epochs
 
 
-def _recover_bucket(settings: RunSettings, decided_epochs: frozenset[int], epochs: list[int], bucket: int) -> Report:
+def _recover_bucket(
+    settings: RunSettings, decided_epochs: frozenset[int], epochs: list[int], bucket: int
+) -> Work[Report]:
     store, report = settings.store, Report()
     try:
         log = store.bucket_log(bucket, settings.epoch)
-        fold = fence_bucket(log, settings.epoch, settings.run_id)
+        fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)
         held = [s.sequence.epoch for s in fold.datasets.values() if s.held and s.sequence is not None]
         report.oldest_held_epoch = min(held, default=0)
         report.buckets += 1
         if fold.pending():
-            BucketCommitter(settings, bucket, report).replay(decided_epochs)
+            yield from BucketCommitter(settings, bucket, report).replay(decided_epochs)
             fold = log.refresh()
         kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
         for epoch in epochs:
@@ -75,7 +76,7 @@ def _recover_bucket(settings: RunSettings, decided_epochs: frozenset[int], epoch
                 report.files_swept += sweep_epoch(store.fs, store.roots.staging, epoch, bucket)
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
-        log.checkpoint()
+        yield from log.checkpointing()
     except FencedError:
         raise
     except Exception as error:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from distcommit.model.errors import DistcommitError, LostError, storage_error
+from distcommit.model.lockstep import Request
 from distcommit.model.steps import CommitStep, Lost, Verdict, Verification
 
 logger = logging.getLogger(__name__)
@@ -17,11 +19,43 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(slots=True)
 class Outcomes(Generic[Name]):
-    """What became of sequences: those not named here are done, durably."""
+    """What became of sequences: those that neither failed nor are lost are done, durably. `executed`: steps."""
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
     lost: dict[Name, Lost] = field(default_factory=dict)
-    executed: int = 0
+    executed: Counter[Name] = field(default_factory=Counter)
+
+    def of(self, names: Container[Name]) -> Outcomes[Name]:
+        """What became of these."""
+        return Outcomes(
+            {name: error for name, error in self.failed.items() if name in names},
+            {name: lost for name, lost in self.lost.items() if name in names},
+            Counter({name: steps for name, steps in self.executed.items() if name in names}),
+        )
+
+
+class Execution(Request):
+    """`execute_sequences` of some, together with those of others.
+
+    Args:
+        sequences: steps by the sequence's name, which nobody else gives.
+        verify_first: for replay.
+    """
+
+    def __init__(self, sequences: Mapping[Name, Sequence[CommitStep]], *, verify_first: bool = False) -> None:
+        self._sequences, self._verify_first = sequences, verify_first
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
+        """The `Outcomes` of each."""
+        outcomes = {
+            verify_first: execute_sequences(
+                {n: steps for r in requests if r._verify_first is verify_first for n, steps in r._sequences.items()},
+                verify_first=verify_first,
+            )
+            for verify_first in {request._verify_first for request in requests}
+        }
+        return [outcomes[request._verify_first].of(request._sequences) for request in requests]
 
 
 def execute_sequences(sequences: Mapping[Name, Sequence[CommitStep]], *, verify_first: bool) -> Outcomes[Name]:
@@ -86,7 +120,7 @@ def _execute_kind(
     errors = _execute(kind, steps, verdicts)
     for place, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if error is None:
-            outcomes.executed += verdicts is None or verdicts[place] is not Verdict.DONE
+            outcomes.executed[name] += verdicts is None or verdicts[place] is not Verdict.DONE
         elif isinstance(error, LostError):
             outcomes.lost.setdefault(name, Lost(error.expected, error.found))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from distcommit.model.errors import FencedError, StaleStoreError
+from distcommit.model.lockstep import Work, alone
 from distcommit.model.log_records import Fence, Record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, put_mark, read_marks
@@ -122,6 +123,11 @@ def fence_job(store: JobStore, run_id: str) -> int:
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
+    """`fencing_bucket`, for one bucket alone."""
+    return alone(fencing_bucket(log, epoch, run_id))
+
+
+def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> Work[Fold]:
     """Fences one bucket's log and returns its fold, which contains the fence.
 
     Raises:
@@ -132,7 +138,7 @@ def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
         require_fence(fold, epoch, log.folder)
         return None if fold.fence_epoch == epoch else Fence(epoch, run_id)
 
-    fold = log.settle(decide)
+    fold = yield from log.settling(decide)
     log.sweep_temporary()
     return fold
 

@@ -6,11 +6,13 @@ Anybody may append at any time; the rules in `protocol.fold` and the numbering d
 from __future__ import annotations
 
 import logging
+import posixpath
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import CorruptError, OutcomeUnknownError
+from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Record
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold, apply, valid
@@ -22,6 +24,41 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_EVERY = 32
 """Segments above the newest checkpoint that make a new one worth while."""
 _UNKNOWN_LIMIT = 3
+
+
+class PutIfAbsent(Request):
+    """A put of one file, together with those of other logs of the same file system."""
+
+    def __init__(self, fs: FileSystem, path: str, data: bytes) -> None:
+        self._fs, self._path, self._data = fs, path, data
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[PutIfAbsent]) -> list[bool | OSError]:
+        return requests[0]._fs.put_all_if_absent([(request._path, request._data) for request in requests])
+
+
+class MakeDurable(Request):
+    """A sync of one log's folder, together with those of other logs of the same file system."""
+
+    def __init__(self, fs: FileSystem, folder: str) -> None:
+        self._fs, self._folder = fs, folder
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[MakeDurable]) -> list[OSError | None]:
+        fs, folders = requests[0]._fs, [request._folder for request in requests]
+        try:
+            fs.sync(folders, posixpath.commonpath(folders))
+        except FileNotFoundError:  # one log's trouble; the disk's, all of them are told
+            return [cls._alone(fs, folder) for folder in folders]
+        return [None] * len(folders)
+
+    @staticmethod
+    def _alone(fs: FileSystem, folder: str) -> OSError | None:
+        try:
+            fs.sync([folder], folder)
+        except OSError as error:
+            return error
+        return None
 
 
 class CommitLog:
@@ -80,6 +117,10 @@ class CommitLog:
                 missing_before = (missing, len(listed))
 
     def settle(self, decide: Callable[[Fold], Record | None]) -> Fold:
+        """`settling`, for this log alone."""
+        return alone(self.settling(decide))
+
+    def settling(self, decide: Callable[[Fold], Record | None]) -> Work[Fold]:
         """Appends what `decide` asks for, until it asks for nothing; returns the fold that it was content with.
 
         That fold is durable, whoever wrote it.
@@ -101,14 +142,15 @@ class CommitLog:
             if record is None and self._durable_to >= self._last:
                 return fold
             if record is None:
-                self.make_durable()
+                yield from self.making_durable()
                 continue
             if not valid(record, fold):
                 raise AssertionError(f"decided on an invalid record: {record!r}")
             number, segment = self._last + 1, Segment(self.epoch, self._writer_id, record)
             try:
-                self.make_durable()
-                won = self._fs.put_if_absent(f"{self.folder}/{segment_name(number)}", encode_segment(segment))
+                yield from self.making_durable()
+                path = f"{self.folder}/{segment_name(number)}"
+                won = yield PutIfAbsent(self._fs, path, encode_segment(segment))
             except FileNotFoundError:
                 logger.info("own temporary file was swept by a newer run", extra={"log": self.folder})
                 unknown += 1
@@ -129,13 +171,17 @@ class CommitLog:
                 ) from error
 
     def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> None:
+        """`checkpointing`, for this log alone."""
+        alone(self.checkpointing(at_least=at_least, decided_from=decided_from))
+
+    def checkpointing(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> Work[None]:
         """Writes the whole fold as one segment if `at_least` segments stand above the newest one, then deletes, by
         listing and in ascending order, what lies below the second newest."""
 
         def decide(fold: Fold) -> Record | None:
             return fold.checkpoint(decided_from) if self._last - self._base >= max(1, at_least) else None
 
-        self.settle(decide)
+        yield from self.settling(decide)
         self.truncate()
 
     def truncate(self) -> None:
@@ -151,10 +197,15 @@ class CommitLog:
                 self._fs.delete(f"{self.folder}/{entry.name}")
 
     def make_durable(self) -> None:
+        """`making_durable`, for this log alone."""
+        alone(self.making_durable())
+
+    def making_durable(self) -> Work[None]:
         """Syncs the folder, if others have written what the fold shows: all of it survives from here on."""
         if self._durable_to < self._last:
-            self._fs.sync([self.folder], self.folder)
-            self._durable_to = self._last
+            seen = self._last
+            yield MakeDurable(self._fs, self.folder)
+            self._durable_to = seen
 
     @property
     def last_number(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
@@ -41,7 +41,7 @@ def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
 
 
 class TaskStateWriter:
-    """Appends rows for any bucket of one run; each call publishes one whole file.
+    """Appends rows for buckets of one run, a whole file each time.
 
     Args:
         fs: where the store is.
@@ -53,13 +53,21 @@ class TaskStateWriter:
         self._fs, self._folder = fs, run_folder(store_root, run_id)
         self._writer, self._number = uuid.uuid4().hex, 0
 
-    def append(self, bucket: int, states: Sequence[TaskState]) -> str:
-        """Publishes the rows and returns their file's name, once they are durable. Readers see all of them or none."""
-        self._number += 1
-        data = encode_task_states(states)
-        name = table_name(f"{self._writer}-{self._number:06d}", data)
-        self._fs.put_if_absent(f"{self._folder}/{bucket_name(bucket)}/{name}", data)
-        return name
+    def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
+        """Publishes rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
+        be written. Readers see all rows of a file or none."""
+        names: dict[int, str] = {}
+        files: list[tuple[str, bytes]] = []
+        for bucket, rows in states.items():
+            self._number += 1
+            data = encode_task_states(rows)
+            names[bucket] = table_name(f"{self._writer}-{self._number:06d}", data)
+            files.append((f"{self._folder}/{bucket_name(bucket)}/{names[bucket]}", data))
+        answers = self._fs.put_all_if_absent(files)
+        return {
+            bucket: answer if isinstance(answer, OSError) else name
+            for (bucket, name), answer in zip(names.items(), answers, strict=True)
+        }
 
 
 class TaskStateReader:

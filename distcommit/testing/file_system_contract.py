@@ -158,6 +158,19 @@ class FileSystemContract(ABC):
         assert fs.put_if_absent(f"{root}/empty", b"")
         assert fs.read(f"{root}/empty") == b""
 
+    def test_many_puts_at_once_are_answered_one_by_one(self, fs: FileSystem, root: str) -> None:
+        fs.make_folder(f"{root}/below")
+        fs.put_if_absent(f"{root}/2", b"first")
+        for turn, many in enumerate((1, 3, 40)):
+            files = [(f"{root}/{'below/' * (place % 2)}{turn}-{place}", b"%d" % place * 1000) for place in range(many)]
+            answers = fs.put_all_if_absent([*files, (f"{root}/2", b"second"), (f"{root}/0/missing" * 100, b"x")])
+            assert answers[:-1] == [True] * many + [False]
+            assert isinstance(answers[-1], OSError)
+            assert [fs.read(path) for path, _ in files] == [data for _, data in files]
+        assert fs.read(f"{root}/2") == b"first"
+        assert len(fs.list_folder(root)) + len(fs.list_folder(f"{root}/below")) == 2 + 44, "a temporary file is left"
+        assert fs.put_all_if_absent([]) == []
+
     def test_of_many_that_put_one_name_one_wins(self, fs: FileSystem, root: str) -> None:
         for turn in range(20):
             path = f"{root}/{turn}"

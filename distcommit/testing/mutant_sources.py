@@ -38,7 +38,10 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("sync", "sync_tree", "rename", "make_folders", "link", "unlink", "fsync"), (_ANY, "None")),
     **dict.fromkeys(("fsync_folder", "syncfs", "mkdir", "rmdir", "rename_noreplace", "_sync_folder"), (_ANY, "None")),
     **dict.fromkeys(("put_if_absent", "make_folder", "delete", "delete_folder"), (_ANY, "True")),
-    **dict.fromkeys(("make_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
+    **dict.fromkeys(("making_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
+    **dict.fromkeys(("_sync_puts", "_sync_name", "_give_up"), (_ANY, "None")),
+    "MakeDurable": ("", "None"),
+    "PutIfAbsent": ("", "True"),
     **dict.fromkeys(("withdraw", "undo", "_move_again", "_remove"), (_ANY, "None")),
     **dict.fromkeys(("prepare_run", "prepare_bucket", "publish_manifest", "record_ingest_ended"), ("", "None")),
     **dict.fromkeys(("remove_empty", "forget_runs", "_empty", "_delete_tree", "_sync"), ("", "None")),
@@ -53,10 +56,10 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     "make_all": (_ANY, "{{}}"),
     "rename_folder": (_ANY, "False"),
     "check": (r"(self\._sources|self\._folders|GuardedFolders.*)$", "None"),
-    "create": (r"log$", "None"),
-    "checkpoint": (r".*log.*$", "None"),
-    "settle": (_LOG, "{receiver}.refresh()"),
-    "fence_bucket": ("", "{argument}.refresh()"),
+    "create": (r".*log.*$", "None"),
+    **dict.fromkeys(("checkpoint", "checkpointing"), (r".*log.*$", "None")),
+    **dict.fromkeys(("settle", "settling"), (_LOG, "{receiver}.refresh()")),
+    "fencing_bucket": ("", "{argument}.refresh()"),
     "write_bucket_plan": ("", '"dropped.parquet"'),
     "append": (r".*_writer$", '"dropped.parquet"'),
     "_put": (_SELF, "True"),
@@ -136,12 +139,14 @@ class _Module:
         """Each storage operation left out, with a neutral value of its type in its place."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call) and (value := _neutral(node)) is not None:
-                text = self._text(node)
+                text, place, instead = self._text(node), self._place(node), value
+                if isinstance(asking := self._above[node], ast.Yield | ast.YieldFrom):  # its function stays a generator
+                    place, instead = self._place(asking), f"((yield from ()) or {value})"
                 yield self._mutant(
                     node,
                     *("drop", _called(node), text),
                     f"leaves out `{text}`" + ("" if value == "None" else f", takes `{value}` for its answer"),
-                    self._replaced(self._place(node), value),
+                    self._replaced(place, instead),
                 )
 
     def swaps(self) -> Iterator[Mutant]:

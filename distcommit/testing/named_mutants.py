@@ -14,7 +14,7 @@ _FOLD, _LOG, _COMMITTER = "protocol.fold", "stores.log", "spark.committer"
 _RECOVER, _INGEST, _STAGING = "spark.recover", "spark.ingest", "ingest.staging"
 _RENAME, _PUBLISHING = "steps.rename", "steps.publishing"
 
-_EFFECTS = "        outcomes = execute_sequences(loaded, verify_first=verify_first)\n"
+_EFFECTS = "        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)\n"
 _REQUIRED = "            require_fence(fold, self._settings.epoch, self._log.folder)\n"
 
 NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
@@ -23,11 +23,11 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _COMMITTER,
-                "        fold = self._log.settle(decide)\n        for name, sequence in mine.items():\n",
+                "        fold = yield from self._log.settling(decide)\n        for name, sequence in mine.items():\n",
                 "        for early in sequences:\n"
                 "            for step in list(load_steps(early.steps, self._context))[:1]:\n"
                 "                step.execute()\n"
-                "        fold = self._log.settle(decide)\n        for name, sequence in mine.items():\n",
+                "        fold = yield from self._log.settling(decide)\n        for name, sequence in mine.items():\n",
             )
         ],
     ),
@@ -71,8 +71,9 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _COMMITTER,
-                "        outcomes = execute_sequences(steps, verify_first=False)\n",
-                "        self._seal(sequences)\n        outcomes = execute_sequences(steps, verify_first=False)\n",
+                "        outcomes: Outcomes[SequenceName] = yield Execution(steps)\n",
+                "        yield from self._seal(sequences)\n"
+                "        outcomes: Outcomes[SequenceName] = yield Execution(steps)\n",
             )
         ],
     ),
@@ -81,9 +82,9 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _COMMITTER,
-                "        fold = self._close(done)\n",
+                "        fold = yield from self._close(done)\n",
                 "        self._clean_up([self._open[n.dataset_urn] for n in done if n.dataset_urn in self._open])\n"
-                "        fold = self._close(done)\n",
+                "        fold = yield from self._close(done)\n",
             )
         ],
     ),
@@ -93,7 +94,13 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "done-before-effects": (
         "sequences are closed before their steps are executed",
-        [(_COMMITTER, _EFFECTS, "        self._close([_name(sequence) for sequence in sequences])\n" + _EFFECTS)],
+        [
+            (
+                _COMMITTER,
+                _EFFECTS,
+                "        yield from self._close([_name(sequence) for sequence in sequences])\n" + _EFFECTS,
+            )
+        ],
     ),
     "no-fence-for-intent": (
         "a run that was fenced may still seal",

@@ -181,7 +181,7 @@ def _run_with_strange_states() -> tuple[SimulatedPosix, RunSettings]:
         TaskState(run_id, settings.epoch, urn, unit_id, "stranger", TaskOutcome.SUCCEEDED, units[urn].low, high, high)
         for urn, unit_id in (("a", units["a"].work_unit_id), ("b", "no such unit"))
     ]
-    TaskStateWriter(fs, ROOTS.store, run_id).append(0, states)
+    TaskStateWriter(fs, ROOTS.store, run_id).append({0: states})
     machine.syncfs("/")
     return machine, settings
 

@@ -62,7 +62,8 @@ class TaskStateMachine(RuleBasedStateMachine):
     @rule(writer=st.integers(0, 1), bucket=st.integers(0, BUCKETS - 1), states=rows, known=st.booleans())
     def append(self, writer: int, bucket: int, states: list[TaskState], known: bool) -> None:
         with known_ids(self.ids):
-            name = self.writers[writer].append(bucket, states)
+            name = self.writers[writer].append({bucket: states})[bucket]
+        assert isinstance(name, str)
         if known:
             self.readers[writer][bucket].know(name, states)
         self.durable[bucket] += states
@@ -102,7 +103,7 @@ class TaskStateMachine(RuleBasedStateMachine):
         self.machine.gate = dies_before(nth)
         try:
             with known_ids(self.ids):
-                self.writers[0].append(bucket, states)
+                self.writers[0].append({bucket: states})
             self.durable[bucket] += states
         except Crashed:
             self.doubtful[bucket].append(states)

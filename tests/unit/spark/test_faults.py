@@ -238,7 +238,7 @@ def test_a_task_state_that_ends_before_it_begins_fails_its_dataset_and_no_other(
         *(settings.run_id, settings.epoch, "b", unit.work_unit_id, "odd", TaskOutcome.SUCCEEDED),
         *(unit.low, unit.expected_high, Watermark({"0": 2})),
     )
-    TaskStateWriter(fs, root, settings.run_id).append(0, [odd])
+    TaskStateWriter(fs, root, settings.run_id).append({0: [odd]})
     ingest_all(settings, tasks)
     record_ingest_ended(fs, root, settings.run_id)
     report = drain_partition(settings, 0)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from distcommit.fs.local import TEMPORARY
+from distcommit.model.lockstep import alone
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.paths import OUTPUT_PROBE
@@ -165,7 +166,7 @@ def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> N
     ingest_all(settings, tasks)
     for bucket in range(2):
         report = Report()
-        BucketCommitter(settings, bucket, report).replay(frozenset())
+        alone(BucketCommitter(settings, bucket, report).replay(frozenset()))
         assert (report.sequences_dropped, report.sequences_replayed) == (0, 0)
     assert recover_partition(settings, 0).reasons == []
     assert set(statuses(JOB, machine).values()) == {"pending"}

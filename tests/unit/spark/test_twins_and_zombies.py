@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from distcommit.model.errors import FencedError, SourceUnavailableError
+from distcommit.model.lockstep import Work
 from distcommit.model.log_records import SealedSequence
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
@@ -217,11 +218,11 @@ def test_a_committer_that_is_fenced_right_before_it_seals_puts_nothing_into_the_
     log.refresh()
     ended_by: list[Exception] = []
 
-    def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> Fold:
+    def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> Work[Fold]:
         assert sequences
         fence_bucket(log, settings.epoch + 1, "newer")
         try:
-            return seal(committer, sequences)
+            return (yield from seal(committer, sequences))
         except Exception as error:
             ended_by.append(error)
             raise

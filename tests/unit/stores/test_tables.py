@@ -265,10 +265,10 @@ def test_a_reader_is_given_each_row_once_in_whatever_order_files_appear() -> Non
     reader = TaskStateReader(fs, "/store", "run", 3)
     assert reader.poll() == []
     one, two = TaskStateWriter(fs, "/store", "run"), TaskStateWriter(fs, "/store", "run")
-    two.append(3, [state(attempt="1"), state(attempt="2")])
-    one.append(3, [state(attempt="3")])
+    two.append({3: [state(attempt="1"), state(attempt="2")]})
+    one.append({3: [state(attempt="3")]})
     assert sorted(row.attempt for row in reader.poll()) == ["1", "2", "3"]
-    one.append(3, [state(attempt="4")])
+    one.append({3: [state(attempt="4")]})
     assert [row.attempt for row in reader.poll()] == ["4"]
     assert reader.poll() == []
 
@@ -276,10 +276,10 @@ def test_a_reader_is_given_each_row_once_in_whatever_order_files_appear() -> Non
 def test_a_reader_that_met_a_corrupt_file_gives_the_others_next() -> None:
     fs = make_fs()
     writer = TaskStateWriter(fs, "/store", "run")
-    writer.append(3, [state(attempt="1")])
+    writer.append({3: [state(attempt="1")]})
     fs.put_if_absent("/store/task_states/run=run/bucket=00003/bad.parquet", b"garbage")
     fs.put_if_absent("/store/task_states/run=run/bucket=00003/.tmp-half.parquet", b"garbage")
-    writer.append(3, [state(attempt="2")])
+    writer.append({3: [state(attempt="2")]})
     reader = TaskStateReader(fs, "/store", "run", 3)
     with pytest.raises(CorruptError, match=r"bad\.parquet"):
         reader.poll()

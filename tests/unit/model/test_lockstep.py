@@ -1,0 +1,101 @@
+"""Pieces of work in step: what they share, and that none of them takes others with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from distcommit.model.lockstep import Request, Work, alone, in_step, outcomes_in_step
+
+
+class Asks(Request):
+    """Answered with its number, doubled. Notes who was asked together."""
+
+    together: list[list[int]] = []
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[Asks]) -> list[Any]:
+        numbers = [request.number for request in requests]
+        cls.together.append(numbers)
+        if 13 in numbers:
+            raise OSError("all of them")
+        return [number * 2 if number >= 0 else KeyError(number) for number in numbers]
+
+
+class AsksElse(Asks):
+    """Another kind."""
+
+    together: list[list[int]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_asked() -> None:
+    Asks.together.clear()
+    AsksElse.together.clear()
+
+
+def asking(*requests: Asks) -> Work[list[int]]:
+    answers: list[int] = []
+    for request in requests:
+        answers += [(yield request)]
+    return answers
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_requests_of_one_kind_are_answered_together(threads: int) -> None:
+    works = [asking(Asks(1), AsksElse(2)), asking(), asking(Asks(3), Asks(4)), asking(AsksElse(5))]
+    assert in_step(works, threads) == [[2, 4], [], [6, 8], [10]]
+    assert Asks.together == [[1, 3], [4]]
+    assert AsksElse.together == [[5], [2]]
+
+
+def test_an_error_is_raised_where_the_request_was_made_and_the_others_go_on() -> None:
+    def failing() -> Work[str]:
+        try:
+            yield Asks(-1)
+        except KeyError as error:
+            yield Asks(error.args[0] + 8)
+            raise ValueError("mine") from error
+        return "no error came"
+
+    def fine() -> Work[str]:
+        yield Asks(1)
+        yield Asks(2)
+        yield Asks(3)
+        return "fine"
+
+    failed, went_on = outcomes_in_step([failing(), fine()])
+    assert isinstance(failed, ValueError)
+    assert went_on == "fine"
+    assert Asks.together == [[-1, 1], [7, 2], [3]]
+    with pytest.raises(ValueError, match="mine"):
+        in_step([fine(), failing()])
+
+
+def test_what_fails_for_all_is_raised_in_all_and_other_kinds_are_answered() -> None:
+    outcomes = outcomes_in_step([asking(Asks(13)), asking(AsksElse(1)), asking(Asks(1))])
+    assert [type(outcome) for outcome in outcomes] == [OSError, list, OSError]
+
+
+def test_many_are_taken_up_a_group_at_a_time() -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> Work[int]:
+        begun.append(number)
+        doubled: int = yield Asks(number * 100)
+        return doubled
+
+    assert in_step([work(number) for number in range(40)]) == [number * 200 for number in range(40)]
+    assert len(begun) == 40
+    assert [len(group) for group in Asks.together] == [16, 16, 8]
+
+
+def test_alone_it_returns_or_raises_what_it_would() -> None:
+    assert alone(asking(Asks(1), Asks(2))) == [2, 4]
+    with pytest.raises(KeyError):
+        alone(asking(Asks(-1)))
