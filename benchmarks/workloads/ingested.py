@@ -51,7 +51,7 @@ def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSin
         flow=WorkUnitFlow(source, Decoder(), sink or FileSinkSettings(), False),
         policy=CommitPolicy.FULL,
         job_level=False,
-        min_interval_s=0.2,
+        min_interval_s=0.5,
         max_attempts=3,
         task_attempts=2,
     )

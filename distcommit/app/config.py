@@ -42,7 +42,7 @@ class CommitSettings(_Section):
     policy: CommitPolicy = CommitPolicy.FULL
     scope: Literal["dataset", "job"] = "dataset"
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    min_interval_ms: int = Field(default=200, ge=0)
+    min_interval_ms: int = Field(default=500, ge=0)
     durability: Literal["fsync", "none"] = "fsync"
 
     @model_validator(mode="after")

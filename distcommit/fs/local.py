@@ -100,8 +100,7 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """As the port says, with two barriers for all of them: measured on ext4, from two on `syncfs` takes less time than
-        an `fsync` for each."""
+        """As the port says. From two on `syncfs` takes less time than an `fsync` for each (measured on ext4)."""
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
         in_flight(self.parallel_calls, partial(self._write_aside, sync=not together), puts)

@@ -52,6 +52,8 @@ _ONE_MORE = _source(a={"0": 5})
 _TWO = _source(a={"0": 2, "1": 2}, b={"0": 1})
 _TWO_MORE = _source(a={"0": 3, "1": 4}, b={"0": 1})
 _THREE = _source(a={"0": 1, "1": 1, "2": 1, "3": 1}, b={"0": 2}, c={"0": 1})
+_BOTH = _source(a={"0": 1}, c={"0": 1})
+_ALL_THREE = _source(a={"0": 2}, b={"0": 1}, c={"0": 3})
 _FAILING = ModelSource(
     {
         "a": ModelDataset({"0": 4, "1": 2}, units=2, fails=frozenset({"1"})),
@@ -91,6 +93,7 @@ SCENARIOS = {
         Scenario("first-run-three", World(buckets=2, partitions=2), (), _THREE, _THREE),
         Scenario("second-run", World(), (_ONE,), _ONE_MORE, _ONE_MORE),
         Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
+        Scenario("one-sweep", World(buckets=3, min_interval_s=1), (_BOTH,), _ALL_THREE, _ALL_THREE),
         Scenario("several-files", World(files=FILE_A_RECORD), (_source(a={"0": 1}),), _TWO_FILES, _TWO_FILES),
         Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),
         Scenario("partial-success", World(policy=CommitPolicy.SUCCESSFUL), (), _FAILING, _MENDED),
@@ -108,6 +111,13 @@ SCENARIOS = {
         Scenario("holes", World(), (), _HOLES, _MORE_HOLES),
         Scenario("at-least-once", World(at_least_once=True), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("at-least-once-first", World(buckets=2, partitions=2, at_least_once=True), (), _THREE, _THREE),
+        Scenario(
+            "at-least-once-one-sweep",
+            World(buckets=3, min_interval_s=1, at_least_once=True),
+            (),
+            _ALL_THREE,
+            _ALL_THREE,
+        ),
         Scenario("at-least-once-failed", World(at_least_once=True), (), _FAILING, _MENDED),
         Scenario(
             "checkpoint",

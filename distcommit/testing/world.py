@@ -68,7 +68,8 @@ class World:
     """How the job of a history is configured.
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
-    whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like.
+    whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
+    above 0 its tasks commit once, at their end.
     """
 
     buckets: int = 1
@@ -81,6 +82,7 @@ class World:
     loses_ingest: bool = False
     files: FileSinkSettings = _SINK
     at_least_once: bool = False
+    min_interval_s: float = 0
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -112,7 +114,7 @@ class World:
             flow=WorkUnitFlow(source, Decoder(), self.files, False),
             policy=self.policy,
             job_level=self.job_level,
-            min_interval_s=0,
+            min_interval_s=self.min_interval_s,
             max_attempts=self.max_attempts,
             task_attempts=1,
             at_least_once=self.at_least_once,
