@@ -92,7 +92,7 @@ def test_many_are_taken_up_a_group_at_a_time() -> None:
 
     assert in_step([work(number) for number in range(40)]) == [number * 200 for number in range(40)]
     assert len(begun) == 40
-    assert [len(group) for group in Asks.together] == [16, 16, 8]
+    assert [len(group) for group in Asks.together] == [8] * 5
 
 
 def test_alone_it_returns_or_raises_what_it_would() -> None:
