@@ -38,7 +38,7 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("sync", "sync_tree", "rename", "make_folders", "link", "unlink", "fsync"), (_ANY, "None")),
     **dict.fromkeys(("fsync_folder", "syncfs", "mkdir", "rmdir", "rename_noreplace", "_sync_folder"), (_ANY, "None")),
     **dict.fromkeys(("put_if_absent", "make_folder", "delete", "delete_folder"), (_ANY, "True")),
-    **dict.fromkeys(("making_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
+    **dict.fromkeys(("make_durable", "making_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
     **dict.fromkeys(("_sync_puts", "_sync_name", "_give_up"), (_ANY, "None")),
     "MakeDurable": ("", "None"),
     "PutIfAbsent": ("", "True"),
