@@ -26,7 +26,15 @@ from xxhash import xxh3_64_intdigest
 STAGES = ("import", "unit", "explore", "interleave", "faults")
 INGEST = ("tests/unit/ingest/test_flow.py", "tests/unit/ingest/test_staging.py")
 
-SCENARIOS = ("second-run", "first-run", "job-level", "more-after-the-crash", "checkpoint", "partial-success")
+SCENARIOS = (
+    "second-run",
+    "first-run",
+    "one-sweep",
+    "job-level",
+    "more-after-the-crash",
+    "checkpoint",
+    "partial-success",
+)
 """What is crashed: in each, every operation. With all the states that a power loss may leave, 800 recoveries."""
 
 
@@ -38,7 +46,7 @@ class Budgets(msgspec.Struct, frozen=True):
     faults_s: float = 4
     unit_limit_s: float = 45
     """Beyond it the unit tests are taken for hung."""
-    unit: tuple[str, ...] = ("protocol", "steps", "stores", "spark")
+    unit: tuple[str, ...] = ("protocol", "steps", "fs", "stores", "spark")
     """Whose unit tests are run."""
 
 
