@@ -44,8 +44,7 @@ class Hdfs:
     def of_tasks(self, threads: int) -> HdfsFileSystem:
         """The product's file system for tasks with that many calls under way."""
         fs = HdfsFileSystem(HdfsRpc(self._server.authority))
-        fs.parallel_buckets = min(_BUCKETS_AT_ONCE, threads)
-        fs.parallel_calls = threads // fs.parallel_buckets
+        fs.parallel_calls, fs.parallel_buckets = threads, min(_BUCKETS_AT_ONCE, threads)
         return fs
 
     def make_folders(self, shape: Shape, root: Path) -> None:

@@ -119,9 +119,8 @@ class DelayingCalls(ObservedCalls):
 
 def far_file_system(latency: Latency, threads: int) -> LocalFileSystem:
     """The product's local file system on calls that wait at that server, for tasks with that many calls under way."""
-    buckets = min(_BUCKETS_AT_ONCE, threads)
     calls = DelayingCalls(address=latency.address)
-    return LocalFileSystem(calls, parallel_calls=threads // buckets, parallel_buckets=buckets)
+    return LocalFileSystem(calls, parallel_calls=threads, parallel_buckets=min(_BUCKETS_AT_ONCE, threads))
 
 
 _idle: dict[str, deque[socket.socket]] = {}

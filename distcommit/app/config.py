@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from distcommit.app.places import check_places, normal_place
+from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
@@ -192,12 +192,12 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
-    if places["output"].startswith("s3://") and isinstance(config.sink, FileSinkSettings) and config.sink.access:
+    if not keeps_access(places["output"]) and isinstance(config.sink, FileSinkSettings) and config.sink.access:
         raise ConfigurationError(
-            "objects have no owner and mode",
+            "files have no owner and mode there",
             path=places["output"],
             expected="no sink.access",
-            todo="remove it; who may read a bucket is said by its policy",
+            todo="remove it; who may read them is said by the bucket's policy, or the share's",
         )
     return config.model_copy(update={"paths": PathSettings(**places)})
 

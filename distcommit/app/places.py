@@ -17,18 +17,31 @@ _REMOTE = {
     "webhdfs": "webhdfs://NAMENODE:PORT/folder, or a name service of the Hadoop configuration as host",
     "s3": "s3://BUCKET/prefix, for S3 and what speaks its protocol",
 }
-"""Schemes, and how a folder's URL looks."""
+"""Schemes, and how a folder's URL looks. Others are fsspec's."""
 
-
+_FSSPEC_PLACE = "SCHEME://HOST:PORT/folder, as fsspec takes it"
+_COPIES = "its rename copies and deletes: a paused run could put a file back; only the S3 protocol is spoken here"
+_REPLACES = "its rename replaces what is there"
 _WHY_NOT = {
     "s3a": "Hadoop's name for it: say s3://",
     "s3n": "Hadoop's name for it: say s3://",
-    "gs": "only the S3 protocol is spoken here; the conditional requests of this store were not tried",
-    "abfs": "only the S3 protocol is spoken here; the conditional requests of this store were not tried",
-    "abfss": "only the S3 protocol is spoken here; the conditional requests of this store were not tried",
-    "file": "a URL where a plain path is meant",
+    **dict.fromkeys(("gs", "gcs", "abfs", "abfss", "az", "adl"), _COPIES),
+    **dict.fromkeys(("sftp", "ssh"), _REPLACES),
+    **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
+    "memory": "its files are those of one process",
 }
 """Why there is none for these."""
+
+_DURABLE = {"hdfs", "s3"}
+_WEBHDFS_IS_DURABLE_IF = (
+    "use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked"
+)
+_FSSPEC_IS_DURABLE_IF = (
+    "say none: then a crash of the job loses nothing, and a crash of the server what it had not brought to its disk"
+)
+
+_WITH_ACCESS = {"", "hdfs", "webhdfs"}
+"""Schemes of file systems on which files have an owner and a mode; none: a path of this machine."""
 
 
 def normal_place(text: str, folder: Path) -> str:
@@ -41,20 +54,29 @@ def normal_place(text: str, folder: Path) -> str:
     if not separator:
         return os.path.realpath(os.path.join(folder, text))
     authority, _, path = rest.partition("/")
-    if scheme not in _REMOTE:
+    user, _, host = authority.rpartition("@")
+    if ":" in user:
+        raise ConfigurationError(
+            "there is a password in a folder's URL",
+            path=f"{scheme}://{user.partition(':')[0]}:...@{host}/{path}",
+            expected="a URL without",
+            todo=f"leave it out, and set FSSPEC_{scheme.upper()}_PASSWORD where the job runs",
+        )
+    if scheme in _WHY_NOT:
         raise ConfigurationError(
             "there is no file system for this URL",
             path=text,
-            expected=f"a path of this machine, or a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)}",
-            found=_WHY_NOT.get(scheme, "an fsspec file system promises none of what is needed, whatever it is on"),
+            expected=f"a path of this machine, a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)},"
+            " or one of a file system of fsspec that renames in one step",
+            found=_WHY_NOT[scheme],
             todo="what a job's folders are on has to rename without replacing, or to complete a file under a name that"
-            " nobody has, and to say when bytes are durable: mount it, if it does, or choose another",
+            " nobody has: mount it, if it does, or choose another",
         )
     if not authority or not path.strip("/"):
         raise ConfigurationError(
             "a folder's URL is not whole",
             path=text,
-            expected=_REMOTE[scheme],
+            expected=_REMOTE.get(scheme, _FSSPEC_PLACE),
         )
     return f"{scheme}://{authority}{posixpath.normpath('/' + path.strip('/'))}"
 
@@ -91,28 +113,47 @@ def open_file_system(place: str, *, durable: bool) -> FileSystem:
     What is written to an object store is durable, whether it has to be or not.
 
     Raises:
-        ConfigurationError: if the package for it is not installed, or it can't be durable and has to be.
+        ConfigurationError: if the package for it is not installed, it can't be durable and has to be, or it is one of
+            fsspec's that can't be used.
     """
     scheme, authority = _file_system_of(place)
     if not scheme:
         return LocalFileSystem(durable=durable)
-    if scheme == "webhdfs" and durable:
-        raise ConfigurationError(
-            "WebHDFS has no way to ask for durable files",
-            path=place,
-            expected="commit.durability: none",
-            found="commit.durability: fsync",
-            todo="use hdfs://; or say none, and set dfs.datanode.synconclose on the DataNodes: then they do it unasked",
-        )
     try:
-        return _object_store(authority) if scheme == "s3" else HdfsFileSystem(_hdfs_calls(scheme, authority))
+        fs = _remote(scheme, authority)
     except ImportError as error:
+        extra = scheme if scheme in _REMOTE else "fsspec"
         raise ConfigurationError(
             "the package for this file system is not installed",
             path=place,
             found=str(error),
-            todo=f"pip install 'distcommit[{scheme}]', also where the executors run",
+            todo=f"pip install 'distcommit[{extra}]', also where the executors run",
         ) from error
+    if durable and scheme not in _DURABLE:
+        web = scheme == "webhdfs"
+        raise ConfigurationError(
+            f"{'WebHDFS' if web else 'fsspec'} has no way to ask for durable files",
+            path=place,
+            expected="commit.durability: none",
+            found="commit.durability: fsync",
+            todo=_WEBHDFS_IS_DURABLE_IF if web else _FSSPEC_IS_DURABLE_IF,
+        )
+    return fs
+
+
+def keeps_access(place: str) -> bool:
+    """Whether files at a normal place have an owner and a mode."""
+    return _file_system_of(place)[0] in _WITH_ACCESS
+
+
+def _remote(scheme: str, authority: str) -> FileSystem:
+    if scheme == "s3":
+        return _object_store(authority)
+    if scheme in _REMOTE:
+        return HdfsFileSystem(_hdfs_calls(scheme, authority))
+    from distcommit.fs.any_fsspec import FsspecFileSystem, implementation  # noqa: PLC0415 - an extra
+
+    return FsspecFileSystem(implementation(scheme), scheme, authority)
 
 
 def _hdfs_calls(scheme: str, authority: str) -> HdfsCalls:

@@ -11,18 +11,15 @@ What rests on what, read from Hadoop 3.4 and tried on it:
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import posixpath
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from xxhash import xxh3_64
 
-from distcommit.fs.local import TEMPORARY
-from distcommit.fs.put_each import put_each
+from distcommit.fs.puts import put_by_rename, put_each
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
 
@@ -151,22 +148,7 @@ class HdfsFileSystem:
             self._calls.set_owner(path, access.owner, access.group)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        folder, name = posixpath.split(path)
-        temporary = f"{folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
-        try:
-            self._write_new(temporary, data)
-            self._calls.rename(temporary, path)
-        except FileExistsError:
-            self._calls.delete(temporary)
-            return False
-        except FileNotFoundError:
-            # The folder is missing, somebody swept the temporary file, or the client renamed it, did not hear the
-            # answer and tried again.
-            return self.read(path) == data
-        except OSError:
-            self._drop(temporary)
-            raise
-        return True
+        return put_by_rename(self, path, data)
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
         return put_each(self, files)
@@ -214,18 +196,6 @@ class HdfsFileSystem:
 
     def real_path(self, path: str) -> str:
         return posixpath.normpath(path)  # no symbolic links: HDFS switched them off for good in Hadoop 2.2
-
-    def _write_new(self, path: str, data: bytes) -> None:
-        try:
-            writer = self.create(path)
-        except FileExistsError as error:  # nobody else makes this name: it was made, and made again
-            raise OSError(errno.EIO, "the answer to the making of a file was lost", path) from error
-        writer.write(data)
-        writer.close_file(sync=True)
-
-    def _drop(self, path: str) -> None:
-        with contextlib.suppress(OSError):
-            self._calls.delete(path)
 
 
 class HdfsStagedWriter(ChecksummingWriter):

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from xxhash import xxh3_64, xxh3_64_intdigest
 
-from distcommit.fs.put_each import put_each
+from distcommit.fs.puts import put_each
 from distcommit.fs.s3_requests import CALLS, ObjectHead, S3Requests
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.fs.upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_here = threading.local()
+_sharing: ContextVar[int] = ContextVar("sharing", default=1)
+"""How many calls, this thread's among them, are in flight already."""
 
 
 def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -19,13 +20,10 @@ def in_flight(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) 
     With 1, one after the other in this thread. The first error is raised; with more than one call in flight others may
     have run, and those not begun yet are not. What is begun within another such call shares its number.
     """
-    calls = max(1, calls // getattr(_here, "sharing", 1))
+    sharing = _sharing.get()
+    calls = max(1, calls // sharing)
     if calls == 1 or len(items) <= 1:
         return [act(item) for item in items]
     workers = min(calls, len(items))
-    with ThreadPoolExecutor(workers, initializer=_share, initargs=(getattr(_here, "sharing", 1) * workers,)) as pool:
+    with ThreadPoolExecutor(workers, initializer=_sharing.set, initargs=(sharing * workers,)) as pool:
         return list(pool.map(act, items))
-
-
-def _share(sharing: int) -> None:
-    _here.sharing = sharing

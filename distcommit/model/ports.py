@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -154,6 +154,19 @@ class FileSystem(Protocol):
 
     def real_path(self, path: str) -> str:
         """The path with symbolic links resolved."""
+        ...
+
+
+@runtime_checkable
+class ProbedFileSystem(Protocol):
+    """A file system of a kind that nobody has tried: it is asked for all that it has to do when a store is made."""
+
+    def probe(self, folder: str) -> None:
+        """Tries it in a folder that is made for that, and that the caller removes.
+
+        Raises:
+            ConfigurationError: naming what it can't do.
+        """
         ...
 
 

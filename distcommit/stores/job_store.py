@@ -18,7 +18,7 @@ import msgspec
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileSystem, FolderEntry, ProbedFileSystem
 from distcommit.protocol.paths import bucket_name
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.documents import decode_document, encode_document
@@ -168,18 +168,22 @@ def _finish_removal(fs: FileSystem, folder: str) -> None:
         return
     for entry in fs.list_folder(folder):
         if entry.name != _REMOVED:
-            _delete_tree(fs, f"{folder}/{entry.name}") if entry.is_folder else fs.delete(f"{folder}/{entry.name}")
+            _delete(fs, f"{folder}/{entry.name}", entry)
     fs.sync([folder], folder)
     fs.delete(f"{folder}/{_REMOVED}")
 
 
 def _delete_tree(fs: FileSystem, folder: str) -> None:
     for entry in fs.list_folder(folder):
-        if entry.is_folder:
-            _delete_tree(fs, f"{folder}/{entry.name}")
-        else:
-            fs.delete(f"{folder}/{entry.name}")
+        _delete(fs, f"{folder}/{entry.name}", entry)
     fs.delete_folder(folder)
+
+
+def _delete(fs: FileSystem, path: str, entry: FolderEntry) -> None:
+    if entry.is_folder:
+        _delete_tree(fs, path)
+    else:
+        fs.delete(path)
 
 
 def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id: str) -> StoreMarker:
@@ -209,7 +213,8 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
 
 
 def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
-    """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system.
+    """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system;
+    and all of it if nobody has tried a file system of this kind.
 
     Tries again before it refuses: another process that makes the same store may have swept what this one probes with.
 
@@ -220,12 +225,14 @@ def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
     for root in places:  # what a creation that crashed has left
         for entry in fs.list_folder(root):
             if entry.name.removeprefix(TEMPORARY).startswith(_PROBE):
-                fs.delete(f"{root}/{entry.name}")
+                _delete(fs, f"{root}/{entry.name}", entry)
     names = [f"{root}/{_PROBE}{store_id}" for root in places]
     refused: ConfigurationError | None = None
     for _ in range(_PROBES):
         try:
             refused = _probed(fs, roots, *names)
+            if refused is None:
+                refused = _probed_in_full(fs, f"{roots.store}/{_PROBE}folder-{store_id}")
         except FileNotFoundError as error:
             refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
         finally:
@@ -262,6 +269,19 @@ def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) ->
         return _refused(
             fs, roots.output, f"rename from {roots.staging} (staging and output must share one file system: {error})"
         )
+    return None
+
+
+def _probed_in_full(fs: FileSystem, folder: str) -> ConfigurationError | None:
+    """Where the file system asks for it: see `ProbedFileSystem`."""
+    if not isinstance(fs, ProbedFileSystem):
+        return None
+    try:
+        fs.probe(folder)
+    except ConfigurationError as error:
+        return error
+    finally:
+        _delete_tree(fs, folder)
     return None
 
 

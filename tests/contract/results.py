@@ -21,6 +21,7 @@ _COLUMNS = {
     "TestHdfsFileSystem": "`hdfs://`",
     "TestHdfsFileSystemOverHttp": "`webhdfs://`",
     "TestS3FileSystem": "`s3://`, on moto's mock of S3",
+    "TestSmbFileSystem": "`smb://` by fsspec, on Samba",
 }
 """How classes are shown; others under their own names."""
 
@@ -108,7 +109,7 @@ def main() -> int:
     TABLE.write_text(
         "# What the file systems' contract says of each\n\n"
         "Written by `python -m tests.contract.results`, from real servers"
-        f" (HDFS 3.4.2, {platform.system()}, Python {platform.python_version()}). The tests are those of"
+        f" (HDFS 3.4.2, Samba, {platform.system()}, Python {platform.python_version()}). The tests are those of"
         " `FileSystemContract` in `distcommit.testing.conformance`.\n\n" + table(results.kinds, results.outcomes),
         encoding="utf-8",
     )

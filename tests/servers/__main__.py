@@ -1,4 +1,4 @@
-"""`python -m tests.servers kafka|hdfs|spark|s3`: starts a server, prints how to reach it as variables for a shell,
+"""`python -m tests.servers kafka|hdfs|spark|s3|smb`: starts a server, prints how to reach it as variables for a shell,
 and ends it on Ctrl-C."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
 from tests.servers.s3 import S3Server
+from tests.servers.smb import SmbServer
 from tests.servers.spark import SparkCluster
 
 
@@ -40,11 +41,19 @@ def _s3() -> Iterator[str]:
         yield f"{shown} BUCKET={server.make_bucket()}"
 
 
+@contextmanager
+def _smb() -> Iterator[str]:
+    with SmbServer() as server:
+        shown = " ".join(f'{name}="{value}"' for name, value in server.environment.items())
+        yield f"{shown} SHARE=smb://{server.authority}/data"
+
+
 SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "kafka": _kafka,
     "hdfs": _hdfs,
     "spark": _spark,
     "s3": _s3,
+    "smb": _smb,
 }
 
 

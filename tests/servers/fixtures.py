@@ -12,6 +12,7 @@ from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
 from tests.servers.s3 import S3Server
+from tests.servers.smb import SmbServer
 from tests.servers.spark import SparkCluster, SparkConnectServer
 
 T = TypeVar("T")
@@ -66,3 +67,9 @@ def spark_connect() -> Iterator[SparkConnectServer]:
 def s3_server() -> Iterator[S3Server]:
     """An S3 server. Tests share it: use a bucket of your own."""
     yield from _started(S3Server())
+
+
+@pytest.fixture(scope="session")
+def smb_server() -> Iterator[SmbServer]:
+    """An SMB server with the share `data`. Tests share it: use a folder of your own."""
+    yield from _started(SmbServer())

@@ -9,6 +9,7 @@ import pytest
 
 from distcommit.app.config import load_config
 from distcommit.app.places import normal_place, open_file_system, path_of
+from distcommit.fs.any_fsspec import FsspecFileSystem
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 
@@ -22,6 +23,7 @@ from distcommit.model.errors import ConfigurationError
         ("hdfs://service//a/./b/", "hdfs://service/a/b", "/a/b"),
         ("hdfs://service/ünï%20côde", "hdfs://service/ünï%20côde", "/ünï%20côde"),
         ("s3://bucket/a//b/", "s3://bucket/a/b", "/a/b"),
+        ("smb://me@host:445/share//a", "smb://me@host:445/share/a", "/share/a"),
     ],
 )
 def test_a_place_has_one_form(text: str, place: str, path: str) -> None:
@@ -38,8 +40,12 @@ def test_a_relative_path_starts_at_the_job_file(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("s3a://bucket/a", "no file system for this URL .*s3a://bucket/a.*hdfs:// .*say s3://"),
-        ("memory://a/b", "an fsspec file system promises none .*rename without replacing"),
-        ("gs://bucket/b", "only the S3 protocol"),
+        ("memory://a/b", "no file system for this URL .*those of one process.*rename without replacing"),
+        ("gs://bucket/b", "copies and deletes.*only the S3 protocol"),
+        ("abfss://container@account/b", "copies and deletes"),
+        ("sftp://host/b", "replaces what is there"),
+        ("local:///a", "a plain path is meant"),
+        ("smb://host", "is not whole.*SCHEME://HOST:PORT/folder"),
         ("s3://bucket", "is not whole.*s3://BUCKET/prefix"),
         ("hdfs:///a", "is not whole.*name service"),
         ("hdfs://host", "is not whole"),
@@ -51,19 +57,51 @@ def test_a_place_that_cannot_be_used_is_refused(text: str, why: str) -> None:
         normal_place(text, Path("/"))
 
 
+@pytest.mark.parametrize("scheme", ["smb", "hdfs"])
+def test_a_password_in_a_url_is_refused_and_not_shown(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"password in a folder's URL.*FSSPEC_{scheme.upper()}_PASSWORD") as e:
+        normal_place(f"{scheme}://me:hush@host/share/a", Path("/"))
+    assert e.value.ids == {"path": f"{scheme}://me:...@host/share/a"}
+    assert "hush" not in str(e.value)
+
+
+def test_what_fsspec_has_can_not_be_durable() -> None:
+    with pytest.raises(ConfigurationError, match=r"fsspec has no way to ask.*durability: none.*a crash of the server"):
+        open_file_system("smb://host/share/a", durable=True)
+    fs = open_file_system("smb://host/share/a", durable=False)
+    assert isinstance(fs, FsspecFileSystem)
+    assert fs.scheme == "smb"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_fsspec_does_not_have_is_refused(durable: bool) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"fsspec has no file system for this URL.*Protocol not known: nowhere"
+    ):
+        open_file_system("nowhere://host/a", durable=durable)
+
+
 def test_webhdfs_is_refused_where_commits_have_to_be_durable() -> None:
     with pytest.raises(ConfigurationError, match=r"no way to ask.*durability: none.*hdfs://.*synconclose"):
         open_file_system("webhdfs://host:9870/a", durable=True)
     assert open_file_system("webhdfs://host:9870/a", durable=False).scheme == "webhdfs"
 
 
-@pytest.mark.parametrize(("scheme", "package"), [("hdfs", "hdfs_native"), ("webhdfs", "hdfs"), ("s3", "boto3")])
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str) -> None:
-    loaded = ("distcommit.fs.hdfs_rpc", "distcommit.fs.webhdfs", "distcommit.fs.s3")
+@pytest.mark.parametrize(
+    ("scheme", "package", "extra"),
+    [
+        ("hdfs", "hdfs_native", "hdfs"),
+        ("webhdfs", "hdfs", "webhdfs"),
+        ("s3", "boto3", "s3"),
+        ("smb", "fsspec", "fsspec"),
+    ],
+)
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, extra: str) -> None:
+    loaded = ("distcommit.fs.hdfs_rpc", "distcommit.fs.webhdfs", "distcommit.fs.s3", "distcommit.fs.any_fsspec")
     for name in [name for name in sys.modules if name.startswith(loaded)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigurationError, match=rf"pip install 'distcommit\[{scheme}\]'"):
+    with pytest.raises(ConfigurationError, match=rf"pip install 'distcommit\[{extra}\]'"):
         open_file_system(f"{scheme}://host:1/a", durable=False)
 
 
@@ -90,12 +128,13 @@ def test_folders_are_apart_and_on_one_file_system(
         load_config(tmp_path / "job.yaml")
 
 
-def test_owner_and_mode_are_refused_where_objects_have_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["s3://a", "smb://a/share"])
+def test_owner_and_mode_are_refused_where_files_have_none(tmp_path: Path, place: str) -> None:
     (tmp_path / "job.yaml").write_text(
         "job: x\n"
         "source: {type: kafka, brokers: b, topics: [a]}\n"
         "sink: {access: {mode: '0640'}}\n"
-        "paths: {store: 's3://a/store', staging: 's3://a/staging', output: 's3://a/output'}\n"
+        f"paths: {{store: '{place}/store', staging: '{place}/staging', output: '{place}/output'}}\n"
     )
-    with pytest.raises(ConfigurationError, match=r"no owner and mode .*s3://a/output.*no sink\.access"):
+    with pytest.raises(ConfigurationError, match=rf"no owner and mode .*{place}/output.*no sink\.access"):
         load_config(tmp_path / "job.yaml")

@@ -165,6 +165,45 @@ def test_a_file_system_whose_rename_replaces_is_refused_by_name(tmp_path: Path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+class UntriedFileSystem(LocalFileSystem):
+    """One whose kind nobody has tried: what comes of each trial is said before."""
+
+    def __init__(self, *outcomes: Exception) -> None:
+        super().__init__()
+        self.outcomes, self.tried = list(outcomes), 0
+
+    def probe(self, folder: str) -> None:
+        self.tried += 1
+        self.make_folders(f"{folder}/deep")
+        self.put_if_absent(f"{folder}/deep/file", b"x")
+        if self.outcomes:
+            raise self.outcomes.pop(0)
+
+
+UNFIT = ConfigurationError("it can't")
+
+
+@pytest.mark.parametrize("outcomes", [(), (UNFIT,), (UNFIT, FileNotFoundError("swept by a twin"))])
+def test_an_untried_file_system_is_tried_in_full_and_again_if_it_fails(
+    tmp_path: Path, outcomes: tuple[Exception, ...]
+) -> None:
+    left = tmp_path / "store" / "probe-folder-of-one-that-died" / "deep"
+    left.mkdir(parents=True)
+    (left / "file").touch()
+    fs = UntriedFileSystem(*outcomes)
+    open_store(fs, roots(tmp_path), "job", 1, create=True)
+    assert fs.tried == len(outcomes) + 1
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["log", "store.json"]
+    open_store(fs, roots(tmp_path), "job", 1, create=True)
+    assert fs.tried == len(outcomes) + 1, "a store that is there is only opened"
+
+
+def test_an_untried_file_system_that_fails_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="it can't"):
+        open_store(UntriedFileSystem(*[UNFIT] * 3), roots(tmp_path), "job", 1, create=True)
+    assert list((tmp_path / "store").iterdir()) == []
+
+
 class NoRenameat2Calls(RealPosixCalls):
     """A file system without RENAME_NOREPLACE (NFS): link and unlink do."""
 

@@ -1,0 +1,233 @@
+"""A file system of fsspec keeps what the protocol needs: SMB, on a real Samba."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import fsspec.config
+import pytest
+from smbclient._io import SMBFileTransaction, SMBRawIO, set_info
+from smbprotocol.file_info import FileRenameInformation
+from smbprotocol.open import FilePipePrinterAccessMask
+
+from distcommit.fs.any_fsspec import FsspecFileSystem, implementation
+from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.model.ports import FileAccess, FileSystem
+from distcommit.model.steps import StepContext, Verdict
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores.job_store import Roots, open_store
+from distcommit.testing.conformance import FileSystemContract
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.smb import SmbServer, renaming_request
+
+
+def smb(authority: str) -> FsspecFileSystem:
+    return FsspecFileSystem(implementation("smb"), "smb", authority)
+
+
+class TestSmbFileSystem(FileSystemContract):
+    REFUSED_NAMES = frozenset({"a b:c"})
+
+    @pytest.fixture(autouse=True)
+    def server(self, smb_server: SmbServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        smb_server.log_in(monkeypatch)
+        self._authority = smb_server.authority
+
+    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+        fs = smb(self._authority)
+        root = f"/data/contract/{uuid.uuid4().hex}"
+        fs.make_folders(root)
+        return fs, root
+
+    def test_access_is_set_and_the_file_stays_the_same(self, fs: FileSystem, root: str) -> None:
+        """It can't be set."""
+        self.write(fs, f"{root}/a", b"x")
+        with pytest.raises(OSError, match="no owner"):
+            fs.set_access(f"{root}/a", FileAccess(mode=0o640))
+
+    def test_of_many_that_rename_one_file_one_wins(self, fs: FileSystem, root: str) -> None:
+        """Several that have it open may move it, one after the other: it is in one place, that of the last."""
+        self.write(fs, f"{root}/a", b"x")
+        won = self.race(lambda number: fs.rename(f"{root}/a", f"{root}/{number}"), FileNotFoundError)
+        assert fs.status(f"{root}/a") is None
+        (left,) = fs.list_folder(root)
+        assert won[int(left.name)]
+        assert fs.read(f"{root}/{left.name}") == b"x"
+
+
+@pytest.fixture
+def fs(smb_server: SmbServer, monkeypatch: pytest.MonkeyPatch) -> FsspecFileSystem:
+    smb_server.log_in(monkeypatch)
+    return smb(smb_server.authority)
+
+
+@pytest.fixture
+def root(fs: FsspecFileSystem) -> str:
+    folder = f"/data/tests/{uuid.uuid4().hex}"
+    fs.make_folders(folder)
+    return folder
+
+
+@pytest.fixture
+def lossy(smb_server: SmbServer, fs: FsspecFileSystem) -> Iterator[tuple[LossyProxy, FsspecFileSystem]]:
+    """A proxy, and the file system behind it."""
+    with LossyProxy(smb_server.port) as proxy:
+        yield proxy, smb(f"127.0.0.1:{proxy.port}")
+
+
+def roots_in(folder: str) -> Roots:
+    return Roots(*(f"{folder}/{name}" for name in ("store", "staging", "output")))
+
+
+def steps_of(fs: FsspecFileSystem, root: str, many: int) -> list[FsRenameCommitStep]:
+    context = StepContext(fs, f"{root}/staging", f"{root}/output")
+    fs.make_folders(context.staging_root)
+    fs.make_folders(context.output_root)
+    for number in range(many):
+        assert fs.put_if_absent(f"{context.staging_root}/{number}", b"%d" % number)
+    return [FsRenameCommitStep(context, f"{number}", f"folder/{number}") for number in range(many)]
+
+
+def test_a_store_is_made_where_names_are_kept_as_they_are(fs: FsspecFileSystem, root: str) -> None:
+    open_store(fs, roots_in(root), "job", 2, create=True)
+    assert [entry.name for entry in fs.list_folder(f"{root}/store")] == ["log", "store.json"]
+    assert fs.list_folder(f"{root}/staging") == fs.list_folder(f"{root}/output") == []
+
+
+def test_samba_without_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists names that Windows would not have under other ones."""
+    with SmbServer(as_installed=True) as server:
+        server.log_in(monkeypatch)
+        with pytest.raises(ConfigurationError, match=r"keep names as they are.*dot\..*or its settings"):
+            open_store(smb(server.authority), roots_in("/data"), "job", 2, create=True)
+
+
+def test_a_wrong_password_is_a_configuration_error(fs: FsspecFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fsspec.config.conf, "smb", {"username": "nobody-known", "password": "hush"})
+    with pytest.raises(ConfigurationError, match=r"can't be read.*Logon") as caught:
+        open_store(fs, roots_in("/data/refused"), "job", 2, create=True)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client's handle is not closed
+def test_a_put_whose_answer_is_lost_is_whole_and_in_doubt(
+    root: str, lossy: tuple[LossyProxy, FsspecFileSystem]
+) -> None:
+    proxy, fs = lossy
+    assert fs.put_if_absent(f"{root}/before", b"x")
+    proxy.lose_answer_to(renaming_request("\\a"))
+    with pytest.raises(OSError, match="Connection") as caught:
+        fs.put_if_absent(f"{root}/a", b"mine")
+    assert caught.value.errno == errno.EIO
+    assert proxy.wait_for_loss()
+    assert fs.read(f"{root}/a") == b"mine", "it connects anew"
+    assert not fs.put_if_absent(f"{root}/a", b"again")
+    assert [entry.name for entry in fs.list_folder(root)] == ["a", "before"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client's handle is not closed
+def test_a_step_whose_answer_is_lost_is_done_by_the_next_try(
+    root: str, lossy: tuple[LossyProxy, FsspecFileSystem]
+) -> None:
+    proxy, fs = lossy
+    steps = steps_of(fs, root, 3)
+    proxy.lose_answer_to(renaming_request("\\output\\"))
+    errors = FsRenameCommitStep.execute_all(steps)
+    assert proxy.wait_for_loss()
+    assert all(error is None or isinstance(error, TransientError) for error in errors)
+    assert FsRenameCommitStep.execute_all(steps) == [None] * 3
+    assert [step.verify() for step in steps] == [Verdict.DONE] * 3
+
+
+def test_it_connects_anew_to_a_server_that_was_killed(fs: FsspecFileSystem, root: str, smb_server: SmbServer) -> None:
+    assert fs.put_if_absent(f"{root}/a", b"x")
+    smb_server.restart()
+    with suppress(OSError):
+        fs.read(f"{root}/a")
+    assert fs.read(f"{root}/a") == b"x"
+
+
+class Paused:
+    """A run that is paused in the middle of a rename: it has the file open, and has not said the new name yet."""
+
+    def __init__(self, authority: str, path: str) -> None:
+        host, _, port = authority.partition(":")
+        self._raw = SMBRawIO(
+            f"\\\\{host}{path}".replace("/", "\\"),
+            mode="r",
+            share_access="rwd",
+            desired_access=FilePipePrinterAccessMask.DELETE,
+            port=int(port),
+        )
+        self._raw.open()
+
+    def go_on(self, target: str) -> None:
+        """It renames after all."""
+        with SMBFileTransaction(self._raw) as transaction:
+            renamed = FileRenameInformation()
+            renamed["replace_if_exists"] = False
+            renamed["file_name"] = target.removeprefix("/data/").replace("/", "\\")
+            set_info(transaction, renamed)
+
+    def end(self) -> None:
+        """It closes the file, as a killed run does."""
+        self._raw.close()
+
+
+def test_what_a_paused_run_can_still_rename_is_not_called_deleted(
+    fs: FsspecFileSystem, root: str, smb_server: SmbServer
+) -> None:
+    """Samba lets it, and forgets that the file was deleted. That is why `delete` looks whether the name is gone."""
+    fs.put_if_absent(f"{root}/a", b"x")
+    paused = Paused(smb_server.authority, f"{root}/a")
+    with pytest.raises(OSError, match="busy"):
+        fs.delete(f"{root}/a")
+    paused.go_on(f"{root}/b")
+    paused.end()
+    assert [entry.name for entry in fs.list_folder(root)] == ["b"]
+    paused = Paused(smb_server.authority, f"{root}/b")
+    with pytest.raises(OSError, match="busy"):
+        fs.delete(f"{root}/b")
+    paused.end()
+    assert fs.list_folder(root) == []
+
+
+def test_a_sequence_is_not_abandoned_while_a_paused_run_can_publish_its_file(
+    fs: FsspecFileSystem, root: str, smb_server: SmbServer
+) -> None:
+    (step,) = steps_of(fs, root, 1)
+    fs.make_folder(f"{root}/output/folder")
+    paused = Paused(smb_server.authority, step.source)
+    with pytest.raises(TransientError, match="could not be removed"):
+        step.withdraw()
+    paused.go_on(step.target)
+    paused.end()
+    step.withdraw()
+    step.undo()
+    assert fs.status(step.source) is None
+    assert fs.status(step.target) is None
+
+
+def test_listings_hold_while_names_come_and_go(fs: FsspecFileSystem, root: str) -> None:
+    fs.put_if_absent(f"{root}/stays", b"x")
+    done = threading.Event()
+
+    def come_and_go(number: int) -> None:
+        while not done.is_set():
+            fs.put_if_absent(f"{root}/{number}", b"x")
+            fs.delete(f"{root}/{number}")
+
+    with ThreadPoolExecutor(2) as pool:
+        coming = [pool.submit(come_and_go, number) for number in range(2)]
+        for _ in range(50):
+            assert "stays" in {entry.name for entry in fs.list_folder(root)}
+        done.set()
+        for each in coming:
+            each.result()
+    assert [entry.name for entry in fs.list_folder(root)] == ["stays"]

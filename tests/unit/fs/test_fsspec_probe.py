@@ -1,0 +1,99 @@
+"""Each thing that a file system of fsspec can do wrong is found when a store is made, and named."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.stores.job_store import Roots, open_store
+from tests.unit.fs import renaming
+from tests.unit.fs.renaming import Renaming, opened
+
+
+@pytest.fixture(autouse=True)
+def maker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(renaming.MAKER, str(os.getpid()))
+
+
+def files(place: Path) -> set[str]:
+    return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file() or "probe" in path.name}
+
+
+@pytest.mark.parametrize("kind", [Renaming, renaming.TellsWhenClosed, renaming.RefusesOddNames])
+def test_one_that_does_all_is_taken_and_nothing_is_left(tmp_path: Path, kind: type[LocalFileSystem]) -> None:
+    (tmp_path / "store" / "probe-folder-of-one-that-died" / "0").mkdir(parents=True)
+    (tmp_path / "store" / "probe-folder-of-one-that-died" / "0" / "a").touch()
+    roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
+    store = open_store(opened(kind), roots, "job", 1, create=True)
+    assert store.fs.scheme == "renaming"
+    left = {name for name in files(tmp_path) if not name.startswith("store/log/")}
+    assert left == {"store/store.json"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "expected", "found"),
+    [
+        ("ReadsLess", "read what was written", "b'", "b'"),
+        ("Overwrites", "exclusive create of a name that is taken", "'FileExistsError'", "'done'"),
+        ("EmptiesWhatIsTaken", "leave the file alone that has the name", "b'", "b''"),
+        ("MakesWhenClosed", "exclusive create of a name that is being written", "b'first'", "'done', 'done'"),
+        ("MakesFoldersAgain", "make a folder once", "(True, False)", "(True, True)"),
+        ("MakesRoomForFiles", "refuse a file in a folder that is missing", "'FileNotFoundError'", "'done'"),
+        ("MakesRoomForRenames", "refuse a rename into a folder that is missing", "'FileNotFoundError'", "'done'"),
+        ("MakesRoomForFolders", "refuse a folder in a folder that is missing", "'FileNotFoundError'", "'done'"),
+        ("RemovesTrees", "leave a folder that is not empty", "(False, b'x')", "FileNotFoundError"),
+        ("KeepsFiles", "delete a file once", "(True, False)", "(True, True)"),
+        ("ListsForEver", "show at once that a file is deleted", "([], None)", "(['file'], None)"),
+        ("KeepsFolders", "delete a folder that is empty", "(True, None)", "(True, FileStatus"),
+        ("HasShortPaths", "keep a file far below", "('done', 'done', ['a'])", "('done', 'OSError', [])"),
+        ("Replaces", "rename without replacing a file", "'FileExistsError'", "'done'"),
+        ("LosesWhatIsNotRenamed", "leave both files of such a rename", "(b'mine', b'theirs')", "FileNotFoundError"),
+        ("RenamesIntoFolders", "rename without replacing a folder", "'FileExistsError'", "'done'"),
+        ("RenamesIntoFoldersAndRefuses", "rename without going into a folder", "(b'mine', [])", "(b'mine', ['a'])"),
+        ("KeepsTheOldName", "rename a file", "(b'mine', None)", "(b'mine', FileStatus"),
+        ("IsSilentAboutWhatIsGone", "refuse to rename what is gone", "'FileNotFoundError'", "'done'"),
+        ("LooksThenRenames", "let one win of many that rename to a name", "'FileExistsError'", "'done', 'done'"),
+        ("TellsTheWrongOne", "give the name to the winner", "b'", "b'"),
+        ("LosesWhatLosesARace", "leave the files that were not renamed", "['", "['renamed']"),
+        ("LooksThenMakes", "let one win of many that create a name", "'FileExistsError'", "'done', 'done'"),
+        ("MixesWhatManyMake", "keep the bytes of the winner", "b'", "b'"),
+        ("DropsDots", "keep names as they are", "[]", "['dot']"),
+        ("TakesAsciiOnly", "keep names as they are", "['ünï", "[]"),
+        ("IgnoresCase", "keep names apart that differ in case only", "{'A': b'A', 'a': b'a'}", "{'a': b'A'}"),
+        ("RemembersWhatIsMissing", "show others at once what was written", "(['a'], 1)", "(['a'], None)"),
+        ("RemembersWhatIsThere", "show others at once what was renamed", "(['b'], None)", "(['b'], 1)"),
+        ("ShowsOneProcessOnly", "show other processes at once what is there", "(['b'], 1)", "([], 1)"),
+        ("OverwritesOtherProcesses", "that another process has taken", "'FileExistsError'", "'done'"),
+        ("WorksInOneProcessOnly", "be used by another process", "an answer", "no such mount"),
+    ],
+)
+def test_one_that_does_something_wrong_is_refused_by_name(
+    tmp_path: Path, kind: str, asked: str, expected: str, found: str
+) -> None:
+    fs = opened(getattr(renaming, kind))
+    with pytest.raises(ConfigurationError, match=f"this renaming file system can't do .*{re.escape(asked)}") as caught:
+        fs.probe(str(tmp_path / "probe"))
+    assert expected in caught.value.expected
+    assert found in caught.value.found
+    assert str(tmp_path) in caught.value.ids["path"]
+    assert caught.value.todo
+
+
+def test_one_that_can_not_be_sent_is_refused(tmp_path: Path) -> None:
+    class Here(Renaming):
+        pass
+
+    with pytest.raises(ConfigurationError, match=r"be sent to executors.*a class that can be imported.*Here"):
+        opened(Here).probe(str(tmp_path / "probe"))
+
+
+def test_what_is_refused_is_refused_when_the_store_is_made_and_leaves_nothing(tmp_path: Path) -> None:
+    roots = Roots(*(str(tmp_path / name) for name in ("store", "staging", "output")))
+    with pytest.raises(ConfigurationError, match="keep names as they are"):
+        open_store(opened(renaming.DropsDots), roots, "job", 1, create=True)
+    assert files(tmp_path) == set()

@@ -1,0 +1,36 @@
+"""Calls in flight."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from distcommit.model.parallel import in_flight
+
+
+def test_what_is_begun_within_shares_the_number_of_calls() -> None:
+    counting = threading.Lock()
+    at_once = most = 0
+
+    def call(_: int) -> None:
+        nonlocal at_once, most
+        with counting:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.005)
+        with counting:
+            at_once -= 1
+
+    in_flight(4, lambda _: in_flight(8, call, range(8)), range(4))
+    assert most == 8
+    most = 0
+    in_flight(4, lambda _: in_flight(2, call, range(8)), range(4))
+    assert most == 4, "one at a time in each"
+
+
+def test_results_are_in_order_whatever_takes_longer() -> None:
+    def late(number: int) -> int:
+        time.sleep(0.01 * (number == 0))
+        return number
+
+    assert in_flight(4, late, range(9)) == list(range(9))
