@@ -44,21 +44,10 @@ class MakeDurable(Request):
         self._fs, self._folder = fs, folder
 
     @classmethod
-    def answer_all(cls, requests: Sequence[MakeDurable]) -> list[OSError | None]:
-        fs, folders = requests[0]._fs, [request._folder for request in requests]
-        try:
-            fs.sync(folders, posixpath.commonpath(folders))
-        except FileNotFoundError:  # one log's trouble; the disk's, all of them are told
-            return [cls._alone(fs, folder) for folder in folders]
+    def answer_all(cls, requests: Sequence[MakeDurable]) -> list[None]:
+        folders = [request._folder for request in requests]
+        requests[0]._fs.sync(folders, posixpath.commonpath(folders))
         return [None] * len(folders)
-
-    @staticmethod
-    def _alone(fs: FileSystem, folder: str) -> OSError | None:
-        try:
-            fs.sync([folder], folder)
-        except OSError as error:
-            return error
-        return None
 
 
 class CommitLog:
