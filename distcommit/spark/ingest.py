@@ -175,7 +175,7 @@ class _IngestTask:
         self._publish_states()
         buckets = sorted(self._unswept)
         works = [self._committer(bucket).sweep(ended=False) for bucket in buckets]
-        for bucket, outcome in zip(buckets, outcomes_in_step(works, self._fs.parallel_buckets), strict=True):
+        for bucket, outcome in zip(buckets, outcomes_in_step(works), strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
                 raise outcome
             if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
