@@ -42,16 +42,24 @@ _KINDS = {
     IsADirectoryError: errno.EISDIR,
     NotADirectoryError: errno.ENOTDIR,
 }
+_ANSWERS = {
+    *_KINDS.values(),
+    *(errno.EAGAIN, errno.EBUSY, errno.EDQUOT, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.ELOOP, errno.EMLINK),
+    *(errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM, errno.EROFS, errno.EXDEV),
+}
+"""What a file system answers. Other numbers are about the connection: a client may even tell of a bad descriptor."""
+
 _NT_STATUS = {
     0xC0000022: errno.EACCES,  # ACCESS_DENIED
     0xC0000033: errno.EINVAL,  # OBJECT_NAME_INVALID
     0xC0000043: errno.EAGAIN,  # SHARING_VIOLATION: for the client it is a missing permission
     0xC0000044: errno.EDQUOT,  # QUOTA_EXCEEDED
     0xC0000056: errno.EBUSY,  # DELETE_PENDING: deleted, and still open
-    0xC000006D: errno.EACCES,  # LOGON_FAILURE
     0xC000007F: errno.ENOSPC,  # DISK_FULL
 }
 """What SMB says and its client has no number for."""
+
+_LOGON_FAILURE = 0xC000006D
 
 
 def implementation(scheme: str) -> type[AbstractFileSystem]:
@@ -257,7 +265,12 @@ class FsspecFileSystem:
             if self._connected is None:
                 options = self._kind._get_kwargs_from_urls(f"{self.scheme}://{self._authority}/")
                 options |= {"use_listings_cache": False, "skip_instance_cache": True}
-                self._connected = self._kind(**options, **_OPTIONS.get(self.scheme, {}))
+                try:
+                    self._connected = self._kind(**options, **_OPTIONS.get(self.scheme, {}))
+                except Exception as error:
+                    if getattr(error, "status", 0) != _LOGON_FAILURE:
+                        raise
+                    raise PermissionError(str(error)) from error  # not so later: a broken connection can look like it
             return self._connected
 
 
@@ -289,10 +302,8 @@ def _name_of(path: str) -> str:
 
 def _built_in(error: Exception, path: str) -> OSError:
     """The built-in error that says the same."""
-    nt_status: int = getattr(error, "ntstatus", 0) or getattr(error, "status", 0)
-    number = _NT_STATUS.get(nt_status)
+    number = _NT_STATUS.get(getattr(error, "ntstatus", 0))
     if number is None and isinstance(error, OSError):
-        by_kind = (code for kind, code in _KINDS.items() if isinstance(error, kind))
-        number = error.errno or next(by_kind, None)
-    told = errno.EIO if number is None else number
+        number = error.errno or next((code for kind, code in _KINDS.items() if isinstance(error, kind)), None)
+    told = number if number in _ANSWERS else errno.EIO
     return OSError(told, f"{os.strerror(told)} ({type(error).__name__}: {error})", path)

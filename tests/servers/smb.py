@@ -87,12 +87,12 @@ class SmbServer(Server):
         self._launch()
 
     def _start(self, stack: contextlib.ExitStack) -> None:
-        smbd, smbpasswd = (shutil.which(name, path=_PATH) for name in ("smbd", "smbpasswd"))
+        smbd, pdbedit = (shutil.which(name, path=_PATH) for name in ("smbd", "pdbedit"))
         try:
             import smbclient
         except ImportError as error:
             raise ServerUnavailableError(f"the client of the SMB server is from the extra `dev` ({error})") from None
-        if smbd is None or smbpasswd is None:
+        if smbd is None or pdbedit is None:
             raise ServerUnavailableError("the SMB server is Samba's smbd, which is not installed")
         self._smbd = smbd
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="smb-")))
@@ -101,10 +101,10 @@ class SmbServer(Server):
             (self._folder / name).mkdir()
         text = _SETTINGS.format(port=self.port, folder=self._folder, names=self._names)
         (self._folder / "smb.conf").write_text(text)
-        command = [smbpasswd, "-c", str(self._folder / "smb.conf"), "-s", "-a", getpass.getuser()]
+        command = [pdbedit, "-s", str(self._folder / "smb.conf"), "-a", "-t", "-u", getpass.getuser()]
         made = subprocess.run(command, input=f"{_PASSWORD}\n" * 2, capture_output=True, text=True, check=False)
         if made.returncode:
-            raise ServerUnavailableError(f"smbpasswd can't make a user: {made.stderr or made.stdout}")
+            raise ServerUnavailableError(f"pdbedit can't make a user: {made.stderr or made.stdout}")
         self._launch()
         stack.callback(self._kill)
         stack.callback(partial(smbclient.reset_connection_cache, fail_on_error=False))

@@ -92,8 +92,10 @@ class RefusedError(Exception):
         (NtError(0xC0000056), errno.EBUSY, False),
         (NtError(0xC000007F), errno.ENOSPC, False),
         (NtError(0xC0000001), errno.EIO, True),
-        (RefusedError("wrong password"), errno.EACCES, False),
+        (RefusedError("on a connection that was lost"), errno.EIO, True),
         (OSError("the connection is gone"), errno.EIO, True),
+        (OSError(errno.EBADF, "the connection is gone"), errno.EIO, True),
+        (OSError(errno.ECONNRESET, "the connection is gone"), errno.EIO, True),
         (RuntimeError("the connection is gone"), errno.EIO, True),
     ],
 )
@@ -108,6 +110,19 @@ def test_errors_are_the_built_in_ones(error: Exception, number: int, connects_an
         assert (caught.value.errno, type(caught.value)) == (number, type(OSError(number, "")))
         assert caught.value.filename == "/0"
     assert Fails.made == 1 + connects_anew
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(RefusedError("wrong password"), PermissionError), (RuntimeError("no route"), OSError)]
+)
+def test_a_password_that_is_refused_is_a_missing_permission(error: Exception, kind: type[OSError]) -> None:
+    class Refuses(Renaming):
+        def __init__(self, **options: Any) -> None:
+            raise error
+
+    with pytest.raises(OSError, match=str(error)) as caught:
+        opened(Refuses).read("/a")
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("/0"), NotADirectoryError("/0")])
