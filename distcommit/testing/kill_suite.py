@@ -46,7 +46,7 @@ class Budgets(msgspec.Struct, frozen=True):
     faults_s: float = 4
     unit_limit_s: float = 45
     """Beyond it the unit tests are taken for hung."""
-    unit: tuple[str, ...] = ("protocol", "steps", "fs", "stores", "spark")
+    unit: tuple[str, ...] = ("protocol", "steps", "stores", "spark")
     """Whose unit tests are run."""
 
 

@@ -1,1 +1,1 @@
-"""File systems."""
+"""File systems of fsspec, right and wrong ones."""
