@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -103,9 +102,7 @@ def no_op_partition(settings: RunSettings, partition: int) -> Report:
 
 
 def warm_partition(settings: RunSettings, partition: int) -> Report:
-    """Leaves the worker as an ingest task leaves it: imports done, and no business of the collector any more."""
-    gc.collect()
-    gc.freeze()
+    """Leaves the worker as an ingest task leaves it: imports done."""
     return no_op_partition(settings, partition)
 
 

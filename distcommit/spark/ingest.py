@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import logging
 import uuid
 from collections.abc import Callable
@@ -39,7 +37,6 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
     Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own. What a task
     can't commit is left to the drain; only a newer run's fence ends it early.
     """
-    _spare_the_collector()
     report = Report()
     report.stamp(task)
     ingest = _IngestTask(settings, task, report)
@@ -48,13 +45,6 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
     except FencedError as error:
         report.fenced = str(error)
     return report
-
-
-@functools.cache
-def _spare_the_collector() -> None:
-    """Once in a worker: imports live as long as it does, so that the collector need not look at them again."""
-    gc.collect()
-    gc.freeze()
 
 
 class _IngestTask:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -37,10 +39,20 @@ class PartitionCall(Generic[Result]):
     settings: RunSettings
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _spare_the_collector()
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 result = self.function(self.settings, partition)
                 yield pa.RecordBatch.from_pydict({"report": [msgspec.msgpack.encode(result)]})
+
+
+@functools.cache
+def _spare_the_collector() -> None:
+    """Once in a worker: imports live as long as it does, so that the collector need not look at them again; and what
+    the functions make holds no circles, so that it need not look often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 class Launch(Protocol):
