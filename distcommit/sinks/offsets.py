@@ -127,10 +127,10 @@ class OffsetSets:
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """The sets as one line of ASCII JSON; equal sets give equal text."""
+        """The sets as one line of ASCII JSON. Equal sets may have different texts: three neighbours take as many bytes
+        as a run as they do as values, and stay what they were."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
-            # From a copy: the same set can be laid out in several ways, depending on how it was put together.
             bitmap = BitMap64(self._sets[name])
             bitmap.run_optimize()
             raw[name] = bitmap.serialize()
