@@ -74,6 +74,7 @@ def implementation(scheme: str) -> type[AbstractFileSystem]:
         raise ConfigurationError(
             "fsspec has no file system for this URL",
             scheme=scheme,
+            expected="a path of this machine, hdfs://, webhdfs:// or s3://, or what fsspec knows",
             found=str(error),
             todo="correct the URL, or install the package that is named, also where the executors run",
         ) from error

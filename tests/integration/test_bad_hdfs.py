@@ -53,10 +53,10 @@ def test_a_name_service_that_nobody_knows_is_named(tmp_path: Path, monkeypatch: 
 
 def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Path) -> None:
     with kafka_job(tmp_path, TOPICS) as job:
-        job.write(paths={name: f"ftp://host/{name}" for name in ("store", "staging", "output")})
+        job.write(paths={name: f"tape://host/{name}" for name in ("store", "staging", "output")})
         error = error_of(job, code=2)
-    assert "ftp://host" in error
-    assert "hdfs:// or webhdfs:// or s3://" in error
+    assert "scheme=tape" in error
+    assert "hdfs://, webhdfs:// or s3://" in error
 
 
 @pytest.mark.slow
