@@ -62,7 +62,7 @@ class KafkaServer(Server):
         controller, *ports = free_ports(1 + 3 * self.brokers)
         self._ports, self._sasl_ports, self._tls_ports = (ports[start::3] for start in range(3))
         self._make_certificate()
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")  # a dash would be an option
         stack.callback(self._kill_all)
         for broker in range(1, self.brokers + 1):
             self._settings(broker).write_text(self._properties(broker, controller), encoding="utf-8")
