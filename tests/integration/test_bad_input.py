@@ -135,6 +135,7 @@ def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: Sp
         job.assert_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
 def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy: str) -> None:
     """The mock broker keeps 5 MB of a partition, so retention really passes the watermark."""
@@ -159,6 +160,7 @@ def test_an_offset_that_has_expired(tmp_path: Path, spark: SparkSession, policy:
         assert big.published + big.skipped == big.watermark == 18
 
 
+@pytest.mark.slow
 def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: SparkSession) -> None:
     """A run reads at most so much of each dataset, or for so long; the next runs read the rest, exactly once."""
     with kafka_job(tmp_path, {"backlog": 2, "small": 1}, source={"records_per_dataset": 50}) as job:
@@ -179,6 +181,7 @@ def test_limits_keep_a_backlog_from_starving_the_rest(tmp_path: Path, spark: Spa
         job.assert_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["earliest", "latest", "2023-11-16T00:00:00Z"])
 def test_where_to_start(tmp_path: Path, spark: SparkSession, start: str) -> None:
     """The mock broker knows no offsets by time: a time then means the end, as on a broker that has nothing since."""

@@ -191,6 +191,7 @@ def test_a_connect_client_killed_in_mid_commit(tmp_path: Path, spark_connect: Sp
             job.assert_exact()
 
 
+@pytest.mark.slow
 def test_without_a_connect_server(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"a": 1}, spark={"remote": "sc://127.0.0.1:9", "partitions": 1}) as job:
         code, _, errors = job.cli("run")
