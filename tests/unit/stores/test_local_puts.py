@@ -12,7 +12,7 @@ from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
 from tests.unit.spark.machines import Machine, fails, on_every_power_loss
 
-ONE, MANY = 1, 30
+ONE, MANY = 1, 8
 """Puts at once: synced by itself, and all of them by one call."""
 
 
