@@ -17,6 +17,7 @@ from distcommit.testing.named_mutants import NAMED, named_mutants
 QUICK = Budgets(explore_s=1, interleave_s=0.3, faults_s=0.3, unit=("protocol", "steps"))
 
 
+@pytest.mark.slow
 def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
     names = ["no-closed-epoch", "target-exists-is-done", "done-before-effects"]
     result = mutants.mutants(0, 1, 2, only=",".join(f":named:{name}" for name in names), budgets=QUICK)

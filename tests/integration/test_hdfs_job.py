@@ -14,7 +14,8 @@ from tests.servers.hdfs import HdfsServer
 from tests.servers.lossy_proxy import LossyProxy
 
 
-@pytest.mark.parametrize("scheme", ["hdfs", pytest.param("webhdfs", marks=[pytest.mark.slow, pytest.mark.long])])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["hdfs", pytest.param("webhdfs", marks=pytest.mark.long)])
 def test_a_run_killed_in_its_commit_is_finished_by_the_next(
     tmp_path: Path, hdfs_server: HdfsServer, scheme: str
 ) -> None:

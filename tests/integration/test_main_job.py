@@ -64,6 +64,7 @@ def test_steps_run_in_executors_only_and_every_executor_does_its_share(tmp_path:
     assert min(by_executor.values()) >= 0.3 * sum(by_executor.values()), by_executor
 
 
+@pytest.mark.slow
 def test_commit_overlaps_ingest(tmp_path: Path) -> None:
     """With one of 100 datasets held, the other 99 are published before it ends."""
     release = tmp_path / "release"

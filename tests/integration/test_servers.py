@@ -92,6 +92,7 @@ def test_kafka_keeps_what_it_acknowledged(kafka_server: KafkaServer) -> None:
     assert message.value() == b"committed"
 
 
+@pytest.mark.slow
 def test_a_leader_moves_to_the_other_broker_and_back(kafka_pair: KafkaServer) -> None:
     topic = f"t-{uuid.uuid4().hex}"
     client = AdminClient({"bootstrap.servers": kafka_pair.bootstrap_servers, "log_level": 0})
@@ -153,6 +154,7 @@ def test_s3_puts_a_name_once(s3_server: S3Server) -> None:
     assert client.get_object(Bucket=bucket, Key="a")["Body"].read() == b"first"
 
 
+@pytest.mark.slow
 def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.servers", "kafka"]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:

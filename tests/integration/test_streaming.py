@@ -32,6 +32,7 @@ def published(folder: Path) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_comes_again_publishes_nothing_twice(tmp_path: Path, spark: SparkSession) -> None:
     """First the query dies after a commit that its checkpoint does not know; then a dataset can't be published, and the
     query ends with its others committed. Each time it is started again."""

@@ -259,16 +259,18 @@ class LooksThenMakes(Renaming):
 
 
 class MixesWhatManyMake(Renaming):
+    """The first to make a name is told so, and all others are refused, but not before they wrote to it."""
+
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
-        file = super()._open(path, "ab" if path.endswith("/made") and mode == "xb" else mode, **kwargs)
-        if path.endswith("/made") and mode == "xb" and os.path.getsize(path):
-            file.write(b"mine, too")
-            file.close()
-            _raise_taken(path)
-        if path.endswith("/made") and mode == "xb":
-            file.write(b" ")
-            file.flush()
-        return file
+        if not (path.endswith("/made") and mode == "xb"):
+            return super()._open(path, mode, **kwargs)
+        try:
+            super()._open(path, "xb", **kwargs).close()
+        except FileExistsError:
+            with super()._open(path, "ab", **kwargs) as file:
+                file.write(b"mine, too")
+            raise
+        return super()._open(path, "ab", **kwargs)
 
 
 class DropsDots(Renaming):
