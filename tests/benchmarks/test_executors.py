@@ -9,6 +9,7 @@ import pytest
 from tests.benchmarks.commands import answer
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     results = answer(
