@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.job import Job
-from distcommit.testing.soak import SERVERS, soak
+from distcommit.testing.soak import SERVERS, Server, soak
 from tests.cluster.main_job import Size, main_job
 from tests.cluster.soak import OnServers
 from tests.servers.process import ServerUnavailableError
@@ -37,14 +37,15 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
     assert all(row.driver_python_mb and row.driver_jvm_mb for row in result.runs)
 
 
-def test_name_node_broker_and_spark_worker_are_restarted_in_the_middle_of_a_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("servers", [SERVERS[:2], pytest.param(SERVERS[2:], marks=pytest.mark.long)], ids="-and-".join)
+def test_servers_are_restarted_in_the_middle_of_a_commit(tmp_path: Path, servers: tuple[Server, ...]) -> None:
     at, chance = OnServers(), random.Random(1)
     with ExitStack() as stack:
         try:
             job = stack.enter_context(at.open_job(tmp_path))
         except ServerUnavailableError as error:
             pytest.skip(str(error))
-        for server in SERVERS:
+        for server in servers:
             job.produce(2, days=2)
             watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
             with job.start() as run:

@@ -128,7 +128,8 @@ def test_the_driver_killed_at_many_points(tmp_path: Path, points: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["executor", pytest.param("worker", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("victim", ["executor", "worker"])
 def test_an_executor_killed_while_it_commits(tmp_path: Path, victim: Role) -> None:
     """The run itself finishes exactly; Python workers that outlive their executor are harmless."""
     with kafka_job(tmp_path, {f"t{n:02d}": 4 for n in range(60)}, commit={"min_interval_ms": 0}) as job:
