@@ -26,7 +26,6 @@ VALUES = [b"%016d" % number for number in range(30)]
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_ingest(tmp_path: Path) -> None:
     try:
         jars("kafka")
