@@ -13,7 +13,6 @@ from benchmarks.workloads.tree import Shape
 from tests.servers.process import ServerUnavailableError
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_latency_on_hdfs(spark: SparkSession, tmp_path: Path) -> None:
     shape = Shape(6, 3, 2)
