@@ -18,56 +18,11 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 
 from distcommit.model.ports import FileStatus, FolderEntry
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A state of a file; machines that came from one another share it."""
-
-    data: bytes
-    durable: bytes | None = None
-    mtime_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """A symbolic link to an absolute path."""
-
-    path: str
-
-
-@dataclass(slots=True)
-class _Folder:
-    names: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _NameChange:
-    """One unsynced change of a folder: `name` now means `inode`, or nothing (0). `needs`: the change it rests on;
-    `frees`: folder and name that mean nothing any more by the same change."""
-
-    number: int
-    folder: int
-    name: str
-    inode: int
-    needs: int = -1
-    frees: tuple[int, str] | None = None
-
-    @property
-    def places(self) -> tuple[tuple[int, str], ...]:
-        """Folder and name of all that it changes."""
-        here = (self.folder, self.name)
-        return (here,) if self.frees is None else (here, self.frees)
-
-    def apply(self, names: dict[int, dict[str, int]]) -> None:
-        """Makes the change to names by folder."""
-        _set(names.setdefault(self.folder, {}), self.name, self.inode)
-        if self.frees is not None:
-            _set(names.setdefault(self.frees[0], {}), self.frees[1], 0)
+from distcommit.testing.power_loss import File, Folder, Link, NameChange, Sketch, bind, kept_bytes, picks
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +53,9 @@ class SimulatedPosix:
     """
 
     def __init__(self, gate: Gate | None = None) -> None:
-        self._inodes: dict[int, _File | _Folder | _Link] = {1: _Folder()}
+        self._inodes: dict[int, File | Folder | Link] = {1: Folder()}
         self._durable_names: dict[int, dict[str, int]] = {1: {}}
-        self._changes: list[_NameChange] = []
+        self._changes: list[NameChange] = []
         self._open: dict[int, int] = {}
         self._known_folders: dict[str, int] = {}  # where lookups have led, until a folder or link goes away
         self._numbers = itertools.count(2)
@@ -115,7 +70,7 @@ class SimulatedPosix:
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, path)
         inode = next(self._numbers)
-        self._inodes[inode] = _File(b"", None, next(self._ticks))
+        self._inodes[inode] = File(b"", None, next(self._ticks))
         self._change(folder, name, inode)
         self._open[inode] = inode
         return inode
@@ -123,7 +78,7 @@ class SimulatedPosix:
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
         self._begin("write", f"<{fd}>")
         file = self._file(self._open[fd])
-        self._inodes[self._open[fd]] = _File(file.data + bytes(data), file.durable, next(self._ticks))
+        self._inodes[self._open[fd]] = File(file.data + bytes(data), file.durable, next(self._ticks))
         return len(data)
 
     def fsync(self, fd: int) -> None:
@@ -152,7 +107,7 @@ class SimulatedPosix:
 
     def scandir(self, path: str) -> list[FolderEntry]:
         names, inodes = self._folder(self._lookup(path)).names, self._inodes
-        return [FolderEntry(name, type(inodes[inode]) is _Folder, inode) for name, inode in names.items()]
+        return [FolderEntry(name, type(inodes[inode]) is Folder, inode) for name, inode in names.items()]
 
     def mkdir(self, path: str) -> None:
         self._begin("mkdir", path)
@@ -160,7 +115,7 @@ class SimulatedPosix:
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, path)
         inode = next(self._numbers)
-        self._inodes[inode] = _Folder()
+        self._inodes[inode] = Folder()
         self._durable_names[inode] = {}
         self._change(folder, name, inode)
 
@@ -175,9 +130,9 @@ class SimulatedPosix:
     def unlink(self, path: str) -> None:
         self._begin("unlink", path)
         found = self._inodes[self._lookup(path, follow=False)]
-        if type(found) is _Folder:
+        if type(found) is Folder:
             raise _error(errno.EISDIR, path)
-        if type(found) is _Link:
+        if type(found) is Link:
             self._known_folders.clear()
         folder, name = self._parent(path)
         self._change(folder, name, 0)
@@ -196,11 +151,11 @@ class SimulatedPosix:
         folder, name = self._parent(target)
         if name in self._folder(folder).names:
             raise _error(errno.EEXIST, target)
-        if type(self._inodes[inode]) is not _File:
+        if type(self._inodes[inode]) is not File:
             self._known_folders.clear()
-        if type(self._inodes[inode]) is _Folder:
+        if type(self._inodes[inode]) is Folder:
             left, old = self._parent(source)
-            _set(self._folder(left).names, old, 0)
+            bind(self._folder(left).names, old, 0)
             self._change(folder, name, inode, frees=(left, old))
             return
         added = self._change(folder, name, inode)
@@ -216,7 +171,7 @@ class SimulatedPosix:
         self._begin("syncfs", path)
         self._settle()
         for inode, found in list(self._inodes.items()):
-            if type(found) is _File and found.durable is not found.data:
+            if type(found) is File and found.durable is not found.data:
                 self._sync_file(inode)
 
     def realpath(self, path: str) -> str:
@@ -227,7 +182,7 @@ class SimulatedPosix:
                 found = self._inodes[self._lookup(real, follow=False)]
             except OSError:
                 continue
-            if isinstance(found, _Link):
+            if isinstance(found, Link):
                 real = self.realpath(found.path)
         return real or "/"
 
@@ -236,7 +191,7 @@ class SimulatedPosix:
         self._begin("symlink", path)
         folder, name = self._parent(path)
         inode = next(self._numbers)
-        self._inodes[inode] = _Link(target)
+        self._inodes[inode] = Link(target)
         self._known_folders.clear()
         self._change(folder, name, inode)
 
@@ -261,12 +216,12 @@ class SimulatedPosix:
         """The same, numbered from 1, without those that are in `known`: states of this machine, or of one that it is a
         copy of, that were given before. A number is a state's whatever is known."""
         torn = [
-            n for n, f in self._inodes.items() if type(f) is _File and f.durable is not f.data and f.durable != f.data
+            n for n, f in self._inodes.items() if type(f) is File and f.durable is not f.data and f.durable != f.data
         ]
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
         seen: set[tuple[object, ...]] = set()
-        number, sketch = 0, _Sketch(self._durable_names, self._inodes, torn)
-        for picked in _picks(choices, rng, bound, samples):
+        number, sketch = 0, Sketch(self._durable_names, self._inodes, torn)
+        for picked in picks(choices, rng, bound, samples):
             changes, bytes_kept = self._possible(picked[: len(self._changes)]), picked[len(self._changes) :]
             key = (*(change.number for change in changes), *bytes_kept)
             if key in seen:
@@ -283,9 +238,9 @@ class SimulatedPosix:
         """All files and folders in the order of their making: inode, path, and bytes (None for a folder)."""
         for path, inode in sorted(self.walk("/"), key=itemgetter(1)):
             found = self._inodes[inode]
-            if type(found) is _File:
+            if type(found) is File:
                 yield inode, path, found.data
-            elif type(found) is _Folder:
+            elif type(found) is Folder:
                 yield inode, path, None
 
     def walk(self, path: str) -> list[tuple[str, int]]:
@@ -294,17 +249,17 @@ class SimulatedPosix:
         for above, folder in folders:  # which grows meanwhile
             for name, inode in self._folder(folder).names.items():
                 found.append((f"{above}/{name}", inode))
-                if type(inodes[inode]) is _Folder:
+                if type(inodes[inode]) is Folder:
                     folders.append(found[-1])
         return found
 
     # -- inside
 
-    def _possible(self, picked: tuple[int, ...]) -> list[_NameChange]:
+    def _possible(self, picked: tuple[int, ...]) -> list[NameChange]:
         """Of the picked changes those that may survive without the others."""
         numbers: set[int] = set()
         blocked: set[tuple[int, str]] = set()
-        possible: list[_NameChange] = []
+        possible: list[NameChange] = []
         for change, pick in zip(self._changes, picked, strict=True):
             stopped = not pick or any(place in blocked for place in change.places)
             if stopped or (change.needs >= 0 and not self._survives(change.needs, numbers)):
@@ -314,18 +269,18 @@ class SimulatedPosix:
                 possible.append(change)
         return possible
 
-    def _survivor(self, changes: list[_NameChange], kept: dict[int, int]) -> SimulatedPosix:
+    def _survivor(self, changes: list[NameChange], kept: dict[int, int]) -> SimulatedPosix:
         after = SimulatedPosix()
         durable = {inode: dict(entries) for inode, entries in self._durable_names.items()}
         for change in changes:
             change.apply(durable)
         after._inodes = {}
         for inode, found in self._inodes.items():
-            if type(found) is _Folder:
-                after._inodes[inode] = _Folder(dict(durable.get(inode, {})))
-            elif type(found) is _File and inode in kept:
-                left = _kept(found, kept[inode])
-                after._inodes[inode] = _File(left, left, found.mtime_ns)
+            if type(found) is Folder:
+                after._inodes[inode] = Folder(dict(durable.get(inode, {})))
+            elif type(found) is File and inode in kept:
+                left = kept_bytes(found, kept[inode])
+                after._inodes[inode] = File(left, left, found.mtime_ns)
             else:
                 after._inodes[inode] = found
         after._collect()
@@ -340,12 +295,12 @@ class SimulatedPosix:
         """Drops what no name reaches, and takes what is left for durable."""
         reached = {1: self._inodes[1], **{inode: self._inodes[inode] for _, inode in self.walk("/")}}
         self._inodes = reached
-        self._durable_names = {n: dict(f.names) for n, f in reached.items() if type(f) is _Folder}
+        self._durable_names = {n: dict(f.names) for n, f in reached.items() if type(f) is Folder}
 
     def _copy(self) -> SimulatedPosix:
         after = SimulatedPosix()
         after._inodes = {
-            inode: _Folder(dict(found.names)) if type(found) is _Folder else found
+            inode: Folder(dict(found.names)) if type(found) is Folder else found
             for inode, found in self._inodes.items()
         }
         after._durable_names = {n: dict(entries) for n, entries in self._durable_names.items()}
@@ -361,13 +316,13 @@ class SimulatedPosix:
 
     def _change(self, folder: int, name: str, inode: int, needs: int = -1, frees: tuple[int, str] | None = None) -> int:
         number = next(self._ticks)
-        _set(self._folder(folder).names, name, inode)
-        self._changes.append(_NameChange(number, folder, name, inode, needs, frees))
+        bind(self._folder(folder).names, name, inode)
+        self._changes.append(NameChange(number, folder, name, inode, needs, frees))
         return number
 
     def _settle(self, folder: int = 0) -> None:
         """Makes the names durable that changed in a folder, or, without one, everywhere."""
-        left: list[_NameChange] = []
+        left: list[NameChange] = []
         for change in self._changes:
             if not folder or change.folder == folder or (change.frees is not None and change.frees[0] == folder):
                 change.apply(self._durable_names)
@@ -377,7 +332,7 @@ class SimulatedPosix:
 
     def _sync_file(self, inode: int) -> None:
         file = self._file(inode)
-        self._inodes[inode] = _File(file.data, file.data, file.mtime_ns)
+        self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
         inode = self._known_folders.get(path, 0)
@@ -390,15 +345,15 @@ class SimulatedPosix:
             folder = self._inodes[self._lookup(above)]
         except OSError as error:
             raise _error(error.errno or 0, path) from None
-        if type(folder) is not _Folder:
+        if type(folder) is not Folder:
             raise _error(errno.ENOTDIR, path)
         inode = folder.names.get(name, 0)
         if not inode:
             raise _error(errno.ENOENT, path)
         found = self._inodes[inode]
-        if type(found) is _Link:
+        if type(found) is Link:
             return self._lookup(found.path) if follow else inode
-        if type(found) is _Folder:
+        if type(found) is Folder:
             self._known_folders[path] = inode
         return inode
 
@@ -406,74 +361,25 @@ class SimulatedPosix:
         folder, _, name = path.rpartition("/")
         return self._lookup(folder), name
 
-    def _folder(self, inode: int) -> _Folder:
+    def _folder(self, inode: int) -> Folder:
         found = self._inodes[inode]
-        if type(found) is not _Folder:
+        if type(found) is not Folder:
             raise _error(errno.ENOTDIR, str(inode))
         return found
 
-    def _file(self, inode: int) -> _File:
+    def _file(self, inode: int) -> File:
         found = self._inodes[inode]
-        if type(found) is not _File:
+        if type(found) is not File:
             raise _error(errno.EISDIR, str(inode))
         return found
 
     def _status(self, inode: int) -> FileStatus:
         found = self._inodes[inode]
-        if isinstance(found, _Folder):
+        if isinstance(found, Folder):
             return FileStatus(0, 0, inode, True)
-        if isinstance(found, _Link):
+        if isinstance(found, Link):
             return FileStatus(len(found.path), 0, inode)
         return FileStatus(len(found.data), found.mtime_ns, inode)
-
-
-class _Sketch:
-    """Tells the states apart that one machine may be left in: cheaply, at worst as different though they are alike."""
-
-    def __init__(
-        self, durable: dict[int, dict[str, int]], inodes: dict[int, _File | _Folder | _Link], torn: list[int]
-    ) -> None:
-        self._durable, self._inodes, self._torn = durable, inodes, frozenset(torn)
-        self._named: set[int] = set()
-        self._base = 0
-        for folder, names in durable.items():
-            for name, inode in names.items():
-                self._base ^= hash((folder, name, inode))
-                if inode not in self._named:
-                    self._named.add(inode)
-                    self._base ^= self._content(inode, {})
-
-    def of(self, changes: list[_NameChange], kept: dict[int, int]) -> int:
-        """A number for the state in which these changes and bytes survived."""
-        now: dict[tuple[int, str], int] = {}
-        for change in changes:
-            now[change.folder, change.name] = change.inode
-            if change.frees is not None:
-                now[change.frees] = 0
-        state = self._base
-        for (folder, name), inode in now.items():
-            before = self._durable.get(folder, {}).get(name, 0)
-            state ^= (hash((folder, name, before)) if before else 0) ^ (hash((folder, name, inode)) if inode else 0)
-        added = set(now.values()) - self._named - {0}
-        for inode in added:
-            state ^= self._content(inode, kept)
-        for inode in self._torn & self._named:
-            state ^= self._content(inode, kept)
-        return state
-
-    def _content(self, inode: int, kept: dict[int, int]) -> int:
-        found = self._inodes[inode]
-        if not isinstance(found, _File) or (inode in self._torn and not kept):
-            return 0
-        return hash((inode, _kept(found, kept[inode]) if inode in kept else found.data))
-
-
-def _kept(file: _File, choice: int) -> bytes:
-    """What a power loss leaves of a file's unsynced bytes: none, all, or half of them."""
-    data, before = file.data, file.durable or b""
-    if choice == 2:
-        return before + data[len(before) : len(before) + max(1, (len(data) - len(before)) // 2)]
-    return data if choice else before
 
 
 _IDS = re.compile(r"[0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16}(?=\.parquet)")
@@ -483,27 +389,6 @@ _DIGITS = re.compile(r"\d+")
 @functools.lru_cache(100_000)
 def _without_ids(path: str) -> str:
     return _DIGITS.sub("0", _IDS.sub("#", path))
-
-
-def _set(names: dict[str, int], name: str, inode: int) -> None:
-    if inode:
-        names[name] = inode
-    else:
-        names.pop(name, None)
-
-
-def _picks(choices: list[list[int]], rng: random.Random, bound: int, samples: int) -> Iterator[tuple[int, ...]]:
-    if len(choices) <= bound:
-        yield from itertools.product(*choices)
-        return
-    none, every = tuple(0 for _ in choices), tuple(1 for _ in choices)
-    yield none
-    yield every
-    for place in range(len(choices)):
-        yield (*none[:place], 1, *none[place + 1 :])
-        yield (*every[:place], 0, *every[place + 1 :])
-    for _ in range(samples):
-        yield tuple(rng.choice(options) for options in choices)
 
 
 def _error(code: int, path: str) -> OSError:
