@@ -10,18 +10,14 @@ from pyspark.sql import SparkSession
 from benchmarks.questions.hdfs import hdfs
 from benchmarks.questions.latency import latency_on_hdfs
 from benchmarks.workloads.tree import Shape
-from tests.servers.process import ServerUnavailableError
 
 
 @pytest.mark.slow
 def test_latency_on_hdfs(spark: SparkSession, tmp_path: Path) -> None:
     shape = Shape(6, 3, 2)
-    try:
-        results = latency_on_hdfs(
-            shape, threads=4, slots=2, repeats=1, folder=tmp_path, tell=lambda text: None, spark=spark
-        )
-    except ServerUnavailableError as error:
-        pytest.skip(str(error))
+    results = latency_on_hdfs(
+        shape, threads=4, slots=2, repeats=1, folder=tmp_path, tell=lambda text: None, spark=spark
+    )
     assert results.ratios["latency_ours_over_manifest"] > 0
     renames = {sample.arm: sample.parts["operations_rename"] for sample in results.samples}
     assert renames["bare_4t"] == 18
@@ -32,12 +28,9 @@ def test_latency_on_hdfs(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hdfs(tmp_path: Path) -> None:
-    try:
-        results = hdfs(
-            Shape(6, 3, 2), threads=[1, 4], sizes=[8, 16], files=3, repeats=1, folder=tmp_path, tell=lambda text: None
-        )
-    except ServerUnavailableError as error:
-        pytest.skip(str(error))
+    results = hdfs(
+        Shape(6, 3, 2), threads=[1, 4], sizes=[8, 16], files=3, repeats=1, folder=tmp_path, tell=lambda text: None
+    )
     ratios = results.ratios
     for scheme in ("hdfs", "webhdfs"):
         for threads in (1, 4):

@@ -20,17 +20,13 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.spark.ingest import drain_partition
 from tests.benchmarks.commands import answer
 from tests.servers.java import jars
-from tests.servers.process import ServerUnavailableError
 
 VALUES = [b"%016d" % number for number in range(30)]
 
 
 @pytest.mark.slow
 def test_ingest(tmp_path: Path) -> None:
-    try:
-        jars("kafka")
-    except ServerUnavailableError as error:
-        pytest.skip(str(error))
+    jars("kafka")
     results = answer(
         *("ingest", "--topics", "2", "--partitions", "2", "--records", "300", "--repeats", "1"),
         *("--datasets", "5", "--files", "2", "--records-per-file", "20"),

@@ -13,7 +13,6 @@ from distcommit.app.job import Job
 from distcommit.testing.soak import SERVERS, Server, soak
 from tests.cluster.main_job import Size, main_job
 from tests.cluster.soak import OnServers
-from tests.servers.process import ServerUnavailableError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -23,10 +22,7 @@ def _silent(text: str) -> None:
 
 
 def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -> None:
-    try:
-        result = main_job(Size(120, 2, 12_000, 100, 8, 512), tmp_path, _silent)
-    except ServerUnavailableError as error:
-        pytest.skip(str(error))
+    result = main_job(Size(120, 2, 12_000, 100, 8, 512), tmp_path, _silent)
     assert result.exact
     assert result.records_published == result.records_produced == 12_000
     driver_killed, worker_killed, last = result.runs
@@ -41,10 +37,7 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
 def test_servers_are_restarted_in_the_middle_of_a_commit(tmp_path: Path, servers: tuple[Server, ...]) -> None:
     at, chance = OnServers(), random.Random(1)
     with ExitStack() as stack:
-        try:
-            job = stack.enter_context(at.open_job(tmp_path))
-        except ServerUnavailableError as error:
-            pytest.skip(str(error))
+        job = stack.enter_context(at.open_job(tmp_path))
         for server in servers:
             job.produce(2, days=2)
             watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
@@ -61,10 +54,7 @@ def test_servers_are_restarted_in_the_middle_of_a_commit(tmp_path: Path, servers
 
 @pytest.mark.long
 def test_a_short_soak(tmp_path: Path) -> None:
-    try:
-        result = soak(0, 1, tmp_path, _silent, at=OnServers(), rounds=2)
-    except ServerUnavailableError as error:
-        pytest.skip(str(error))
+    result = soak(0, 1, tmp_path, _silent, at=OnServers(), rounds=2)
     assert not result.violations
     assert (result.duplicates, result.missing) == (0, 0)
     assert result.rounds == 2

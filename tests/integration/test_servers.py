@@ -24,6 +24,7 @@ from confluent_kafka.admin._metadata import PartitionMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from tests.servers.hdfs import HdfsServer
+from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerProcess, ServerUnavailableError
 from tests.servers.s3 import S3Server
@@ -156,6 +157,7 @@ def test_s3_puts_a_name_once(s3_server: S3Server) -> None:
 
 @pytest.mark.slow
 def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) -> None:
+    jars("kafka")
     command = [sys.executable, "-m", "tests.servers", "kafka"]
     with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -19,7 +19,6 @@ import pytest
 from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 _PASSWORD = "a-test's-password"
-_PATH = "/usr/sbin:/usr/local/sbin:/usr/bin:/bin"
 _SETTINGS = """
 [global]
   server role = standalone server
@@ -87,13 +86,15 @@ class SmbServer(Server):
         self._launch()
 
     def _start(self, stack: contextlib.ExitStack) -> None:
-        smbd, pdbedit = (shutil.which(name, path=_PATH) for name in ("smbd", "pdbedit"))
+        smbd, pdbedit = (shutil.which(name) for name in ("smbd", "pdbedit"))
         try:
             import smbclient
         except ImportError as error:
             raise ServerUnavailableError(f"the client of the SMB server is from the extra `dev` ({error})") from None
         if smbd is None or pdbedit is None:
-            raise ServerUnavailableError("the SMB server is Samba's smbd, which is not installed")
+            raise ServerUnavailableError(
+                "the SMB server is Samba's smbd, which is not on PATH (Debian: apt-get install samba, in /usr/sbin)"
+            )
         self._smbd = smbd
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="smb-")))
         self.port = free_ports(1)[0]
