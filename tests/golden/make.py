@@ -23,6 +23,14 @@ GOLDEN = Path(__file__).parent / "v1"
 GOLDEN_2 = Path(__file__).parent / "v2"
 GOLDEN_3 = Path(__file__).parent / "v3"
 GOLDEN_4 = Path(__file__).parent / "v4"
+GOLDEN_5 = Path(__file__).parent / "v5"
+
+
+def make_5(folder: Path) -> None:
+    """Writes what came with reasons of what is pending: segments of version 3, and a state that shows an outage."""
+    folder.mkdir(parents=True)
+    for name, segment in samples.SEGMENTS_3.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
 
 
 def make_4(folder: Path) -> None:
@@ -71,7 +79,14 @@ def make(folder: Path) -> None:
 
 if __name__ == "__main__":
     parent = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN.parent
-    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2), (GOLDEN_3.name, make_3), (GOLDEN_4.name, make_4)):
+    writers = (
+        (GOLDEN.name, make),
+        (GOLDEN_2.name, make_2),
+        (GOLDEN_3.name, make_3),
+        (GOLDEN_4.name, make_4),
+        (GOLDEN_5.name, make_5),
+    )
+    for name, write in writers:
         if (parent / name).exists():
             sys.stderr.write(f"{parent / name} is there and stays: golden files are never overwritten\n")
         else:
