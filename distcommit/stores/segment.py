@@ -42,7 +42,8 @@ def encode_segment(segment: Segment) -> bytes:
     """The segment's bytes."""
     raw = _encoder.encode(segment.record)
     body = zlib.compress(raw, 1)
-    head = f"distcommit-segment {_version_of(segment.record)} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
+    version = _version_of(segment.record)
+    head = f"distcommit-segment {version} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
 
 

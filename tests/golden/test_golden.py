@@ -18,7 +18,15 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.model.log_records import DatasetState, Intent, LeftSequence, Record, SealedSequence, SequenceName, StepBatch
+from distcommit.model.log_records import (
+    DatasetState,
+    Intent,
+    LeftSequence,
+    Record,
+    SealedSequence,
+    SequenceName,
+    StepBatch,
+)
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange

@@ -115,7 +115,9 @@ def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
 def test_the_fold_is_the_model_s(name: str) -> None:
     logs = logs_of(name, 3000)
     kinds = {record.kind for _, log in logs for _, record in log[1:]}
-    assert {"import": {"SETS"}, "rebuild": {"REBUILT"}, "stop": {"LEFT", "QUARANTINE", "RETRY"}}.get(name, {"INTENT"}) <= kinds
+    assert {"import": {"SETS"}, "rebuild": {"REBUILT"}, "stop": {"LEFT", "QUARANTINE", "RETRY"}}.get(
+        name, {"INTENT"}
+    ) <= kinds
     records = {(urn, record) for urn, log in logs for _, record in log[1:] if record.kind != "CHECKPOINT"}
     chances = random.Random(2)
     for urn, log in logs:
