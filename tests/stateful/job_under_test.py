@@ -160,6 +160,9 @@ class JobUnderTest(JobOnMachine):
             self._restart(event.crash)
             self._adopt()
             return None
+        if event.blocked and event.job_level:  # whether it has a sequence that is held up decides about all of them
+            self._adopt()
+            return result
         before = copy.deepcopy(self.model.of(event.blocked)) if event.blocked else None
         self.model.run(self._expected_source(event), event.policy, job_level=event.job_level)
         if before is not None:
