@@ -117,7 +117,10 @@ class Dropped(Struct, frozen=True, array_like=True, tag=True):
 
 
 class HandAction(StrEnum):
-    """What a person may do to a quarantined sequence; QUARANTINE, to a pending one."""
+    """What a person may do to a quarantined sequence; QUARANTINE, to a pending one.
+
+    GIVEN_UP accepts one that was to be abandoned, where that can't be finished.
+    """
 
     RETRY = "retry"
     ACCEPT = "accept"
@@ -125,6 +128,7 @@ class HandAction(StrEnum):
     RESTORED = "restored"
     ABANDONED = "abandoned"
     QUARANTINE = "quarantine"
+    GIVEN_UP = "given-up"
 
 
 class ByHand(Struct, frozen=True, array_like=True, tag=True):

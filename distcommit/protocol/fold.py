@@ -44,6 +44,7 @@ _BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
     HandAction.RESTORED: (REVOKING, QUARANTINED),
     HandAction.ABANDONED: (REVOKING, IDLE),
     HandAction.QUARANTINE: (PENDING, QUARANTINED),
+    HandAction.GIVEN_UP: (REVOKING, IDLE),
 }
 """What a person's action needs, and what it leads to."""
 
@@ -217,7 +218,7 @@ def apply(number: int, record: Record, fold: Fold) -> None:
 def _by_hand(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
-        case HandAction.ACCEPT:
+        case HandAction.ACCEPT | HandAction.GIVEN_UP:
             accepted = (*fold.state_of(urn).accepted_epochs, record.sequence.epoch)
             _publish(fold, record.sequence)
             _update(fold, urn, accepted_epochs=accepted)

@@ -50,7 +50,7 @@ def encode_segment(segment: Segment) -> bytes:
 def _version_of(record: Record) -> int:
     """The first version that knew such a record."""
     match record:
-        case Left() | ByHand(action=HandAction.QUARANTINE):
+        case Left() | ByHand(action=HandAction.QUARANTINE | HandAction.GIVEN_UP):
             return 3
         case SetWatermarks() | Rebuilt():
             return 2

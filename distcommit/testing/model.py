@@ -36,6 +36,7 @@ _NEEDS_AND_GIVES = {
     "restored": ("revoking", "quarantined"),
     "abandoned": ("revoking", "idle"),
     "quarantine": ("pending", "quarantined"),
+    "given-up": ("revoking", "idle"),
 }
 
 
@@ -185,8 +186,9 @@ class LogModel:
             return False
         known = self.datasets[urn]
         if given == "idle":
-            self._to_idle(record.sequence, published=record.action.value == "accept")
-            known.accepted += [epoch] if record.action.value == "accept" else []
+            accepted = record.action.value in ("accept", "given-up")
+            self._to_idle(record.sequence, published=accepted)
+            known.accepted += [epoch] if accepted else []
         elif record.action.value == "retry":
             known.tried = set()
         elif record.action.value == "quarantine":

@@ -140,6 +140,7 @@ SEGMENTS_3 = {
         9, WRITER_ID, Left(9, (LeftSequence(_URN, 7, "the output is full"), LeftSequence("b", 7, "locked")), True)
     ),
     "by-hand-quarantine": Segment(0, WRITER_ID, ByHand(HandAction.QUARANTINE, _NAME, "ann@host")),
+    "by-hand-given-up": Segment(0, WRITER_ID, ByHand(HandAction.GIVEN_UP, _NAME, "ann@host")),
     "checkpoint-outage": Segment(
         9,
         WRITER_ID,

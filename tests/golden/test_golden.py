@@ -96,7 +96,9 @@ def test_segments_of_version_2_are_read_as_what_was_written(name: str) -> None:
     assert encode_segment(segment).startswith(b"distcommit-segment 2 ")
 
 
-@pytest.mark.parametrize(("name", "version"), [("left", 3), ("by-hand-quarantine", 3), ("checkpoint-outage", 1)])
+@pytest.mark.parametrize(
+    ("name", "version"), [("left", 3), ("by-hand-quarantine", 3), ("by-hand-given-up", 3), ("checkpoint-outage", 1)]
+)
 def test_what_came_with_reasons_of_the_pending_is_read_as_what_was_written(name: str, version: int) -> None:
     assert decode_segment((GOLDEN_5 / f"{name}.seg").read_bytes(), PATH) == samples.SEGMENTS_3[name]
     assert encode_segment(samples.SEGMENTS_3[name]).startswith(f"distcommit-segment {version} ".encode())

@@ -256,7 +256,7 @@ class JobUnderTest(JobOnMachine):
         if state is None or state.status.value not in ("quarantined", "revoking"):
             return
         crash = Crash(event.dies_before) if event.dies_before else None
-        refused = state.status.value == "revoking" and event.how != "abandon"
+        refused = state.status.value == "revoking" and event.how == "retry"
         with self._gated(crash) as died:
             try:
                 {"retry": by_hand.retry, "accept": by_hand.accept, "abandon": by_hand.abandon}[event.how](
