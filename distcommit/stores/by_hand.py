@@ -93,7 +93,9 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
             found=f"epoch {state.sequence.epoch}, which has not decided to publish",
             todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
         )
-    _act(log, HandAction.QUARANTINE, state.sequence, who, DatasetStatus.PENDING)
+    after = _act(log, HandAction.QUARANTINE, state.sequence, who, DatasetStatus.PENDING).state_of(urn)
+    if after.status is not DatasetStatus.QUARANTINED:
+        raise _not(urn, after, "pending still")
 
 
 def retry(store: JobStore, urn: str, who: str) -> None:
@@ -112,11 +114,13 @@ def accept(store: JobStore, urn: str, who: str) -> None:
     and that can never be finished.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written.
     """
     log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
     _act(log, HandAction.GIVEN_UP, sequence, who, DatasetStatus.REVOKING)
-    _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED)
+    after = _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED).state_of(urn)
+    if sequence.epoch not in after.accepted_epochs:
+        raise _not(urn, after, "quarantined still")
 
 
 def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> None:
@@ -127,9 +131,9 @@ def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> No
     the user's own was given is taken back by the committer of `sink`.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, if one of its steps is of a kind that
-            can't be abandoned, or if the sink can't take back what it has committed: the dataset is quarantined as
-            before.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or somebody has let it be tried again
+            or finished it meanwhile: nothing was removed; or if one of its steps is of a kind that can't be abandoned,
+            or the sink can't take back what it has committed: the dataset is quarantined as before.
         SinkUnavailableError: if its steps belong to another sink; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
@@ -145,7 +149,9 @@ def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> No
             step=repr(lasting),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
-    _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    fold = _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
+        raise _not(urn, fold.state_of(urn), "quarantined still")  # a run may publish it, or has
     withdrawn = False
     try:
         for step in steps:
@@ -229,15 +235,19 @@ def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[Co
     return log, state.sequence
 
 
-def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> None:
-    """Appends the action if the sequence still has the status it needs."""
-    name = SequenceName(sequence.dataset_urn, sequence.epoch)
+def _name(sequence: SealedSequence) -> SequenceName:
+    return SequenceName(sequence.dataset_urn, sequence.epoch)
+
+
+def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> Fold:
+    """Appends the action if the sequence still has the status it needs. Whether it had, the fold shows."""
+    name = _name(sequence)
     decide: Callable[[Fold], Record | None] = lambda fold: (  # noqa: E731
         ByHand(action, name, who)
         if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is needed
         else None
     )
-    log.settle(decide)
+    return log.settle(decide)
 
 
 _TODO = {
