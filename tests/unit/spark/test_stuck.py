@@ -19,6 +19,7 @@ from tests.unit.spark.machines import (
     OUTPUT,
     STAGING,
     Machine,
+    Meeting,
     audit,
     dies_at,
     fails,
@@ -193,3 +194,31 @@ def test_the_datasets_of_a_bucket_that_is_corrupt_go_on_once_its_file_is_restore
     machine.put(path, whole)
     machine.syncfs("/")
     check_recovery(machine, DATA)
+
+
+@pytest.mark.parametrize("act", [abandon, accept])
+def test_who_releases_what_a_run_has_finished_meanwhile_is_told_and_takes_nothing_away(
+    act: Callable[[Machine], None],
+) -> None:
+    told = 0
+    for number in range(100):
+        machine = Machine()
+        quarantined(machine, DATA)
+
+        def another(machine: Machine = machine) -> bool:
+            if statuses(WORLD, machine)["a"] == "quarantined":
+                retry(machine)
+                go(WORLD, machine, NOTHING)
+            return True
+
+        meeting = Meeting(machine, number, another)
+        machine.faults.append(meeting)
+        try:
+            act(machine)
+        except ConflictError as error:
+            assert "it to be quarantined still" in str(error)  # noqa: PT017 - it may or may not come
+            told += 1
+            check_recovery(machine, DATA)
+        if meeting.result is None:
+            break
+    assert told > 0
