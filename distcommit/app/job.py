@@ -183,6 +183,14 @@ class Job:
         """
         by_hand.abandon(self.open_store(create=False), urn, _who(), self._own_sink())
 
+    def retry_all(self) -> by_hand.Retried:
+        """Lets the next run replay every quarantined dataset again: mends what a mistake has quarantined."""
+        return by_hand.retry_all(self.open_store(create=False), _who())
+
+    def quarantine(self, urn: str) -> None:
+        """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""
+        by_hand.quarantine(self.open_store(create=False), urn, _who())
+
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all."""
         watermark = None if positions is None else Watermark(dict(positions))

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from distcommit.model.errors import DistcommitError
-from distcommit.model.log_records import DatasetState
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
 from distcommit.model.work import positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.job_store import JobStore
 
 
+class NextRun(StrEnum):
+    """What the next run does with the sequence that a dataset has.
+
+    NOTHING: a person does, or there is none. DROPS: it was held back with its whole run, which has not decided to
+    publish it; its records are read again. UNDECIDED: the same, but its run may be alive and may still decide. UNKNOWN:
+    it was held back, and the job log, which says whether it was decided, can't be read.
+    """
+
+    NOTHING = ""
+    REPLAYS = "replays"
+    DROPS = "drops"
+    UNDECIDED = "drops unless decided"
+    UNKNOWN = "unknown"
+
+
 class DatasetStatusRow(msgspec.Struct, frozen=True):
-    """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost."""
+    """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost.
+
+    `outage`: the reason is one of its target, which counts as nobody's failed run.
+    """
 
     dataset: str
     status: str
@@ -25,6 +45,8 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     failed_runs: int
     reason: str
     positions_lost: int
+    outage: bool = False
+    next_run: NextRun = NextRun.NOTHING
 
 
 class StatusResult(msgspec.Struct, frozen=True):
@@ -43,28 +65,42 @@ def read_status(store: JobStore) -> StatusResult:
     """Folds all logs. Costs O(buckets) reads, whatever the history."""
     rows: list[DatasetStatusRow] = []
     unreadable: dict[str, str] = {}
-    job_fold = Fold()
+    job_fold: Fold | None = None
     try:
         job_fold = store.job_log().refresh()
     except (DistcommitError, OSError) as error:
         unreadable["job log"] = str(error)
     for bucket in range(store.buckets):
         try:
-            rows += map(_row, store.bucket_log(bucket).refresh().datasets.values())
+            rows += [_row(state, job_fold) for state in store.bucket_log(bucket).refresh().datasets.values()]
         except (DistcommitError, OSError) as error:
             unreadable[f"bucket {bucket}"] = str(error)
     return StatusResult(
         job=store.job,
         store=store.roots.store,
         buckets=store.buckets,
-        epoch=job_fold.fence_epoch,
-        run_id=job_fold.fence_run_id,
+        epoch=job_fold.fence_epoch if job_fold else 0,
+        run_id=job_fold.fence_run_id if job_fold else "",
         datasets=sorted(rows, key=lambda row: row.dataset),
         unreadable=unreadable,
     )
 
 
-def _row(state: DatasetState) -> DatasetStatusRow:
+def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
+    if state.sequence is None or state.status is not DatasetStatus.PENDING:
+        return NextRun.NOTHING
+    if not state.held:
+        return NextRun.REPLAYS
+    if job_fold is None:
+        return NextRun.UNKNOWN
+    if state.sequence.epoch in job_fold.decided_epochs:
+        return NextRun.REPLAYS
+    newest = state.sequence.epoch >= job_fold.fence_epoch  # above it: a run that began after the job log was read
+    may_decide = newest and not (state.sequence.epoch == job_fold.fence_epoch and job_fold.has_ended)
+    return NextRun.UNDECIDED if may_decide else NextRun.DROPS
+
+
+def _row(state: DatasetState, job_fold: Fold | None) -> DatasetStatusRow:
     watermark, sequence = state.watermark, state.sequence
     return DatasetStatusRow(
         dataset=state.dataset_urn,
@@ -77,4 +113,6 @@ def _row(state: DatasetState) -> DatasetStatusRow:
         failed_runs=len(state.tried_epochs),
         reason=state.reason,
         positions_lost=positions_lost(state.skipped),
+        outage=state.outage,
+        next_run=_next_run(state, job_fold),
     )

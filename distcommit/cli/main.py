@@ -7,8 +7,7 @@ import importlib.metadata
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +30,7 @@ from distcommit.cli.output import (
 )
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import ConfigurationError
+from distcommit.stores.by_hand import Release
 
 _EXIT_CODES = """\
 [bold]Exit codes[/]
@@ -142,33 +142,59 @@ def audit(
     _exit(0 if result.passed else 6)
 
 
-class Release(StrEnum):
-    """How a quarantined dataset is let go."""
-
-    RETRY = "retry"
-    ACCEPT = "accept"
-    ABANDON = "abandon"
-
-
-@app.command()
+@app.command(options_metavar="[--all] [OPTIONS]")
 def release(
     job: JobFile,
-    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
-    how: Annotated[
-        Release,
+    words: Annotated[
+        list[str],
         typer.Argument(
-            help="retry: the next run replays it again. accept: it counts as done as it is, what is not published is"
-            " lost. abandon: it is undone, and the next run reads its records again."
+            metavar="[DATASET] HOW",
+            show_default=False,
+            help="The dataset's URN, as status shows it, and how. retry: the next run replays it again. accept: it"
+            " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
+            " records again. With --all only retry.",
         ),
     ],
+    everything: Annotated[bool, typer.Option("--all", help="Every quarantined dataset.")] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Release a quarantined dataset. What you do is recorded in its log with your name."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    unreadable = False
+    with terminal.command():
+        expected = ["DATASET", "|".join(Release)] if not everything else [Release.RETRY]
+        if len(words) != len(expected) or words[-1] not in (Release.RETRY, *(() if everything else Release)):
+            raise ConfigurationError(
+                "this is no way to release" + (" all datasets" if everything else " a dataset"),
+                expected=" ".join(expected),
+                found=" ".join(words),
+            )
+        configured = Job.from_file(job, overrides or ())
+        if everything:
+            retried = configured.retry_all()
+            _show_datasets(terminal, configured, retried.datasets)
+            unreadable = bool(retried.unreadable)
+        else:
+            acts = {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}
+            acts[words[1]](words[0])
+            _show_datasets(terminal, configured, words[:1])
+    _exit(5 if unreadable else 0)
+
+
+@app.command()
+def quarantine(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Let no run go on with a pending dataset until you release it: if what it needs is gone for good."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
-        {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}[how.value](dataset)
-        _show_dataset(terminal, configured, dataset)
+        configured.quarantine(dataset)
+        _show_datasets(terminal, configured, [dataset])
 
 
 @app.command("set-watermark")
@@ -195,7 +221,7 @@ def set_watermark(
             ) from error
         configured = Job.from_file(job, overrides or ())
         configured.set_watermark(dataset, wanted)
-        _show_dataset(terminal, configured, dataset)
+        _show_datasets(terminal, configured, [dataset])
 
 
 FromFile = Annotated[
@@ -276,9 +302,9 @@ def rebuild(
     _exit(5 if result.problems else 0)
 
 
-def _show_dataset(terminal: Terminal, job: Job, urn: str) -> None:
+def _show_datasets(terminal: Terminal, job: Job, urns: Collection[str]) -> None:
     found = job.status()
-    result = msgspec.structs.replace(found, datasets=[row for row in found.datasets if row.dataset == urn])
+    result = msgspec.structs.replace(found, datasets=[row for row in found.datasets if row.dataset in set(urns)])
     terminal.show(result, partial(status_view, result, show_all=True))
 
 

@@ -17,12 +17,19 @@ from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
 from distcommit.app.rebuild import RebuildResult
-from distcommit.app.status import DatasetStatusRow, StatusResult
+from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.model.watermark import Position
 from distcommit.spark.reports import Report
 from distcommit.spark.run import RunResult
 
 _LISTED = 20
+_NEXT_RUN = {
+    NextRun.NOTHING: "leaves {:,} records alone",
+    NextRun.REPLAYS: "replays {:,} records",
+    NextRun.DROPS: "drops {:,} records, which their run never decided to publish, and reads them again",
+    NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
+    NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
+}
 _STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red"}
 
 
@@ -38,7 +45,10 @@ def run_view(result: RunResult) -> RenderableType:
     else:
         verdict = _good("nothing new", "the source has no records above the watermarks")
     if not result.decided:
-        verdict = _bad("not published", "the run publishes all datasets or none, and not all succeeded")
+        held = f"{totals.datasets_held:,} datasets were held back"
+        verdict = _bad(
+            "not published", f"the run publishes all datasets or none, and not all could be; {held}, to be read again"
+        )
     facts = {
         "run": f"{result.run_id}, epoch {result.epoch}",
         "datasets": _datasets(totals),
@@ -271,6 +281,8 @@ def _datasets(totals: Report) -> str:
         "failed": (totals.datasets_failed, "red"),
         "skipped": (totals.datasets_skipped, "yellow"),
     }
+    if totals.datasets_held:
+        counts["held back"] = (totals.datasets_held, "yellow")
     return ", ".join(
         f"[{style}]{n:,} {name}[/]" if n and style else f"{n:,} {name}" for name, (n, style) in counts.items()
     )
@@ -368,7 +380,13 @@ def _next(row: DatasetStatusRow) -> str:
         case "idle":
             return ""
         case "pending":
-            text = f"the next run replays {row.pending_records:,} records"
-            return f"{text}; {row.failed_runs} runs could not: {reason}" if row.failed_runs else text
+            text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
+            if row.outage:
+                return f"{text}; an outage, nobody's failed run: {reason}"
+            if row.failed_runs:
+                return f"{text}; {row.failed_runs} runs could not: {reason}"
+            return f"{text}; the last one could not: {reason}" if reason else text
+        case "revoking":
+            return f"being abandoned: `distcommit release JOB.yaml {row.dataset} abandon` goes on; {reason}"
         case _:
-            return reason or "a person decides"
+            return f"`distcommit release JOB.yaml {row.dataset} retry|accept|abandon`; {reason}"

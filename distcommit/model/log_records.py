@@ -84,6 +84,25 @@ class Failed(Struct, frozen=True, array_like=True, tag=True):
     reason: str
 
 
+class LeftSequence(Struct, frozen=True, array_like=True):
+    """A sequence that a run has left pending, and why."""
+
+    dataset_urn: str
+    epoch: int
+    reason: str
+
+
+class Left(Struct, frozen=True, array_like=True, tag=True):
+    """A run leaves these sequences pending for the next one; it is nobody's failed attempt.
+
+    `outage`: their target was tried with something else, and does not work.
+    """
+
+    epoch: int
+    sequences: tuple[LeftSequence, ...]
+    outage: bool = False
+
+
 class Decide(Struct, frozen=True, array_like=True, tag=True):
     """In the job log: the held sequences of `epoch` are to be published."""
 
@@ -98,13 +117,18 @@ class Dropped(Struct, frozen=True, array_like=True, tag=True):
 
 
 class HandAction(StrEnum):
-    """What a person may do to a quarantined sequence."""
+    """What a person may do to a quarantined sequence; QUARANTINE, to a pending one.
+
+    GIVEN_UP accepts one that was to be abandoned, where that can't be finished.
+    """
 
     RETRY = "retry"
     ACCEPT = "accept"
     REVOKING = "revoking"
     RESTORED = "restored"
     ABANDONED = "abandoned"
+    QUARANTINE = "quarantine"
+    GIVEN_UP = "given-up"
 
 
 class ByHand(Struct, frozen=True, array_like=True, tag=True):
@@ -143,7 +167,8 @@ class DatasetState(Struct, frozen=True, array_like=True):
     """What the fold knows of one dataset.
 
     `closed_epoch`: newest epoch that may not seal again; `done_epoch`: newest epoch whose sequence is published;
-    `tried_epochs`: runs that failed to replay the present sequence; `origin`: the first position ever read, by
+    `tried_epochs`: runs that failed to replay the present sequence; `reason`: why it was not finished last time, and
+    `outage` whether its target was to blame; `origin`: the first position ever read, by
     partition; `accepted_epochs`: sequences that a person declared done; `done_records`,
     `done_files` and `done_left_out`: what the sequence of `done_epoch` published, and why not more.
     """
@@ -163,6 +188,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
     done_records: int = 0
     done_files: int = 0
     done_left_out: str = ""
+    outage: bool = False
 
 
 class Rebuilt(Struct, frozen=True, array_like=True, tag=True):
@@ -184,5 +210,16 @@ class Checkpoint(Struct, frozen=True, array_like=True, tag=True):
 
 
 Record = (
-    Fence | Intent | Done | Failed | Decide | Dropped | ByHand | SetWatermark | SetWatermarks | Rebuilt | Checkpoint
+    Fence
+    | Intent
+    | Done
+    | Failed
+    | Left
+    | Decide
+    | Dropped
+    | ByHand
+    | SetWatermark
+    | SetWatermarks
+    | Rebuilt
+    | Checkpoint
 )

@@ -124,6 +124,15 @@ class SinkCommitter(ABC):
             todo="release the dataset with retry or accept, or give the sink's committer `abort`",
         )
 
+    def probe(self) -> None:  # noqa: B027 - optional hook
+        """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
+        condition that never holds.
+
+        Asked where a commit has failed: if this raises too, it is an outage, told as such and no dataset's failed
+        attempt, for however long; else each dataset that failed did so by itself. Without it a sink counts as working
+        whose committer can be opened.
+        """
+
     def close(self) -> None:  # noqa: B027 - optional hook
         """Lets go of connections."""
 

@@ -77,6 +77,12 @@ class CommitStep(ABC):
         Needed only where `verify` can see an effect that a power loss could still undo.
         """
 
+    @classmethod
+    def can_be_abandoned(cls) -> bool:
+        """Whether this kind of step has both `withdraw` and `undo`. One that has not keeps its sequence from being
+        abandoned, before anything is changed."""
+        return cls.withdraw is not CommitStep.withdraw and cls.undo is not CommitStep.undo
+
     def withdraw(self) -> None:
         """Takes away what a late executor of this step would need, durably; the step is being abandoned.
 
@@ -151,16 +157,22 @@ def as_verification(answer: Verification | bool) -> Verification:
     return answer
 
 
+def _as_it_is(error: LostError) -> LostError:
+    return error
+
+
 @dataclass(frozen=True, slots=True)
 class CommitSequence:
     """All steps of one dataset, sealed together, in the order they are executed.
 
-    `close` is called once every step is done and durable; it records that in the store.
+    `close` is called once every step is done and durable; it records that in the store. `lose` is told that a step is
+    lost; it records that, and gives the error to be raised, which says what to do in this store.
     """
 
     dataset_urn: str
     steps: tuple[CommitStep, ...]
     close: Callable[[], None] = field(repr=False)
+    lose: Callable[[LostError], LostError] = field(repr=False, default=_as_it_is)
 
     def commit(self) -> None:
         """Verifies the steps, executes those that are pending, makes all durable, then closes the sequence.
@@ -171,6 +183,13 @@ class CommitSequence:
             LostError: if a step's effect can neither be proven nor be redone; nothing is closed.
             DistcommitError: if a step fails; nothing is closed.
         """
+        try:
+            self._execute()
+        except LostError as error:
+            raise self.lose(error) from error
+        self.close()
+
+    def _execute(self) -> None:
         for kind, group in groupby(self.steps, key=lambda step: step.__class__):
             steps = list(group)
             verdicts = kind.verify_all(steps)
@@ -182,12 +201,11 @@ class CommitSequence:
                         step=repr(step),
                         expected=verdict.expected,
                         found=verdict.found,
-                        todo="restore what is missing and commit again, or release the dataset by hand",
+                        todo="restore what is missing, then commit again",
                     )
             for error in kind.execute_all(steps, verdicts):
                 if error is not None:
                     raise error
-        self.close()
 
 
 class CommitStepStore(ABC):

@@ -24,6 +24,7 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Left,
     Rebuilt,
     Record,
     SealedSequence,
@@ -42,6 +43,8 @@ _BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
     HandAction.REVOKING: (QUARANTINED, REVOKING),
     HandAction.RESTORED: (REVOKING, QUARANTINED),
     HandAction.ABANDONED: (REVOKING, IDLE),
+    HandAction.QUARANTINE: (PENDING, QUARANTINED),
+    HandAction.GIVEN_UP: (REVOKING, IDLE),
 }
 """What a person's action needs, and what it leads to."""
 
@@ -106,10 +109,10 @@ def valid(record: Record, fold: Fold) -> bool:
         case Decide():
             return record.epoch == fold.fence_epoch
         case Intent():
-            names = [sequence.dataset_urn for sequence in record.sequences]
+            urns = [sequence.dataset_urn for sequence in record.sequences]
             return (
                 record.epoch == fold.fence_epoch
-                and len(set(names)) == len(names)
+                and len(set(urns)) == len(urns)
                 and not (record.held and record.published)
                 and all(_may_seal(record.epoch, sequence, fold) for sequence in record.sequences)
             )
@@ -117,6 +120,9 @@ def valid(record: Record, fold: Fold) -> bool:
             return record.epoch == fold.fence_epoch and _all_in(record.sequences, fold, (PENDING, QUARANTINED))
         case Failed():
             return record.epoch == fold.fence_epoch and _all_in((record.sequence,), fold, (PENDING,))
+        case Left():
+            names = [SequenceName(left.dataset_urn, left.epoch) for left in record.sequences]
+            return record.epoch == fold.fence_epoch and _all_in(names, fold, (PENDING,))
         case Dropped():
             return (
                 record.epoch == fold.fence_epoch
@@ -130,8 +136,8 @@ def valid(record: Record, fold: Fold) -> bool:
         case SetWatermarks():
             return all(fold.state_of(urn).status is IDLE for urn in record.watermarks)
         case Rebuilt():
-            urns = {state.dataset_urn for state in record.datasets if state.closed_epoch <= record.epoch}
-            return record.epoch == fold.fence_epoch and len(urns) == len(record.datasets)
+            rebuilt = {state.dataset_urn for state in record.datasets if state.closed_epoch <= record.epoch}
+            return record.epoch == fold.fence_epoch and len(rebuilt) == len(record.datasets)
     assert_never(record)
 
 
@@ -189,7 +195,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             state = fold.state_of(record.sequence.dataset_urn)
             tried = tuple(sorted({*state.tried_epochs, record.epoch}))
             status = QUARANTINED if record.quarantine else PENDING
-            _update(fold, state.dataset_urn, status=status, tried_epochs=tried, reason=record.reason)
+            _update(fold, state.dataset_urn, status=status, tried_epochs=tried, reason=record.reason, outage=False)
+        case Left():
+            for left in record.sequences:
+                _update(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
         case Dropped():
             for name in record.sequences:
                 _forget(fold, name.dataset_urn)
@@ -209,7 +218,7 @@ def apply(number: int, record: Record, fold: Fold) -> None:
 def _by_hand(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
-        case HandAction.ACCEPT:
+        case HandAction.ACCEPT | HandAction.GIVEN_UP:
             accepted = (*fold.state_of(urn).accepted_epochs, record.sequence.epoch)
             _publish(fold, record.sequence)
             _update(fold, urn, accepted_epochs=accepted)
@@ -217,6 +226,9 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
             _forget(fold, urn)
         case HandAction.RETRY:
             _update(fold, urn, status=PENDING, tried_epochs=())
+        case HandAction.QUARANTINE:
+            reason = fold.state_of(urn).reason or f"quarantined by {record.who}"
+            _update(fold, urn, status=QUARANTINED, reason=reason)
         case HandAction.REVOKING | HandAction.RESTORED:
             _update(fold, urn, status=_BY_HAND[record.action][1])
         case _:
@@ -239,6 +251,7 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_epoch=max(state.done_epoch, sequence.epoch),
         tried_epochs=(),
         reason="",
+        outage=False,
         origin={**sequence.start, **state.origin},
         skipped=(*state.skipped, *sequence.skipped),
         done_records=sequence.records,
@@ -258,7 +271,7 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
 
 
 def _forget(fold: Fold, urn: str) -> None:
-    _update(fold, urn, status=IDLE, sequence=None, held=False, tried_epochs=(), reason="")
+    _update(fold, urn, status=IDLE, sequence=None, held=False, tried_epochs=(), reason="", outage=False)
 
 
 def _update(fold: Fold, urn: str, **changes: object) -> None:

@@ -19,9 +19,6 @@ from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
     LostError,
-    SinkUnavailableError,
-    UnknownStepTypeError,
-    UnknownVersionError,
     plain_text,
 )
 from distcommit.model.lockstep import Work
@@ -30,7 +27,6 @@ from distcommit.model.log_records import (
     DatasetStatus,
     Done,
     Dropped,
-    Failed,
     Intent,
     Record,
     SealedSequence,
@@ -43,6 +39,7 @@ from distcommit.model.work import DatasetPlan, TaskState, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
+from distcommit.spark.failures import Failure, judged, judging, noting_failed, noting_left
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.steps.execution import Execution, Outcomes
@@ -79,7 +76,7 @@ class BucketCommitter:
         self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
         self._nothing: dict[str, tuple[str, bool]] = {}
         self._unpublished: dict[str, DistcommitError] = {}
-        self._unfinished: dict[str, str] = {}
+        self._unfinished: dict[str, Failure] = {}
         self._unreadable_states = ""
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
@@ -146,14 +143,14 @@ class BucketCommitter:
         if any(_state_name(state) not in self._sealed_here for state in todo):
             self._remove_probes()
         sequences = [state.sequence for state in todo if state.sequence is not None]
-        fold = yield from self._execute_and_close(sequences, fold)
+        fold = yield from self._execute_and_close(sequences, fold, last=take_over)
         self._clean_up(self._settle_open(fold))
 
     def replay(self, decided_epochs: frozenset[int]) -> Work[None]:
         """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
 
         Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
-        `max_attempts` runs, unless it is an outage.
+        `max_attempts` runs; an outage is nobody's attempt.
         """
         epoch = self._settings.epoch  # what this run has sealed meanwhile is not this function's
         pending = [s for s in self._log.refresh().pending() if s.sequence is not None and s.sequence.epoch < epoch]
@@ -187,19 +184,27 @@ class BucketCommitter:
             elif state.sequence is not None:
                 report.sequences_left += 1
                 report.datasets_quarantined += state.status is DatasetStatus.QUARANTINED
-                report.explain(urn, f"left {state.status.value}", state.reason or self._unfinished.get(urn, ""))
+                failure = self._unfinished.get(urn) or Failure("", state.reason, outage=state.outage)
+                kind = "outage" if failure.outage else f"left {state.status.value}"
+                report.explain(urn, kind, failure.reason)
             elif urn in self._nothing:
-                reason, failed = self._nothing[urn]
-                report.datasets_failed += failed
-                report.datasets_unchanged += not failed
-                if failed:
-                    report.explain(urn, "failed", reason)
+                self._count_nothing(urn)
             elif urn in self._unpublished:
                 report.sequences_left += 1
                 report.explain(urn, "left unpublished", str(self._unpublished[urn]))
             else:
-                report.datasets_failed += 1
-                report.explain(urn, "failed", "its watermark was changed by hand while the run read it")
+                self._count_changed_by_hand(urn)
+
+    def _count_nothing(self, urn: str) -> None:
+        reason, failed = self._nothing[urn]
+        self._report.datasets_failed += failed
+        self._report.datasets_unchanged += not failed
+        if failed:
+            self._report.explain(urn, "failed", reason)
+
+    def _count_changed_by_hand(self, urn: str) -> None:
+        self._report.datasets_failed += 1
+        self._report.explain(urn, "failed", "its watermark was changed by hand while the run read it")
 
     def _count_lost(self, plan: DatasetPlan) -> None:
         lost = positions_lost(plan.skipped)
@@ -209,13 +214,23 @@ class BucketCommitter:
             logger.warning("%d positions of %s are lost: %s", lost, plan.dataset_urn, reasons)
 
     def count_held(self, plans: Iterable[DatasetPlan]) -> None:
-        """Job-level, after the drain: what the driver's decision rests on, from the fold."""
-        fold = self._log.refresh()
+        """Job-level, after the drain: what the driver's decision rests on, from the fold; and why it can't be made, as
+        far as these datasets are to blame."""
+        fold, report = self._log.refresh(), self._report
         for plan in plans:
-            if fold.sequence(SequenceName(plan.dataset_urn, self._settings.epoch)) is not None:
-                self._report.datasets_sealed += 1
-            elif plan.dataset_urn in self._nothing and not self._nothing[plan.dataset_urn][1]:
-                self._report.datasets_sealed += 1  # nothing to publish, and that is in order
+            urn = plan.dataset_urn
+            state = fold.state_of(urn)
+            if state.sequence is not None and state.sequence.epoch == self._settings.epoch:
+                ready = state.status is DatasetStatus.PENDING
+                report.datasets_sealed += ready
+                report.datasets_held += 1
+                if not ready:
+                    report.explain(urn, f"left {state.status.value}", state.reason)
+            elif urn in self._nothing:
+                report.datasets_sealed += not self._nothing[urn][1]  # nothing to publish, and that is in order
+                self._count_nothing(urn)
+            else:
+                self._count_changed_by_hand(urn)
 
     # -- sealing
 
@@ -347,8 +362,16 @@ class BucketCommitter:
         return fold
 
     def _execute_and_close(
-        self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False
+        self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False, last: bool = True
     ) -> Work[Fold]:
+        """Executes and closes sequences.
+
+        Args:
+            sequences: what `fold` shows pending.
+            fold: of the log.
+            verify_first: for replay, in which a failure counts as this run's attempt.
+            last: whether nobody in this run comes after this call: then the log is told what is left, and why.
+        """
         if not sequences:
             return fold
         yield from self._log.making_durable()
@@ -367,10 +390,9 @@ class BucketCommitter:
         done = [_name(sequence) for sequence in sequences if _name(sequence) not in failed]
         fold = yield from self._close(done)
         self._report.datasets_committed += len(done)
-        outage = bool(failed) and (len(failed) == len(sequences) > 1 or not self._output_works())
-        for name, failure in failed.items():
-            yield from self._note_failure(name, failure, replaying=verify_first, outage=outage)
-        return self._log.refresh() if failed else fold
+        if not failed:
+            return fold
+        return (yield from self._note_failures(failed, loaded, replaying=verify_first, last=last))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
         """The steps of a sequence that the fold shows; those it was made of here, if it is that very sequence."""
@@ -396,62 +418,57 @@ class BucketCommitter:
         yield from self._log.settling(decide)
         self._report.sequences_dropped += len(names)
 
-    def _note_failure(self, name: SequenceName, error: DistcommitError, *, replaying: bool, outage: bool) -> Work[None]:
-        """Reports that a sequence could not be finished. In replay it counts as this run's attempt, unless an outage
-        or this program's age or sink is to blame; what is lost is quarantined at once."""
-        if self._log.refresh().sequence(name) is None:
-            return  # closed by another committer meanwhile, which had the better view
-        self._report.explain(name.dataset_urn, type(error).__name__, str(error))
-        self._unfinished[name.dataset_urn] = str(error)
-        self._report.sequences_left += 1
-        not_for_us = isinstance(error, UnknownVersionError | UnknownStepTypeError | SinkUnavailableError)
-        lost = isinstance(error, LostError | CorruptError) and not not_for_us
-        if not lost and (not_for_us or outage or not replaying):
-            return
-        limit, epoch = self._settings.max_attempts, self._settings.epoch
-
-        def decide(fold: Fold) -> Record | None:
-            require_fence(fold, epoch, self._log.folder)
-            state = fold.state_of(name.dataset_urn)
-            if fold.sequence(name) is None or state.status is not DatasetStatus.PENDING:
-                return None
-            if epoch in state.tried_epochs and not lost:
-                return None
-            quarantine = lost or len({*state.tried_epochs, epoch}) >= limit
-            return Failed(epoch, name, quarantine, plain_text(str(error)))
-
-        fold = yield from self._log.settling(decide)
-        if fold.state_of(name.dataset_urn).status is DatasetStatus.QUARANTINED:
-            self._report.datasets_quarantined += 1
-            logger.error("dataset quarantined: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
-
-    def _output_works(self) -> bool:
-        """Whether a file can be published at all: an outage that hits everything is nobody's failed attempt."""
-        probe = f"{self._context.output_root}/{self._probe}"
-        try:
-            self._fs.put_if_absent(probe, b"")
-            self._fs.delete(probe)
-            self._sync_output()  # a power loss must not bring it back once its sequence is nobody's to take over
-        except OSError:
-            return False
-        return True
-
-    def _sync_output(self) -> None:
-        self._fs.sync([self._context.output_root], self._context.output_root)
+    def _note_failures(
+        self,
+        failed: dict[SequenceName, DistcommitError],
+        loaded: dict[SequenceName, list[CommitStep]],
+        *,
+        replaying: bool,
+        last: bool,
+    ) -> Work[Fold]:
+        """Reports what could not be finished, and tells the log. What is lost is quarantined at once. Else a failure in
+        replay is this run's attempt, unless its target does not work, or this program's age or sink is to blame."""
+        fold = self._log.refresh()  # what another committer has closed meanwhile had the better view
+        open_still = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
+        failures = (
+            (yield from judging(open_still, loaded, self._context, self._probe))
+            if last
+            else {name: judged(error) for name, error in open_still.items()}
+        )
+        left: dict[SequenceName, Failure] = {}
+        for name, failure in failures.items():
+            self._report.explain(name.dataset_urn, failure.kind, failure.reason)
+            self._unfinished[name.dataset_urn] = failure
+            self._report.sequences_left += 1
+            if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
+                status = yield from noting_failed(
+                    self._log, self._settings.epoch, name, failure, self._settings.max_attempts
+                )
+                if status is DatasetStatus.QUARANTINED:
+                    self._report.datasets_quarantined += 1
+                    ids = {"dataset": name.dataset_urn, "epoch": name.epoch}
+                    logger.error("dataset quarantined: %s", failure.reason, extra=ids)
+            elif last:
+                left[name] = failure
+        if left:
+            yield from noting_left(self._log, self._settings.epoch, left)
+        return self._log.refresh()
 
     def _remove_probes(self) -> None:
-        """Takes away what a committer left that died in `_output_works`. Its sequence was pending then, so it is enough
-        to look before such a sequence is taken over; a live one takes its probe's loss for an outage, and waits."""
-        root, removed = self._context.output_root, False
-        try:
-            for entry in self._fs.list_folder(root):
-                name = entry.name.removeprefix(TEMPORARY)
-                if name == self._probe or name.startswith(f"{self._probe}-"):
-                    removed |= self._fs.delete(f"{root}/{entry.name}")
-            if removed:
-                self._sync_output()
-        except OSError as error:  # whoever takes the sequence over next tries again
-            logger.warning("the output could not be listed: %s", error, extra={"bucket": self._bucket})
+        """Takes away what a committer left that died as it tried the output. Its sequence was pending then, so it is
+        enough to look before such a sequence is taken over; a live one takes its probe's loss for an outage, and waits.
+        """
+        for root in (self._context.output_root, self._context.staging_root):
+            try:
+                removed = False
+                for entry in self._fs.list_folder(root):
+                    name = entry.name.removeprefix(TEMPORARY)
+                    if name == self._probe or name.startswith(f"{self._probe}-"):
+                        removed |= self._fs.delete(f"{root}/{entry.name}")
+                if removed:
+                    self._fs.sync([root], root)
+            except OSError as error:  # whoever takes the sequence over next tries again
+                logger.warning("%s could not be listed: %s", root, error, extra={"bucket": self._bucket})
 
     # -- afterwards
 

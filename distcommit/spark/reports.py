@@ -24,7 +24,11 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """Counts of one partition, or sums over partitions; `reasons` holds the first few."""
+    """Counts of one partition, or sums over partitions; `reasons` holds the first few.
+
+    `datasets_sealed`: job-level, those that are ready to be published or have nothing to publish;
+    `datasets_held`: those that were planned and held back, since not all that the source named could be published.
+    """
 
     partition: int = -1
     worker_pid: int = 0
@@ -41,6 +45,7 @@ class Report(msgspec.Struct):
     datasets_published: int = 0
     datasets_partial: int = 0
     datasets_sealed: int = 0
+    datasets_held: int = 0
     datasets_failed: int = 0
     datasets_unchanged: int = 0
     work_units: int = 0

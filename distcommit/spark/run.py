@@ -33,6 +33,8 @@ class RunResult(msgspec.Struct):
     """What a run did. `commits` has one entry for each task that executed steps: process ids and how many.
 
     `succeeded`: every dataset that was planned is committed or had nothing new, and nothing is left pending.
+    `decided`: False for a run that publishes all of its datasets or none, and published none; `totals.datasets_held`
+    could have been, and `totals.reasons` name those that could not.
     """
 
     run_id: str
@@ -84,7 +86,7 @@ def run(
         recovered = recover(launch, settings)
     with seconds("plan"):
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
-        planned = _checked([plan.report for plan in plans])
+        planned = _complete_reports([plan.report for plan in plans], settings.partitions, "plan")
         _require_some(plans, store.job)
         manifest = share_out(settings, plans)
         with _fenced_if_swept(settings):
@@ -92,13 +94,15 @@ def run(
     ingested: list[Report] = []
     drained: list[Report] = []
     decided, error = True, ""
-    if manifest.files:
+    if settings.job_level and not _is_whole(planned):
+        decided, planned.datasets_held = False, planned.datasets_planned  # what would be read could not be published
+    elif manifest.files:
         with seconds("ingest"):
             if max_seconds:
                 settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
             ingested, error = _ingest(launch, settings, manifest)
         with seconds("drain"):
-            drained, decided = _drain(launch, settings, planned.datasets_planned)
+            drained, decided = _drain(launch, settings, planned)
     all_read = recovered.buckets == store.buckets  # else a held sequence may be in a bucket that nobody could read
     decided_from = (recovered.oldest_held_epoch or settings.epoch) * all_read
     store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
@@ -178,14 +182,25 @@ def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[
     return reports, error
 
 
-def _drain(launch: Launch, settings: RunSettings, planned: int) -> tuple[list[Report], bool]:
-    """Finishes what ingest left; job-level, decides first whether anything is published at all."""
+def _is_whole(planned: Report) -> bool:
+    """Job-level: whether the plan names all that the source has, and nothing of earlier runs is open."""
+    return planned.datasets_skipped + planned.reasons_more == 0 and not planned.reasons
+
+
+def _drain(launch: Launch, settings: RunSettings, planned: Report) -> tuple[list[Report], bool]:
+    """Finishes what ingest left; job-level, decides first whether anything is published at all: only if every dataset
+    of the plan is sealed, or has nothing to publish."""
     drained = launch(drain_partition, settings, settings.partitions, Report)
-    total = _checked(drained)
     if not settings.job_level:
+        _checked(drained)
         return drained, True
-    complete = total.datasets_sealed == planned and not total.reasons
-    if not (complete and decide_run(settings.store, settings.epoch)):
+    total = _complete_reports(drained, settings.partitions, "drain")
+    sealed = total.datasets_sealed == planned.datasets_planned and total.reasons_more == 0 and not total.reasons
+    if not sealed:
+        return drained, False
+    if not decide_run(settings.store, settings.epoch):
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
         return drained, False
     published = launch(publish_partition, settings, settings.partitions, Report)
     _checked(published)
@@ -206,6 +221,19 @@ def decide_run(store: JobStore, epoch: int) -> bool:
         return Decide(epoch)
 
     return epoch in log.settle(decide).decided_epochs
+
+
+def _complete_reports(reports: list[Report], partitions: int, phase: str) -> Report:
+    """The sum of the reports of all partitions; one that is missing is told in the first that is there.
+
+    Raises:
+        FencedError: as `_checked`.
+    """
+    there = {report.partition for report in reports}
+    for partition in range(partitions):
+        if partition not in there and reports:
+            reports[0].explain(f"partition {partition}", "no report", f"its {phase} task ended without one")
+    return _checked(reports)
 
 
 def _checked(reports: list[Report]) -> Report:

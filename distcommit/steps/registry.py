@@ -55,7 +55,8 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
                 "a stored commit step has a type that is not registered here",
                 type_name=batch.type_name,
                 expected=", ".join(sorted(_types)),
-                todo="import the module that registers it before the store is read",
+                todo="import the module that registers it before the store is read; if there is none any more,"
+                " quarantine the dataset, then release it with accept",
             )
         if batch.version > kind.version:
             raise UnknownVersionError(
@@ -69,5 +70,9 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
             yield from kind.from_rows(batch.rows, batch.version, context)
         except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise CorruptError(
-                "a stored commit step can't be read", type_name=batch.type_name, found=str(error)
+                "a stored commit step can't be read",
+                type_name=batch.type_name,
+                found=str(error),
+                todo="restore the log from a backup and release the dataset with retry; or release it with accept: what"
+                " it has not published is then lost",
             ) from error

@@ -87,7 +87,7 @@ class SinkCommitStep(CommitStep):
             return []
         requests = [step.request for step in steps]
         try:
-            with _committer(steps[0].sink) as committer:
+            with open_committer(steps[0].sink) as committer:
                 outcomes = committer.commit(requests)
         except SinkUnavailableError as error:  # trying each by itself would only wait as often
             return [error] * len(steps)
@@ -107,7 +107,7 @@ class SinkCommitStep(CommitStep):
         Raises:
             ConflictError: if it is committed and can't be taken back; nothing was changed.
         """
-        with _committer(self.sink) as committer:
+        with open_committer(self.sink) as committer:
             try:
                 committer.abort([self.request])
             except DistcommitError:
@@ -138,7 +138,7 @@ class SinkCommitStep(CommitStep):
 
 
 @contextmanager
-def _committer(sink: Sink) -> Iterator[SinkCommitter]:
+def open_committer(sink: Sink) -> Iterator[SinkCommitter]:
     """An open committer, closed afterwards; what closing raises changes nothing of what was committed."""
     try:
         committer = sink.open_committer()

@@ -6,6 +6,8 @@ These records carry no epoch and need no fence, so that they work beside a run t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import (
@@ -29,6 +31,73 @@ from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
 
+class Release(StrEnum):
+    """How a quarantined dataset is let go."""
+
+    RETRY = "retry"
+    ACCEPT = "accept"
+    ABANDON = "abandon"
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What `retry_all` did: the datasets it released, and the buckets it could not read, with the error."""
+
+    datasets: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def release(store: JobStore, urn: str, how: Release, who: str, sink: Sink | None = None) -> None:
+    """Releases a quarantined dataset in that way; see `retry`, `accept` and `abandon`."""
+    match how:
+        case Release.RETRY:
+            retry(store, urn, who)
+        case Release.ACCEPT:
+            accept(store, urn, who)
+        case Release.ABANDON:
+            abandon(store, urn, who, sink)
+
+
+def retry_all(store: JobStore, who: str) -> Retried:
+    """Lets the next run replay every quarantined dataset again, with all its attempts. Safe to call again."""
+    done = Retried()
+    for bucket in range(store.buckets):
+        log = store.bucket_log(bucket)
+        try:
+            for state in log.refresh().datasets.copy().values():
+                if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
+                    _act(log, HandAction.RETRY, state.sequence, who, DatasetStatus.QUARANTINED)
+                    done.datasets.append(state.dataset_urn)
+        except (DistcommitError, OSError) as error:
+            done.unreadable[f"bucket {bucket}"] = str(error)
+    return done
+
+
+def quarantine(store: JobStore, urn: str, who: str) -> None:
+    """Lets no run go on with a pending dataset's sequence until a person releases it: the way out for what can't be
+    finished and is nobody's failed attempt, such as a sink that is gone for good.
+
+    Raises:
+        ConflictError: if the dataset is not pending, or was held back by a run that has not decided to publish it: then
+            the next run drops it.
+    """
+    log = store.bucket_log(bucket_of(urn, store.buckets))
+    state = log.refresh().state_of(urn)
+    if state.sequence is None or state.status is not DatasetStatus.PENDING:
+        raise _not(urn, state, "pending")
+    if state.held and state.sequence.epoch not in store.job_log().refresh().decided_epochs:
+        raise ConflictError(
+            "this dataset was held back with its whole run",
+            dataset=urn,
+            expected="a sequence that the next run replays",
+            found=f"epoch {state.sequence.epoch}, which has not decided to publish",
+            todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
+        )
+    after = _act(log, HandAction.QUARANTINE, state.sequence, who, DatasetStatus.PENDING).state_of(urn)
+    if after.status is not DatasetStatus.QUARANTINED:
+        raise _not(urn, after, "pending still")
+
+
 def retry(store: JobStore, urn: str, who: str) -> None:
     """Lets the next run replay a quarantined dataset's sequence again, with all its attempts.
 
@@ -41,32 +110,48 @@ def retry(store: JobStore, urn: str, who: str) -> None:
 
 def accept(store: JobStore, urn: str, who: str) -> None:
     """Declares a quarantined dataset's sequence done as it is: its watermark moves, and the sequence is marked as
-    accepted by a person. What it has not published is lost.
+    accepted by a person. What it has not published is lost; also what was taken back of it, if it was being abandoned
+    and that can never be finished.
 
     Raises:
-        ConflictError: if the dataset is not quarantined.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written.
     """
-    log, sequence = _quarantined(store, urn)
-    _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED)
+    log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
+    _act(log, HandAction.GIVEN_UP, sequence, who, DatasetStatus.REVOKING)
+    after = _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED).state_of(urn)
+    if sequence.epoch not in after.accepted_epochs:
+        raise _not(urn, after, "quarantined still")
 
 
 def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> None:
     """Undoes a quarantined dataset's sequence: the next run reads its records again, from the watermark it has.
 
     First no run may execute it any more (REVOKING), then what is staged is taken away, so that a zombie can't publish
-    it later, and only then what was published. Safe to call again after a crash. What a sink of the user's own was
-    given is taken back by the committer of `sink`.
+    it later, and only then what was published; the last step first. Safe to call again after a crash. What a sink of
+    the user's own was given is taken back by the committer of `sink`.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or if the sink can't take back what it
-            has committed: the dataset is quarantined as before.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or somebody has let it be tried again
+            or finished it meanwhile: nothing was removed; or if one of its steps is of a kind that can't be abandoned,
+            or the sink can't take back what it has committed: the dataset is quarantined as before.
         SinkUnavailableError: if its steps belong to another sink; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
     log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
     context = StepContext(store.fs, store.roots.staging, store.roots.output, sink)
-    steps = list(load_steps(sequence.steps, context))
-    _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first: they go last, they can't refuse
+    lasting = next((step for step in steps if not step.can_be_abandoned()), None)
+    if lasting is not None:
+        _act(log, HandAction.RESTORED, sequence, who, DatasetStatus.REVOKING)
+        raise ConflictError(
+            "this kind of commit step can't be abandoned",
+            dataset=urn,
+            step=repr(lasting),
+            todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
+        )
+    fold = _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
+        raise _not(urn, fold.state_of(urn), "quarantined still")  # a run may publish it, or has
     withdrawn = False
     try:
         for step in steps:
@@ -150,15 +235,28 @@ def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[Co
     return log, state.sequence
 
 
-def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> None:
-    """Appends the action if the sequence still has the status it needs."""
-    name = SequenceName(sequence.dataset_urn, sequence.epoch)
+def _name(sequence: SealedSequence) -> SequenceName:
+    return SequenceName(sequence.dataset_urn, sequence.epoch)
+
+
+def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> Fold:
+    """Appends the action if the sequence still has the status it needs. Whether it had, the fold shows."""
+    name = _name(sequence)
     decide: Callable[[Fold], Record | None] = lambda fold: (  # noqa: E731
         ByHand(action, name, who)
         if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is needed
         else None
     )
-    log.settle(decide)
+    return log.settle(decide)
+
+
+_TODO = {
+    DatasetStatus.IDLE: "nothing: the dataset has no sequence that is not done",
+    DatasetStatus.PENDING: "commit it: the next run does, or `distcommit recover`; if it never can be, quarantine it",
+    DatasetStatus.QUARANTINED: "release it with retry, accept or abandon",
+    DatasetStatus.REVOKING: "release it with abandon, which goes on; or with accept, if that can never be",
+}
+"""What gets a dataset out of where it stands."""
 
 
 def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:
@@ -167,5 +265,5 @@ def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:
         dataset=urn,
         expected=f"it to be {expected}",
         found=f"{state.status.value}, watermark {state.watermark}",
-        todo="look at `distcommit status`",
+        todo=_TODO[state.status],
     )

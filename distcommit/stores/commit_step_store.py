@@ -11,8 +11,24 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError
-from distcommit.model.log_records import DatasetState, DatasetStatus, Done, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    LostError,
+    UnknownVersionError,
+    plain_text,
+)
+from distcommit.model.log_records import (
+    DatasetState,
+    DatasetStatus,
+    Done,
+    Failed,
+    Intent,
+    Record,
+    SealedSequence,
+    SequenceName,
+)
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
 from distcommit.model.urn import bucket_of, check_urn, folder_of
@@ -20,11 +36,15 @@ from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores import by_hand
+from distcommit.stores.by_hand import Release
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
 from distcommit.stores.job_store import JobStore, Roots, open_store, remove_store
 from distcommit.stores.log import CommitLog
 
 logger = logging.getLogger(__name__)
+
+_WHO = "LogCommitStepStore"
 
 
 @dataclass(slots=True)
@@ -45,6 +65,8 @@ class LogCommitStepStore(CommitStepStore):
     `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
     seal nothing any more. Steps that are put live in this process until they are sealed. A sequence holds at most one
     `HighWatermarkCommitStep`: it is compared at the seal, and moves the watermark in the record that closes.
+
+    A sequence of which a step is lost is quarantined by its `commit`: nobody gets it any more until it is released.
 
     A bucket whose log is corrupt stops its own datasets alone: what touches them raises CorruptError.
 
@@ -158,11 +180,70 @@ class LogCommitStepStore(CommitStepStore):
         sequence = state.sequence
         if sequence is None or state.held or state.status is not DatasetStatus.PENDING:
             return None
-        opened = self._opened(store)
+        opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
         log = self._log(opened, bucket_of(urn, opened.store.buckets))
         log.make_durable()
-        steps = tuple(load_steps(sequence.steps, self._context))
-        return CommitSequence(urn, steps, self._closer(opened, log, SequenceName(urn, sequence.epoch)))
+        try:
+            steps = tuple(load_steps(sequence.steps, self._context))
+        except UnknownVersionError:
+            raise
+        except CorruptError as error:
+            self._quarantine(opened, log, name, str(error))
+            raise
+
+        def lose(error: LostError) -> LostError:
+            self._quarantine(opened, log, name, str(error))
+            ids = {key: value for key, value in error.ids.items() if key not in ("store", "dataset")}
+            todo = (
+                f"restore what is named and call release({store!r}, {urn!r}, 'retry'), then commit; or release it with"
+            )
+            return LostError(
+                error.what,
+                expected=error.expected,
+                found=error.found,
+                todo=f"{todo} 'accept' (what it has not published is lost) or 'abandon'",
+                store=store,
+                dataset=urn,
+                **ids,
+            )
+
+        return CommitSequence(urn, steps, self._closer(opened, log, name), lose)
+
+    def release(self, store: str, urn: str, how: str, who: str = "") -> None:
+        """Lets a quarantined dataset go: "retry", its sequence can be committed again; "accept", it counts as done as
+        it is, and its watermark moves; "abandon", it is undone, and its watermark stays. A release is recorded.
+
+        Args:
+            store: the job.
+            urn: the dataset.
+            how: one of the three.
+            who: the person, for the record.
+
+        Raises:
+            ConflictError: if the dataset is neither quarantined nor (but for "retry") being abandoned already, or if it
+                can't be abandoned; it is quarantined as before.
+            DistcommitError: if a step can't be undone now; releasing it with "abandon" again goes on.
+        """
+        if how not in [*Release]:
+            raise ConfigurationError("there is no such way to release", expected=", ".join(Release), found=how)
+        by_hand.release(self._opened(store).store, urn, Release(how), who or _WHO, self._context.sink)
+
+    def quarantine(self, store: str, urn: str, who: str = "") -> None:
+        """Lets nobody commit a pending sequence any more until it is released, as one that can never be committed.
+
+        Raises:
+            ConflictError: if the dataset is not pending.
+        """
+        by_hand.quarantine(self._opened(store).store, urn, who or _WHO)
+
+    def _quarantine(self, opened: _OpenStore, log: CommitLog, name: SequenceName, reason: str) -> None:
+        def decide(fold: Fold) -> Record | None:
+            if fold.sequence(name) is None or fold.state_of(name.dataset_urn).status is not DatasetStatus.PENDING:
+                return None
+            require_fence(fold, opened.epoch, log.folder)
+            return Failed(opened.epoch, name, True, plain_text(reason))
+
+        log.settle(decide)
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
         """The dataset's watermark; moves when a sequence is closed. Reads only."""
@@ -235,10 +316,20 @@ class LogCommitStepStore(CommitStepStore):
         return Roots(folder, self._context.staging_root, self._context.output_root)
 
     def _pending(self, store: str, urn: str) -> ConflictError:
+        state, names = self._look(store, urn), f"{store!r}, {urn!r}"
+        pending = state.status is DatasetStatus.PENDING
+        ways = (
+            "'retry', 'accept' or 'abandon'"
+            if state.status is DatasetStatus.QUARANTINED
+            else "'abandon', which goes on, or 'accept'"
+        )
         return ConflictError(
-            "a sealed sequence is pending",
+            f"a sealed sequence is {state.status.value}",
             store=store,
             dataset=urn,
             expected="no sequence that is not done",
-            todo="commit it: get_commit_sequence(store, urn).commit()",
+            found=state.reason,
+            todo=f"get_commit_sequence({names}).commit(); if that can never be, quarantine({names}) first"
+            if pending
+            else f"release({names}, how) with {ways}",
         )

@@ -16,11 +16,10 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.log_records import Rebuilt, Record, SetWatermarks
+from distcommit.model.log_records import ByHand, HandAction, Left, Rebuilt, Record, SetWatermarks
 
-FORMAT_VERSION = 2
-"""The newest. Records that version 1 knew are written as version 1, so that older programs read them."""
-_SINCE_2 = (SetWatermarks, Rebuilt)
+FORMAT_VERSION = 3
+"""The newest. A record is written as the oldest version that knew it, so that older programs read it."""
 _MAX_RAW_BYTES = 1 << 30
 _HEADER = re.compile(
     rb"distcommit-segment (?P<version>\d{1,9}) epoch=(?P<epoch>\d{1,18}) writer=(?P<writer>[0-9a-f]{1,64})"
@@ -43,9 +42,19 @@ def encode_segment(segment: Segment) -> bytes:
     """The segment's bytes."""
     raw = _encoder.encode(segment.record)
     body = zlib.compress(raw, 1)
-    version = FORMAT_VERSION if isinstance(segment.record, _SINCE_2) else 1
+    version = _version_of(segment.record)
     head = f"distcommit-segment {version} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
+
+
+def _version_of(record: Record) -> int:
+    """The first version that knew such a record."""
+    match record:
+        case Left() | ByHand(action=HandAction.QUARANTINE | HandAction.GIVEN_UP):
+            return 3
+        case SetWatermarks() | Rebuilt():
+            return 2
+    return 1
 
 
 def decode_segment(data: bytes, path: str) -> Segment:

@@ -224,6 +224,21 @@ def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"zombie": _drains(_quarantined(machine)), "person": _changes_their_mind, "run": _runs}
 
 
+def _stops(store: JobStore, scene: Scene) -> None:
+    """A person lets nobody go on with what is pending, and then lets it go."""
+    for act in (by_hand.quarantine, by_hand.abandon, by_hand.retry):
+        with suppress(ConflictError):
+            act(store, "a", "person")
+
+
+def _person_stops(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """A sequence is pending, and a zombie is about to execute it; a person stops it, and a run comes."""
+    settings = _planned(machine)
+    with publishing_at_most(machine, 0), suppress(Crashed):
+        ingest_partition(settings, 0)
+    return {"zombie": _drains(settings), "person": _stops, "run": _runs}
+
+
 def _sweeps(store: JobStore, scene: Scene) -> None:
     """Runs that get no further than their recovery, which takes away what older ones left."""
     for _ in range(2):
@@ -326,6 +341,7 @@ CASTS = {
         Cast("person-sets", _person_sets, _violation_after_set),
         Cast("person-abandons", _person_abandons),
         Cast("person-retries", _person_retries),
+        Cast("person-stops", _person_stops),
         Cast("sweeper", _sweeper),
         Cast("onlooker", _onlooker),
         Cast("lock", _locks),

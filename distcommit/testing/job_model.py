@@ -76,6 +76,8 @@ class JobModel:
                 known.status = "quarantined"
             elif known.status == "pending" and known.high is not None:
                 known.commit(known.high)
+        if job_level and any(known.status != "idle" for known in self.datasets.values()):
+            return
         ready: dict[str, Positions] = {}
         failed = False
         for urn, dataset in source.datasets.items():

@@ -18,6 +18,7 @@ from distcommit.model.log_records import (
     Failed,
     Fence,
     Intent,
+    Left,
     Rebuilt,
     Record,
     SealedSequence,
@@ -34,6 +35,8 @@ _NEEDS_AND_GIVES = {
     "revoking": ("quarantined", "revoking"),
     "restored": ("revoking", "quarantined"),
     "abandoned": ("revoking", "idle"),
+    "quarantine": ("pending", "quarantined"),
+    "given-up": ("revoking", "idle"),
 }
 
 
@@ -49,6 +52,8 @@ class LogDataset:
     done: int = 0
     tried: set[int] = field(default_factory=set)
     accepted: list[int] = field(default_factory=list)
+    reason: str = ""
+    outage: bool = False
 
     def has(self, epoch: int, *statuses: str) -> bool:
         """Whether the sequence of that epoch is there, in one of these statuses."""
@@ -89,12 +94,16 @@ class LogModel:
                 return self._intent(record)
             case Done() | Dropped():
                 return self._end(record)
-            case Failed(epoch, name, quarantine):
+            case Failed(epoch, name, quarantine, reason):
                 if epoch != self.fence or not self.dataset(name.dataset_urn).has(name.epoch, "pending"):
                     return False
                 self.datasets[name.dataset_urn].tried.add(epoch)
                 self.datasets[name.dataset_urn].status = "quarantined" if quarantine else "pending"
+                self.datasets[name.dataset_urn].reason = reason
+                self.datasets[name.dataset_urn].outage = False
                 return True
+            case Left():
+                return self._left(record)
             case ByHand():
                 return self._by_hand(record)
             case SetWatermark(urn, watermark):
@@ -145,6 +154,16 @@ class LogModel:
                 self._to_idle(SequenceName(sequence.dataset_urn, sequence.epoch), published=True)
         return True
 
+    def _left(self, record: Left) -> bool:
+        pending = [self.dataset(left.dataset_urn).has(left.epoch, "pending") for left in record.sequences]
+        once = len({left.dataset_urn for left in record.sequences}) == len(record.sequences)
+        if record.epoch != self.fence or not once or not all(pending):
+            return False
+        for left in record.sequences:
+            self.datasets[left.dataset_urn].reason = left.reason
+            self.datasets[left.dataset_urn].outage = record.outage
+        return True
+
     def _end(self, record: Done | Dropped) -> bool:
         done = isinstance(record, Done)
         twice = len({name.dataset_urn for name in record.sequences}) < len(record.sequences)
@@ -167,10 +186,13 @@ class LogModel:
             return False
         known = self.datasets[urn]
         if given == "idle":
-            self._to_idle(record.sequence, published=record.action.value == "accept")
-            known.accepted += [epoch] if record.action.value == "accept" else []
+            accepted = record.action.value in ("accept", "given-up")
+            self._to_idle(record.sequence, published=accepted)
+            known.accepted += [epoch] if accepted else []
         elif record.action.value == "retry":
             known.tried = set()
+        elif record.action.value == "quarantine":
+            known.reason = known.reason or f"quarantined by {record.who}"
         known.status = given
         return True
 
@@ -180,6 +202,7 @@ class LogModel:
             known.watermark = known.sequence.high if known.sequence.high is not None else known.watermark
             known.done = max(known.done, name.epoch)
         known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
+        known.reason, known.outage = "", False
 
     def _checkpoint_differs(self, record: Checkpoint) -> str:
         if (record.fence_epoch, record.fence_run_id) != (self.fence, self.run_id):
@@ -195,7 +218,8 @@ class LogModel:
             known, state = self.dataset(urn), found.get(urn) or DatasetState(urn)
             mine = (known.status, known.sequence, known.held, known.watermark, known.closed, known.done)
             theirs = (state.status.value, state.sequence, state.held, state.watermark, state.closed_epoch)
-            more = (known.tried, known.accepted)
-            if mine != (*theirs, state.done_epoch) or more != (set(state.tried_epochs), list(state.accepted_epochs)):
+            more = (known.tried, known.accepted, known.reason, known.outage)
+            also = (set(state.tried_epochs), list(state.accepted_epochs), state.reason, state.outage)
+            if mine != (*theirs, state.done_epoch) or more != also:
                 return f"{urn!r} is {known}, the fold says {state}"
         return ""

@@ -17,6 +17,8 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Left,
+    LeftSequence,
     Rebuilt,
     SealedSequence,
     SequenceName,
@@ -132,6 +134,20 @@ SEGMENTS_2 = {
     ),
 }
 """Segments of version 2."""
+
+SEGMENTS_3 = {
+    "left": Segment(
+        9, WRITER_ID, Left(9, (LeftSequence(_URN, 7, "the output is full"), LeftSequence("b", 7, "locked")), True)
+    ),
+    "by-hand-quarantine": Segment(0, WRITER_ID, ByHand(HandAction.QUARANTINE, _NAME, "ann@host")),
+    "by-hand-given-up": Segment(0, WRITER_ID, ByHand(HandAction.GIVEN_UP, _NAME, "ann@host")),
+    "checkpoint-outage": Segment(
+        9,
+        WRITER_ID,
+        Checkpoint(9, RUN_ID, (), (DatasetState(_URN, DatasetStatus.PENDING, _SEQUENCE, reason="x", outage=True),), 12),
+    ),
+}
+"""Segments that came with reasons of what is pending: of version 3, and a checkpoint that shows one."""
 
 PLAN = [
     DatasetPlan(

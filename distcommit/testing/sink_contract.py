@@ -67,6 +67,10 @@ class SinkContract(ABC):
         """Makes it impossible to commit what was prepared; False if nothing can."""
         return False
 
+    def cut_off(self, place: Path) -> bool:
+        """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
+        return False
+
     # -- what the tests are made of
 
     def sink(self, place: Path) -> Sink:
@@ -115,6 +119,14 @@ class SinkContract(ABC):
         committer = self.sink(place).open_committer()
         try:
             committer.abort(list(requests))
+        finally:
+            committer.close()
+
+    def probe(self, place: Path) -> None:
+        """Asks whether the target works, as one more process does."""
+        committer = self.sink(place).open_committer()
+        try:
+            committer.probe()
         finally:
             committer.close()
 
@@ -241,6 +253,30 @@ class SinkContract(ABC):
             assert self.seen(tmp_path) == []
         assert isinstance(self.commit(tmp_path, request, other)[1], Committed), "others are unharmed"
         assert self.seen(tmp_path) == [("b", 0)]
+
+    # -- whether it works
+
+    def test_asked_whether_it_works_it_changes_nothing(self, tmp_path: Path) -> None:
+        self.probe(tmp_path)
+        first, second = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
+        self.probe(tmp_path)
+        assert self.seen(tmp_path) == []
+        assert self.commit(tmp_path, first) == [Committed()]
+        self.probe(tmp_path)
+        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.commit(tmp_path, first, second) == [AlreadyCommitted(), Committed()]
+        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+
+    def test_asked_whether_it_works_in_an_outage_it_raises(self, tmp_path: Path) -> None:
+        self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0]))
+        if not self.cut_off(tmp_path):
+            return
+        for _ in range(2):
+            try:
+                self.probe(tmp_path)
+            except Exception:  # noqa: BLE001 - whatever it is
+                continue
+            raise AssertionError("the target does not work, and its probe says nothing")
 
     # -- taken back
 

@@ -104,6 +104,10 @@ class SqliteCommitter(SinkCommitter):
                 )
                 self._record(request, revoked=True)
 
+    def probe(self) -> None:
+        with self._transaction():  # which needs the database's lock and its log
+            self._db.execute("UPDATE ledger SET epoch = epoch WHERE dataset = '' AND epoch < 0")
+
     def close(self) -> None:
         self._db.close()
 

@@ -180,7 +180,12 @@ READERS = tuple(
     for fields in (
         (
             "segment",
-            tuple(map(encode_segment, (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values()))),
+            tuple(
+                map(
+                    encode_segment,
+                    (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()),
+                )
+            ),
             read_segment,
         ),
         (

@@ -18,6 +18,8 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Left,
+    LeftSequence,
     Rebuilt,
     Record,
     SealedSequence,
@@ -95,6 +97,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         mine = st.sampled_from(present)
         likely += [
             lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
+            lambda: st.builds(Left, st.just(newest), mine.map(_left), st.booleans()),
             lambda: st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person")),
             lambda: st.builds(Done, writers, mine.map(lambda name: (name,))),
         ]
@@ -108,6 +111,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         ),
         lambda: st.builds(Done, writers, some),
         lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
+        lambda: st.builds(Left, writers, some.map(lambda drawn: _left(*drawn)), st.booleans()),
         lambda: st.builds(Decide, writers),
         lambda: st.builds(Dropped, writers, some),
         lambda: st.builds(ByHand, st.sampled_from(HandAction), names, st.just("person")),
@@ -115,6 +119,10 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
         lambda: st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
     ]
+
+
+def _left(*names: SequenceName) -> tuple[LeftSequence, ...]:
+    return tuple(LeftSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
 
 
 def _rebuilt(urns: Sequence[str]) -> st.SearchStrategy[DatasetState]:

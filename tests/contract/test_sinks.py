@@ -35,6 +35,13 @@ class TestSqliteSink(SinkContract):
         Path(request.infos[-1]["path"]).unlink()
         return True
 
+    def cut_off(self, place: Path) -> bool:
+        with sqlite3.connect(place / "rows.db") as db:
+            db.execute("DROP TABLE ledger")
+            db.execute("CREATE VIEW ledger AS SELECT 'a' AS dataset, 1 AS epoch, FALSE AS revoked")
+        db.close()
+        return True
+
 
 class Forgetful(SqliteCommitter):
     """Has no ledger."""
@@ -116,6 +123,20 @@ class LeavesOneOut(SqliteCommitter):
         return super().commit(requests)[:1]
 
 
+class SaysNothing(SqliteCommitter):
+    """Takes a target for working if it can be opened."""
+
+    def probe(self) -> None:
+        pass
+
+
+class TriesWithRows(SqliteCommitter):
+    """Tries its target with a row that readers see."""
+
+    def probe(self) -> None:
+        self._db.execute("INSERT INTO records VALUES ('a', 0, FALSE, '{\"offset\": 0}')")
+
+
 class Eager(SqliteWriter):
     """Its rows are visible as soon as they are written."""
 
@@ -174,6 +195,8 @@ FLAWS: list[tuple[type[SqliteCommitter] | type[SqliteWriter], Test]] = [
     (ForgetsWhatItTookBack, lambda suite, place: suite.test_taken_back_it_is_gone_and_can_not_come_back(place, False)),
     (TakesLostForCommitted, _Suite.test_what_is_lost_is_never_taken_for_committed),
     (LeavesOneOut, _Suite.test_each_request_of_a_batch_has_its_own_outcome),
+    (SaysNothing, _Suite.test_asked_whether_it_works_in_an_outage_it_raises),
+    (TriesWithRows, _Suite.test_asked_whether_it_works_it_changes_nothing),
     (Eager, _Suite.test_nothing_is_visible_before_commit),
     (Eager, _Suite.test_attempts_that_fail_die_or_lose_leave_nothing_visible),
     (InTuples, _Suite.test_what_was_prepared_is_the_same_after_storing),

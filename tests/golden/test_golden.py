@@ -18,7 +18,15 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.model.log_records import DatasetState, Intent, Record, SealedSequence, SequenceName, StepBatch
+from distcommit.model.log_records import (
+    DatasetState,
+    Intent,
+    LeftSequence,
+    Record,
+    SealedSequence,
+    SequenceName,
+    StepBatch,
+)
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange
@@ -47,7 +55,7 @@ from distcommit.stores.tables import (
 )
 from distcommit.testing import samples
 from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, sealed_segment
-from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, make, make_2, make_3, make_4
+from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, GOLDEN_5, make, make_2, make_3, make_4, make_5
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
@@ -60,7 +68,7 @@ JSON = [("manifest.json", "manifest"), ("store.json", "store marker"), ("footer.
 SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
-    *(SealedSequence, SequenceName, StepBatch, SkippedRange, Watermark, DatasetState),
+    *(SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
     *(StoreMarker, Manifest, LockRecord, Footer, Owner),
 ]
 
@@ -77,7 +85,7 @@ def test_a_segment_is_read_as_what_was_written(name: str) -> None:
 
 
 def test_there_is_a_golden_segment_of_each_kind_of_record() -> None:
-    segments = [*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values()]
+    segments = [*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()]
     assert {type(segment.record) for segment in segments} == set(get_args(Record))
 
 
@@ -86,6 +94,14 @@ def test_segments_of_version_2_are_read_as_what_was_written(name: str) -> None:
     segment = decode_segment((GOLDEN_3 / "segments" / f"{name}.seg").read_bytes(), PATH)
     assert segment == samples.SEGMENTS_2[name]
     assert encode_segment(segment).startswith(b"distcommit-segment 2 ")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("left", 3), ("by-hand-quarantine", 3), ("by-hand-given-up", 3), ("checkpoint-outage", 1)]
+)
+def test_what_came_with_reasons_of_the_pending_is_read_as_what_was_written(name: str, version: int) -> None:
+    assert decode_segment((GOLDEN_5 / f"{name}.seg").read_bytes(), PATH) == samples.SEGMENTS_3[name]
+    assert encode_segment(samples.SEGMENTS_3[name]).startswith(f"distcommit-segment {version} ".encode())
 
 
 def test_records_that_version_1_knew_are_written_for_programs_that_know_no_other() -> None:
@@ -234,6 +250,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "2").iterdir()} == {path.name for path in GOLDEN_2.iterdir()}
     make_4(tmp_path / "4")
     assert {path.name for path in (tmp_path / "4").iterdir()} == {path.name for path in GOLDEN_4.iterdir()}
+    make_5(tmp_path / "5")
+    assert {path.name for path in (tmp_path / "5").iterdir()} == {path.name for path in GOLDEN_5.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
@@ -277,7 +295,7 @@ def another_table_version(name: str, version: bytes) -> bytes:
 
 def another_segment_version() -> bytes:
     head, _, body = golden("segments/fence.seg").partition(b"\n")
-    return head.replace(b"distcommit-segment 1", b"distcommit-segment 3") + b"\n" + body
+    return head.replace(b"distcommit-segment 1", b"distcommit-segment 4") + b"\n" + body
 
 
 def case(reader: str, data: Callable[[], bytes]) -> Any:

@@ -20,6 +20,8 @@ from distcommit.model.log_records import (
     Fence,
     HandAction,
     Intent,
+    Left,
+    LeftSequence,
     Rebuilt,
     Record,
     SealedSequence,
@@ -41,7 +43,7 @@ def watermark(place: int) -> Watermark | None:
 def product_record(record: Any, urn: str) -> Record:
     """A record of the model as the product writes it."""
     kind, epoch, arg = record
-    if kind in ("RETRY", "REVOKING", "ABANDONED"):
+    if kind in ("RETRY", "REVOKING", "ABANDONED", "QUARANTINE"):
         return ByHand(HandAction(kind.lower()), SequenceName(urn, arg), "person")
     match kind:
         case "FENCE":
@@ -55,6 +57,8 @@ def product_record(record: Any, urn: str) -> Record:
             return Done(epoch, (SequenceName(urn, arg),))
         case "FAILED":
             return Failed(epoch, SequenceName(urn, arg), True, "")
+        case "LEFT":
+            return Left(epoch, (LeftSequence(urn, arg, "by the test"),))
         case "DROP":
             return Dropped(epoch, (SequenceName(urn, arg),))
         case "SET":
@@ -72,6 +76,8 @@ def product_fold(log: Any, urn: str) -> Fold:
     (_, base), *records = log
     if base.arg.fence:
         apply(0, Fence(base.arg.fence, base.arg.owner), fold)
+    if base.arg.ds.seq:
+        apply(0, product_record(MODEL.Rec("INTENT", base.arg.ds.seq.e, base.arg.ds.seq), urn), fold)
     for number, record in records:
         apply(number, fold.checkpoint() if record.kind == "CHECKPOINT" else product_record(record, urn), fold)
     return fold
@@ -105,11 +111,13 @@ def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
     return list(logs)
 
 
-@pytest.mark.parametrize("name", ["twins", "epochs", "flat", "set", "import", "held", "rebuild"])
+@pytest.mark.parametrize("name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild"])
 def test_the_fold_is_the_model_s(name: str) -> None:
     logs = logs_of(name, 3000)
     kinds = {record.kind for _, log in logs for _, record in log[1:]}
-    assert {"import": {"SETS"}, "rebuild": {"REBUILT"}}.get(name, {"INTENT"}) <= kinds
+    assert {"import": {"SETS"}, "rebuild": {"REBUILT"}, "stop": {"LEFT", "QUARANTINE", "RETRY"}}.get(
+        name, {"INTENT"}
+    ) <= kinds
     records = {(urn, record) for urn, log in logs for _, record in log[1:] if record.kind != "CHECKPOINT"}
     chances = random.Random(2)
     for urn, log in logs:
@@ -127,13 +135,15 @@ def test_the_fold_is_the_model_s(name: str) -> None:
     [
         ("import", ""),
         ("import", "sets_blind"),
+        ("stop", ""),
+        ("stop", "stop_revoking"),
         ("rebuild", ""),
         ("rebuild", "look_early"),
         ("rebuild", "rebuilt_late"),
         ("rebuild", "sweep_newer"),
     ],
 )
-def test_imports_and_rebuilds_hold_as_designed_and_break_where_they_are_naive(name: str, naive: str) -> None:
+def test_imports_stops_and_rebuilds_hold_as_designed_and_break_where_they_are_naive(name: str, naive: str) -> None:
     MODEL.fold.cache_clear()
     wrong, states, _ = MODEL.explore(MODEL.scenario(name, naive.split()), 12_000 if not naive else 100_000, 0, 1)
     assert states > 1000

@@ -160,6 +160,9 @@ class JobUnderTest(JobOnMachine):
             self._restart(event.crash)
             self._adopt()
             return None
+        if event.blocked and event.job_level:  # whether it has a sequence that is held up decides about all of them
+            self._adopt()
+            return result
         before = copy.deepcopy(self.model.of(event.blocked)) if event.blocked else None
         self.model.run(self._expected_source(event), event.policy, job_level=event.job_level)
         if before is not None:
@@ -253,7 +256,7 @@ class JobUnderTest(JobOnMachine):
         if state is None or state.status.value not in ("quarantined", "revoking"):
             return
         crash = Crash(event.dies_before) if event.dies_before else None
-        refused = state.status.value == "revoking" and event.how != "abandon"
+        refused = state.status.value == "revoking" and event.how == "retry"
         with self._gated(crash) as died:
             try:
                 {"retry": by_hand.retry, "accept": by_hand.accept, "abandon": by_hand.abandon}[event.how](

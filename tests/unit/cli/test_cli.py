@@ -21,7 +21,17 @@ from distcommit.cli.main import app
 from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import FencedError, LostError, TransientError
-from distcommit.model.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.log_records import (
+    Done,
+    Failed,
+    Fence,
+    Intent,
+    Left,
+    LeftSequence,
+    Record,
+    SealedSequence,
+    SequenceName,
+)
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
@@ -163,6 +173,49 @@ class TestWrongJobFile:
         assert f"error: {found['error']}\n" == result.stderr
 
 
+class TestRelease:
+    def test_all_that_is_quarantined_is_retried_by_one_command(self, store: JobStore, job_file: Path) -> None:
+        assert invoke("quarantine", job_file, "waiting").exit_code == 0
+        result = invoke("release", job_file, "--all", "retry", "--json")
+        assert result.exit_code == 0
+        rows = last_json(result)["datasets"]
+        assert {row["dataset"]: row["status"] for row in rows} == {"waiting": "pending", "stuck": "pending"}
+        result = invoke("release", job_file, "--all", "retry", "--json")
+        assert (result.exit_code, last_json(result)["datasets"]) == (0, [])
+
+    def test_a_bucket_that_can_not_be_read_keeps_no_other_from_it(self, store: JobStore, job_file: Path) -> None:
+        bucket = bucket_of("waiting", store.buckets)
+        assert bucket != bucket_of("stuck", store.buckets)
+        newest = max(Path(store.bucket_log(bucket).folder).glob("*.seg"))
+        newest.write_bytes(b"")
+        result = invoke("release", job_file, "--all", "retry", "--json")
+        assert result.exit_code == 5
+        assert [row["dataset"] for row in last_json(result)["datasets"]] == ["stuck"]
+
+    @pytest.mark.parametrize("how", ["accept", "abandon"])
+    def test_all_can_only_be_retried(self, store: JobStore, job_file: Path, how: str) -> None:
+        result = invoke("release", job_file, "--all", how)
+        assert result.exit_code == 2
+        assert f"expected retry; found {how}" in result.stderr
+
+    @pytest.mark.parametrize(
+        "words", [["stuck"], ["stuck", "forget"], ["retry", "stuck"], ["stuck", "waiting", "retry"]]
+    )
+    def test_other_words_are_no_way_to_release(self, store: JobStore, job_file: Path, words: list[str]) -> None:
+        result = invoke("release", job_file, *words)
+        assert result.exit_code == 2
+        assert "expected DATASET retry|accept|abandon" in result.stderr
+
+    def test_what_is_pending_is_released_once_it_is_quarantined(self, store: JobStore, job_file: Path) -> None:
+        result = invoke("release", job_file, "waiting", "accept")
+        assert result.exit_code == 3
+        assert "quarantine it" in result.stderr
+        assert invoke("quarantine", job_file, "waiting").exit_code == 0
+        result = invoke("release", job_file, "waiting", "accept", "--json")
+        assert last_json(result)["datasets"][0]["positions"] == {"0": 20}
+        assert invoke("quarantine", job_file, "idle").exit_code == 3
+
+
 class TestStatus:
     def test_without_a_store_is_exit_code_2(self, job_file: Path) -> None:
         result = invoke("status", job_file)
@@ -191,6 +244,20 @@ class TestStatus:
         assert rows["idle"]["positions"] == {"0": 10}
         assert (rows["waiting"]["pending_epoch"], rows["waiting"]["pending_records"]) == (1, 20)
         assert rows["stuck"]["reason"] == "its file is gone"
+
+    def test_says_why_a_pending_one_is_left_and_whether_an_outage_is_to_blame(
+        self, store: JobStore, job_file: Path
+    ) -> None:
+        left = Left(1, (LeftSequence("waiting", 1, "no file can be written"),), outage=True)
+        append(store, bucket_of("waiting", store.buckets), left)
+        result = invoke("status", job_file)
+        assert "an outage, nobody's failed run: no file can be written" in " ".join(result.stdout.split())
+        rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
+        assert (rows["waiting"]["outage"], rows["waiting"]["next_run"]) == (True, "replays")
+
+    def test_names_the_command_that_releases_a_quarantined_one(self, store: JobStore, job_file: Path) -> None:
+        text = " ".join(invoke("status", job_file).stdout.split())
+        assert "`distcommit release JOB.yaml stuck retry|accept|abandon`; its file is gone" in text
 
     def test_lists_what_is_not_idle(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file)

@@ -8,18 +8,24 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from distcommit.app.status import NextRun, read_status
 from distcommit.fs.local import TEMPORARY
+from distcommit.model.errors import FencedError
 from distcommit.model.lockstep import alone
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.spark.committer import BucketCommitter
-from distcommit.spark.ingest import ingest_partition
+from distcommit.spark.ingest import drain_partition, ingest_partition
+from distcommit.spark.planner import plan_partition
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.reports import Report
+from distcommit.spark.run import RunResult, run
+from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -37,6 +43,7 @@ from tests.unit.spark.machines import (
     fails,
     go,
     ingest_all,
+    launch,
     published,
     source,
     statuses,
@@ -46,6 +53,8 @@ from tests.unit.spark.machines import (
 from tests.unit.spark.situations import SIX, WORLD, check_recovery, sealed_but_not_published
 
 JOB = World(buckets=2, job_level=True)
+JOB_DATASETS = World(buckets=2)
+"""The same job, with a scope of datasets."""
 ONE_BUCKET = World(buckets=1, job_level=True)
 
 
@@ -195,6 +204,144 @@ def test_a_decision_whose_answer_was_lost_is_durable_before_anything_is_publishe
     assert go(ONE_BUCKET, machine, source(a=2, b=1)).succeeded
     assert (seen["decided"], seen["failed"], seen["published"]) == (1, 1, 2)
     assert forgotten == []
+
+
+# -- nothing is published unless everything can be
+
+
+def told(result: RunResult) -> dict[str, str]:
+    return {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.totals.reasons}
+
+
+def check_held_back(machine: Machine, result: RunResult, held: int) -> None:
+    """Nothing of the run is published, the result counts what was held back, and the next run publishes all of it."""
+    assert (result.succeeded, result.decided, result.totals.datasets_held) == (False, False, held)
+    assert (result.totals.datasets_published, published(machine)) == (0, set())
+    machine.restart()
+    check_recovery(machine, SIX, JOB)
+
+
+def test_a_dataset_that_can_not_be_planned_holds_all_others_back_and_is_named() -> None:
+    machine = Machine()
+    odd = ModelSource({**SIX.datasets, "odd": ModelDataset({"0": 1}, problem="no such topic")})
+    result = go(JOB, machine, odd)
+    assert told(result) == {"odd": "not planned: no such topic"}
+    assert result.totals.records_read == 0, "what can't be published is not read"
+    check_held_back(machine, result, 6)
+
+
+def test_where_no_dataset_can_be_planned_nothing_is_decided() -> None:
+    result = go(JOB, Machine(), ModelSource({"odd": ModelDataset({"0": 1}, problem="no such topic")}))
+    assert (result.succeeded, result.decided, result.totals.datasets_held) == (False, False, 0)
+
+
+@pytest.mark.parametrize("how", ["quarantined", "pending"])
+def test_a_dataset_that_is_not_idle_holds_all_others_back_until_it_is(how: str) -> None:
+    machine = Machine()
+    with_folders(machine, "a")
+    sealed_but_not_published(machine, source(a=1), JOB_DATASETS)
+    blocked = fails(errno.EACCES, "rename", OUTPUT + "/a/")
+    for _ in range(3 if how == "quarantined" else 1):
+        machine.faults.append(blocked)
+        result = go(JOB, machine, SIX)
+        machine.restart()
+    assert statuses(JOB, machine)["a"] == how
+    assert f"skipped, {how}: " in f"{told(result)}"
+    if how == "quarantined":
+        result = go(JOB, machine, SIX)
+        by_hand.retry(JOB.store(machine), "a", "person")
+    check_held_back(machine, result, 5)
+
+
+@pytest.mark.parametrize("kind", ["scandir", "read"])
+def test_a_bucket_that_can_not_be_read_holds_all_others_back(kind: str) -> None:
+    machine = Machine()
+    JOB.store(machine)
+    machine.faults.append(fails(errno.EIO, kind, f"{BUCKET_LOG}00000"))
+    result = go(JOB, machine, SIX)
+    assert "bucket 0" in told(result)
+    check_held_back(machine, result, result.totals.datasets_planned)
+    assert result.totals.datasets_planned > 0
+
+
+@pytest.mark.parametrize("lost", [plan_partition, drain_partition])
+def test_a_partition_whose_report_is_missing_holds_all_back(lost: Callable[..., Any]) -> None:
+    world, machine = World(buckets=2, partitions=2, job_level=True), Machine()
+
+    def without(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
+        results = launch(function, settings, tasks, kind)
+        return results[:1] if function is lost else results
+
+    result = run(without, world.begin(machine, SIX))
+    assert (result.succeeded, result.decided, published(machine)) == (False, False, set())
+    assert told(result)["partition 1"].startswith("no report: ")
+
+
+def test_a_dataset_that_fails_is_counted_and_named_and_so_is_what_it_holds_back() -> None:
+    machine = Machine()
+    failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
+    result = go(JOB, machine, failing)
+    assert (result.totals.datasets_failed, list(told(result))) == (1, ["c"])
+    assert "this partition can't be read" in told(result)["c"]
+    check_held_back(machine, result, 5)
+
+
+def test_a_bucket_that_could_not_be_drained_is_told() -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.EIO, "read", "/bucket=00000/"))
+    result = go(JOB, machine, SIX)
+    assert "bucket 0" in told(result)
+    assert not result.decided
+    assert published(machine) == set()
+
+
+def next_runs(machine: Machine) -> set[NextRun]:
+    return {row.next_run for row in read_status(JOB.store(machine)).datasets if row.status == "pending"}
+
+
+def test_status_tells_truly_what_the_next_run_does_with_what_was_held_back() -> None:
+    machine = Machine()
+    failing = ModelSource({**SIX.datasets, "c": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
+    go(JOB, machine, failing)
+    assert next_runs(machine) == {NextRun.DROPS}
+    result = go(JOB, machine, NOTHING)
+    assert (result.totals.sequences_dropped, result.totals.sequences_replayed, next_runs(machine)) == (5, 0, set())
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_status_tells_it_of_runs_that_died_too(decided: bool) -> None:
+    machine = Machine()
+    if decided:
+        decided_and_half_published(machine)
+    else:
+        JOB.store(machine)
+        machine.faults.append(dies("rename", "/log/job/", record=Decide, machine=machine))
+        with pytest.raises(Crashed):
+            go(JOB, machine, SIX)
+        machine.restart()
+    assert next_runs(machine) == {NextRun.REPLAYS if decided else NextRun.UNDECIDED}
+    fence_job(JOB.store(machine), "a run that dies at once")
+    assert next_runs(machine) == {NextRun.REPLAYS if decided else NextRun.DROPS}
+    machine.faults.append(fails(errno.EIO, "scandir", "/log/job"))
+    assert next_runs(machine) == {NextRun.UNKNOWN}
+    machine.restart()
+    totals = go(JOB, machine, NOTHING).totals
+    assert (totals.sequences_replayed > 0, totals.sequences_dropped > 0) == (decided, not decided)
+
+
+def test_a_run_that_is_overtaken_before_it_decides_says_so() -> None:
+    machine = Machine()
+    settings = JOB.begin(machine, SIX)
+
+    def overtaken(function: Any, settings: Any, tasks: int, kind: Any) -> list[Any]:
+        results = launch(function, settings, tasks, kind)
+        if function is drain_partition:
+            fence_job(JOB.store(machine), "a newer run")
+        return results
+
+    with pytest.raises(FencedError):
+        run(overtaken, settings)
+    assert not published(machine)
 
 
 # -- recoveries and tasks that are overtaken

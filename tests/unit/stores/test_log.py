@@ -186,7 +186,7 @@ def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -
             "torn": data[:-3],
             "flipped": data[:-1] + bytes([data[-1] ^ 1]),
             "foreign": b"hello\n" * 20,
-            "newer": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 3 "),
+            "newer": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 4 "),
         }[damage]
     )
     with pytest.raises(UnknownVersionError if damage == "newer" else CorruptError) as caught:

@@ -1,0 +1,87 @@
+"""Whether a target works at all: asked where a commit failed, with something that is no dataset's.
+
+That several sequences fail together proves nothing; that something else fails at the same target does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Sequence
+
+from distcommit.model.errors import DistcommitError, plain_text
+from distcommit.model.lockstep import Request
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import Sink
+from distcommit.model.steps import StepContext
+from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.steps.sink import open_committer
+
+PROBE_BYTES = 64 * 1024
+"""So many that a full disk, or a quota, has no room for them though names may still change."""
+
+
+class OutputProbe(Request):
+    """Publishes a file as those of datasets are, and takes it away again. Together with those of others it is one.
+
+    The answer is why it could not be done, empty if it could. What a process leaves that dies in it has a name that
+    begins with `prefix`, in staging or in the output.
+    """
+
+    def __init__(self, context: StepContext, prefix: str) -> None:
+        self._context, self._prefix = context, prefix
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[OutputProbe]) -> list[str]:
+        return [requests[0]._answer()] * len(requests)
+
+    def _answer(self) -> str:
+        fs, staging, output = self._context.fs, self._context.staging_root, self._context.output_root
+        name = f"{self._prefix}-{uuid.uuid4().hex}"
+        try:
+            _publish(fs, f"{staging}/{name}", f"{output}/{name}")
+            fs.delete(f"{output}/{name}")
+            for root in (output, staging):  # a power loss must not bring it back once nobody looks for it
+                fs.sync([root], root)
+        except (OSError, DistcommitError) as error:
+            for root in (staging, output):
+                with contextlib.suppress(OSError, DistcommitError):
+                    fs.delete(f"{root}/{name}")
+            found = f"{type(error).__name__}: {error}".replace(name, f"{OUTPUT_PROBE}*")
+            return plain_text(
+                f"no file of {PROBE_BYTES // 1024} KB can be written in {staging} and renamed into {output}; found"
+                f" {found}. To do: mend the storage (space, quota, permissions, connection) and run again",
+                1000,
+            )
+        return ""
+
+
+def _publish(fs: FileSystem, staged: str, target: str) -> None:
+    writer = fs.create(staged, target)
+    written = False
+    try:
+        writer.write(bytes(PROBE_BYTES))
+        written = True
+    finally:
+        writer.close_file(sync=written)
+    fs.rename(staged, target)
+
+
+class SinkProbe(Request):
+    """Asks the sink's committer whether its target works; the answer is as that of `OutputProbe`."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[SinkProbe]) -> list[str]:
+        return [requests[0]._answer()] * len(requests)
+
+    def _answer(self) -> str:
+        try:
+            with open_committer(self._sink) as committer:
+                committer.probe()
+        except Exception as error:  # noqa: BLE001 - whatever a user's sink raises, it does not work
+            text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"
+            return plain_text(f"the sink {self._sink.name!r} does not work: {text}", 1000)
+        return ""

@@ -1,0 +1,90 @@
+"""`distcommit run` on Spark where something can't be published: each dataset by its own fault, a whole job by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.spark.run import RunResult
+from distcommit.testing.kafka_job import KafkaJob, kafka_job
+
+TOPICS = {"a": 1, "b": 1, "c": 1}
+
+
+def run(job: KafkaJob, spark: SparkSession) -> RunResult:
+    return Job.from_file(job.path, session=spark).run()
+
+
+def in_the_way(job: KafkaJob, topic: str) -> Path:
+    """A file where the dataset's folder has to be."""
+    path = job.folder / "output" / topic
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("not a folder")
+    return path
+
+
+def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with kafka_job(tmp_path, TOPICS, commit={"buckets": 1}, replay={"max_attempts": 2}) as job:
+        assert run(job, spark).succeeded
+        job.produce(3)
+        files = [in_the_way(job, topic) for topic in TOPICS]
+        first = run(job, spark)
+        assert first.totals.sequences_left == 3
+        rows = Job.from_file(job.path).status().datasets
+        assert {(row.status, row.failed_runs, row.outage, bool(row.reason)) for row in rows} == {
+            ("pending", 0, False, True)
+        }
+        for _ in range(2):
+            assert not run(job, spark).succeeded
+        rows = Job.from_file(job.path).status().datasets
+        assert {(row.status, row.failed_runs, bool(row.reason)) for row in rows} == {("quarantined", 2, True)}
+        for file in files:
+            file.unlink()
+        code, result, _ = job.cli("release", "--all", "retry")
+        assert (code, {row["status"] for row in result["datasets"]}) == (0, {"pending"})
+        assert run(job, spark).succeeded
+        job.assert_exact()
+
+
+def test_a_whole_job_is_held_back_by_a_dataset_that_can_not_be_planned_and_everybody_is_told(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, TOPICS, commit={"buckets": 4, "scope": "job"}) as job:
+        job.produce(3)
+        job.write(source={"topics": [*TOPICS, "nowhere"]})
+        code, result, _ = job.cli("run")
+        assert (code, result["succeeded"], result["decided"]) == (1, False, False)
+        assert [reason["subject"] for reason in result["totals"]["reasons"]] == ["nowhere"]
+        assert (result["totals"]["datasets_held"], result["totals"]["datasets_published"]) == (3, 0)
+        assert not list((tmp_path / "output").rglob("*.parquet"))
+        job.write(source={"topics": [*TOPICS]})
+        job.run()
+        job.assert_exact()
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_whole_job_is_held_back_by_a_quarantined_dataset_until_it_is_released(
+    tmp_path: Path, spark: SparkSession, mended: bool
+) -> None:
+    with kafka_job(tmp_path, TOPICS, commit={"buckets": 4}, replay={"max_attempts": 1}) as job:
+        assert run(job, spark).succeeded
+        job.produce(3)
+        file = in_the_way(job, "b")
+        for _ in range(2):
+            run(job, spark)
+        job.produce(2)
+        job.write(commit={"buckets": 4, "scope": "job"})
+        result = run(job, spark)
+        assert (result.decided, result.totals.datasets_held, result.totals.records_published) == (False, 2, 0)
+        assert {reason.kind for reason in result.totals.reasons} == {"skipped, quarantined"}
+        if mended:
+            file.unlink()
+            Job.from_file(job.path).retry("b")
+        else:
+            Job.from_file(job.path).abandon("b")
+            file.unlink()
+        assert run(job, spark).succeeded
+        job.assert_exact()
