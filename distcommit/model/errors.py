@@ -49,9 +49,18 @@ class DistcommitError(Exception):
         return cls(what, **fields)
 
 
-def plain_text(text: str, limit: int = 2000) -> str:
-    """Text that can be stored and shown whatever it came from: valid UTF-8, cut at `limit` characters."""
-    return text[:limit].encode("utf-8", "backslashreplace").decode()
+def plain_text(text: object, limit: int = 2000) -> str:
+    """The text of whatever somebody gave, so that it can be stored: valid UTF-8, cut at `limit` characters."""
+    try:
+        found = str(text)
+    except Exception:  # noqa: BLE001 - somebody else's class
+        found = f"<a {type(text).__name__} without a text>"
+    return found[:limit].encode("utf-8", "backslashreplace").decode()
+
+
+def error_text(error: BaseException, limit: int = 4000) -> str:
+    """The kind of an error and its text, whoever raised it, so that it can be stored."""
+    return plain_text(f"{type(error).__name__}: {plain_text(error, limit)}", limit)
 
 
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
