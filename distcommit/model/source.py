@@ -85,8 +85,10 @@ class Source(ABC):
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
     ) -> Iterator[DatasetPlan | DatasetProblem]:
-        """Plans the datasets for which `owned` says yes, one at a time. What can't name a dataset may be asked about and
-        planned, too: it is told, and the others go on; so is a plan that can't be stored or carried out.
+        """Plans the datasets for which `owned` says yes, one at a time.
+
+        A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
+        `owned` may be asked about any name.
 
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
