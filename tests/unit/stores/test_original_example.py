@@ -172,6 +172,25 @@ def test_steps_that_do_not_make_one_move_are_refused_and_can_be_put_anew(
     assert store.exists("MyJob", "MyTopic")
 
 
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_the_folder_of_task_output_stays_though_all_its_files_go(abandoned: bool) -> None:
+    machine = Machine()
+    machine.mkdir(JOB_OUTPUT)
+    machine.put(f"{TASK_OUTPUT}/1.avro", b"1")
+    store, context = step_store(machine)
+    store.create("MyJob")
+    store.put("MyJob", "MyTopic", FsRenameCommitStep(context, "1.avro", "MyTopic/1.avro"))
+    store.seal("MyJob", "MyTopic")
+    sequence = store.get_commit_sequence("MyJob", "MyTopic")
+    assert sequence is not None
+    if abandoned:
+        sequence.steps[0].withdraw()
+    else:
+        sequence.commit()
+    assert (f"{TASK_OUTPUT}", None) in [(path, data) for _, path, data in machine.files()]
+    assert machine.paths(TASK_OUTPUT) == {}
+
+
 def as_job_store(machine: SimulatedPosix) -> JobStore:
     roots = Roots("/job/stores/MyJob", TASK_OUTPUT, JOB_OUTPUT)
     return open_store(SimulatedFileSystem(machine), roots, "MyJob", create=False)
