@@ -99,6 +99,10 @@ class TransientError(DistcommitError):
     exit_code = 4
 
 
+class StorageRefusedError(TransientError):
+    """The storage took nothing of it, surely: it is full, read-only, or not to be written by this user."""
+
+
 class CorruptError(DistcommitError):
     """Stored bytes are not what this program wrote: only what depends on them stops."""
 
@@ -160,8 +164,26 @@ _OUTAGES = {
 }
 
 
+REFUSALS = {
+    errno.ENOSPC: "free space on the file system of {}",
+    errno.EDQUOT: "free space on the file system of {}, or have the quota raised",
+    errno.EROFS: "mount the file system of {} for writing; a disk that fails is often mounted read-only",
+    errno.EACCES: "let this user write {}",
+    errno.EPERM: "let this user write {}",
+}
+"""By errno: refusals of a whole operation, before any of it has an effect, and what to do about them."""
+
+
 def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
     """The typed error for a failed storage operation: transient where the data is not to blame."""
+    if error.errno in REFUSALS:
+        place = error.filename or ids.get("path", "the job's folders")
+        return StorageRefusedError(
+            what,
+            found=f"{error.strerror} ({errno.errorcode[error.errno]})",
+            todo=f"{REFUSALS[error.errno].format(place)}, and run again; nothing was lost",
+            **ids,
+        )
     kind = TransientError if error.errno in _OUTAGES else DistcommitError
     return kind(
         what,

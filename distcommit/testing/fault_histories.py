@@ -27,7 +27,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import DistcommitError
+from distcommit.model.errors import REFUSALS, DistcommitError, OutcomeUnknownError
 from distcommit.model.log_records import DatasetState
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
@@ -118,7 +118,10 @@ def replay(history: str) -> str:
     answered = False
     try:
         if found["crash"] is None:
-            answered = run().answered
+            played = run()
+            answered = played.answered
+            if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
+                return wrong
         else:
             machine = _crashed(machine, run, history, int(found["crash"]))
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
@@ -131,6 +134,13 @@ def replay(history: str) -> str:
         if not wrong:
             return ""
     return wrong
+
+
+def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
+    """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
+    refused = not lost and getattr(errno, kind, 0) in REFUSALS
+    unknown = isinstance(error, OutcomeUnknownError)
+    return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
 
 
 def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
@@ -166,10 +176,11 @@ def _machine(name: str) -> SimulatedPosix:
 
 @dataclass(slots=True)
 class _Played:
-    """How often the fault might have struck, and whether there was an answer and no error."""
+    """How often the fault might have struck, whether there was an answer and no error, and the error."""
 
     seen: int
     answered: bool
+    error: Exception | None = None
 
 
 def _disturbed(
@@ -204,14 +215,14 @@ def _disturbed(
     calls = cast(PosixCalls, FaultyCalls(machine, fault))
 
     def run() -> _Played:
-        answered = False
-        with suppress(DistcommitError, OSError):  # a run may fail; it may not do harm
+        try:
             if kind in _TIMES:
                 under_lock(calls, "first")
             else:
                 act(calls)
-            answered = True
-        return _Played(fault.seen, answered)
+        except (DistcommitError, OSError) as error:  # a run may fail; it may not do harm
+            return _Played(fault.seen, False, error)
+        return _Played(fault.seen, True)
 
     return run
 
