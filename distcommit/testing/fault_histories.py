@@ -6,6 +6,8 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
 
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
   and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
+- `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
+  nothing are not counted, and the error must say that nothing was written;
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
   run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
@@ -31,7 +33,7 @@ from distcommit.model.errors import REFUSALS, DistcommitError, OutcomeUnknownErr
 from distcommit.model.log_records import DatasetState
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
-from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
+from distcommit.testing.faults import ERRORS, READS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.scenarios import SCENARIOS
@@ -46,6 +48,8 @@ _TIMES: dict[str, Callable[[SimulatedClock], None]] = {
     "ahead": lambda clock: clock.jump(_DAY_S),
     "back": lambda clock: clock.jump(-_DAY_S),
 }
+_REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
+"""A storage that refuses all changes, or all that take space, from there on: the errno, and calls that it serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
@@ -100,6 +104,8 @@ def histories(names: Sequence[str]) -> Iterator[str]:
         for number, code in itertools.product(range(_count(name, "EIO")), codes):
             yield from (f"{name}:{code}@{number}{how}" for how in ("", "+", " lost"))
             yield f"{name}:{code}@{number}/{number % _CRASHES}"
+        for kind in _REFUSING:
+            yield from (f"{name}:{kind}@{number}" for number in range(_count(name, kind)))
         if name in SCENARIOS:
             for number, kind in itertools.product(range(_count(name, "slow")), _TIMES):
                 yield f"{name}:{kind}@{number}"
@@ -138,7 +144,7 @@ def replay(history: str) -> str:
 
 def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
     """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
-    refused = not lost and getattr(errno, kind, 0) in REFUSALS
+    refused = kind in _REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
     unknown = isinstance(error, OutcomeUnknownError)
     return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
 
@@ -208,6 +214,9 @@ def _disturbed(
 
     if kind in _TIMES:
         fault = Fault(0, number, meanwhile=meanwhile)
+    elif kind in _REFUSING:
+        code, spared = _REFUSING[kind]
+        fault = Fault(code, number, _EVER, concerns=lambda name, arguments: name not in spared)
     elif kind in WHOLE:
         fault = Fault(0, number, times, damage=WHOLE[kind], concerns=_reads_store)
     else:
