@@ -25,11 +25,12 @@ from distcommit.app.positions import read_positions
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
+from distcommit.app.watermarks import set_watermark
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Sink
-from distcommit.model.watermark import Position, Watermark
+from distcommit.model.watermark import Position
 from distcommit.sinks.python import PythonSink
 from distcommit.sources.micro_batch import MicroBatchSource
 from distcommit.spark.clock import SystemClock
@@ -183,10 +184,19 @@ class Job:
         """
         by_hand.abandon(self.open_store(create=False), urn, _who(), self._own_sink())
 
-    def set_watermark(self, urn: str, positions: Mapping[str, Position] | None) -> None:
-        """Sets an idle dataset's positions by partition, in either direction; None forgets them all."""
-        watermark = None if positions is None else Watermark(dict(positions))
-        by_hand.set_watermark(self.open_store(create=False), urn, watermark, _who())
+    def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
+        """Sets an idle dataset's positions by partition, in either direction; None forgets them all.
+
+        Args:
+            urn: the dataset, one that the store knows.
+            positions: the next position to read, by partition; those of partitions that are not named are forgotten.
+            new: whether it is one that the store does not know, as no run has read it yet.
+
+        Raises:
+            ConfigurationError: if the dataset is not known, or these are no positions of it; nothing was written.
+            ConflictError: if it has a sequence that is not done.
+        """
+        set_watermark(self.open_store(create=False), self.config.source, urn, positions, _who(), new=new)
 
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
@@ -200,7 +210,7 @@ class Job:
         """
         found = read_positions(self.config, file, group)
         store = None if dry_run and not self._has_store() else self.open_store(create=not dry_run)
-        return import_watermarks(store, found, _who(), overwrite=overwrite, dry_run=dry_run)
+        return import_watermarks(store, self.config.source, found, _who(), overwrite=overwrite, dry_run=dry_run)
 
     def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
         """Compares with another system's positions, or with what another job (`file` ends in .yaml) has published.

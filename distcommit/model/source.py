@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
 if TYPE_CHECKING:
@@ -98,6 +98,16 @@ class Source(ABC):
         Raises:
             SourceError: if the source as a whole can't be used.
         """
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
+        """What keeps these from being positions in this source, one text each; called before a person sets them.
+
+        The default finds nothing. It need not reach the source: what can't be asked about now is no problem.
+
+        Args:
+            datasets: positions by partition, by dataset URN.
+        """
+        return ()
 
     @abstractmethod
     def open(self) -> Extractor:

@@ -23,7 +23,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem, StagedWriter
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
 from distcommit.model.urn import bucket_of, check_urn
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 _ATTEMPTS, _ROWS = "attempts", "rows"
@@ -50,6 +50,13 @@ class MicroBatchSource(BaseModel, Source):
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         return iter(())
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Positions are numbers of micro-batches, by query."""
+        for urn, positions in datasets.items():
+            for query_id, number in positions.items():
+                if type(number) is not int or number < 0:
+                    yield f"{urn!r}: {number!r}, for query {query_id!r}, is no micro-batch's number"
 
     def open(self) -> Extractor:
         raise SourceError(
