@@ -6,8 +6,10 @@ import msgspec
 
 from distcommit.app.positions import ForeignPositions
 from distcommit.app.rebuild import known_states
+from distcommit.app.watermarks import require_positions
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.stores.by_hand import set_watermarks
 from distcommit.stores.job_store import JobStore
@@ -35,7 +37,7 @@ class ImportResult(msgspec.Struct):
 
 
 def import_watermarks(
-    store: JobStore | None, found: ForeignPositions, who: str, *, overwrite: bool, dry_run: bool
+    store: JobStore | None, source: Source, found: ForeignPositions, who: str, *, overwrite: bool, dry_run: bool
 ) -> ImportResult:
     """Sets the watermarks of datasets that have none, bucket by bucket, each bucket at once.
 
@@ -43,12 +45,14 @@ def import_watermarks(
 
     Args:
         store: the job's store; None if there is none yet, for a dry run.
+        source: what the positions are positions in.
         found: the positions.
         who: the person.
         overwrite: whether datasets that have a watermark get the new one as well.
         dry_run: whether nothing is written.
 
     Raises:
+        ConfigurationError: if some can't be positions of their dataset: nothing was written.
         ConflictError: if a dataset has a sequence that is not done: nothing was written; or if one moved meanwhile.
     """
     states = known_states(store) if store is not None else {}
@@ -60,6 +64,7 @@ def import_watermarks(
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
             todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",
         )
+    require_positions(source, states, found.datasets)
     rows: list[ImportRow] = []
     wanted: dict[str, Watermark] = {}
     before: dict[str, Watermark | None] = {}

@@ -204,6 +204,9 @@ def set_watermark(
     positions: Annotated[
         str, typer.Argument(help="The next position to read, by partition: '{\"0\": 1200}'; or null.")
     ],
+    new: Annotated[
+        bool, typer.Option("--new", help="The dataset is one that no run has read yet: it begins at these positions.")
+    ] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -220,7 +223,7 @@ def set_watermark(
                 found=f"{positions}: {error}",
             ) from error
         configured = Job.from_file(job, overrides or ())
-        configured.set_watermark(dataset, wanted)
+        configured.set_watermark(dataset, wanted, new=new)
         _show_datasets(terminal, configured, [dataset])
 
 

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileAccess, FileStatus, FolderEntry
+from distcommit.model.ports import FileAccess, FileStatus, FolderEntry, not_put
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16
@@ -105,11 +105,11 @@ class LocalFileSystem:
         together = len(puts) > 1
         in_flight(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
         if together:
-            self._sync_puts([put for put in puts if put.error is None])
+            self._sync_puts([put for put in puts if put.error is None], named=False)
         in_flight(self.parallel_calls, self._take_name, [put for put in puts if put.error is None])
         won = [put for put in puts if put.won]
         if together:
-            self._sync_puts(won)
+            self._sync_puts(won, named=True)
         else:
             in_flight(self.parallel_calls, self._sync_name, won)
         return [put.won if put.error is None else put.error for put in puts]
@@ -122,14 +122,16 @@ class LocalFileSystem:
             finally:
                 writer.close_file(sync=sync)
         except OSError as error:
-            self._give_up(put, error)
+            self._give_up(put, not_put(error, put.path))
 
     def _take_name(self, put: _Put) -> None:
         try:
             self.rename(put.temporary, put.path)
             put.won = True
-        except OSError as error:
-            self._give_up(put, None if isinstance(error, FileExistsError) else error)
+        except FileExistsError:
+            self._give_up(put, None)
+        except OSError as error:  # by link and unlink, the name may be there
+            self._give_up(put, not_put(error, put.path) if self._renames else error)
 
     def _sync_name(self, put: _Put) -> None:
         try:
@@ -137,13 +139,13 @@ class LocalFileSystem:
         except OSError as error:
             put.error = error
 
-    def _sync_puts(self, puts: Sequence[_Put]) -> None:
+    def _sync_puts(self, puts: Sequence[_Put], *, named: bool) -> None:
         try:
             if puts:
                 self.sync_tree(puts[0].folder)
         except OSError as error:
             for put in puts:
-                self._give_up(put, error)
+                self._give_up(put, error if named else not_put(error, put.path))
 
     def _give_up(self, put: _Put, error: OSError | None) -> None:
         put.error = error

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileSystem, not_put
 
 
 def put_by_rename(fs: FileSystem, path: str, data: bytes) -> bool:
@@ -19,7 +19,7 @@ def put_by_rename(fs: FileSystem, path: str, data: bytes) -> bool:
     folder, name = posixpath.split(path)
     temporary = f"{folder}/{TEMPORARY}{name}-{uuid.uuid4().hex}"
     try:
-        _write_new(fs, temporary, data)
+        _write_aside(fs, temporary, path, data)
         fs.rename(temporary, path)
     except FileExistsError:
         fs.delete(temporary)
@@ -45,6 +45,13 @@ def put_each(fs: FileSystem, files: Sequence[tuple[str, bytes]]) -> list[bool | 
             return error
 
     return in_flight(fs.parallel_calls, put, files)
+
+
+def _write_aside(fs: FileSystem, temporary: str, path: str, data: bytes) -> None:
+    try:
+        _write_new(fs, temporary, data)
+    except OSError as error:
+        raise not_put(error, path) from error
 
 
 def _write_new(fs: FileSystem, path: str, data: bytes) -> None:

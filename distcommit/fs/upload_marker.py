@@ -62,5 +62,6 @@ def decode_marker(data: bytes, path: str) -> UploadMarker:
         path=path,
         expected=str(MARKER_VERSION),
         found=str(version),
-        todo="run the version of distcommit that wrote it, or a newer one",
+        todo="run the version of distcommit that wrote it, or a newer one; if there is none of that version, it is"
+        " damaged (no checksum covers this number): delete it once nothing of its epoch is pending",
     )

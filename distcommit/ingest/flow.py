@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import logging
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.staging import AttemptFolder
-from distcommit.model.errors import ConfigurationError, RecordError, SourceError, plain_text
+from distcommit.model.errors import ConfigurationError, RecordError, SourceError, error_text
 from distcommit.model.ports import Clock, FileSystem
 from distcommit.model.sink import AttemptIdentity, Sink, SinkWriter, check_plain
 from distcommit.model.source import Extractor, Source
+from distcommit.model.storable import storable
 from distcommit.model.urn import folder_of
-from distcommit.model.watermark import Watermark
-from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.model.watermark import Watermark, at_or_past
+from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files import AttemptFiles, FileSinkSettings
 
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
 """Property of a work unit: payload bytes after which it stops and leaves the rest to the next run."""
+_MOST_BYTES = 1 << 48
+"""More than any work unit has: sums of such numbers stay within 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ def run_work_unit(
         actual_high=unit.low,
         started_ms=clock.now_ms(),
     )
+    failed = state
     if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
         return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
     writer: SinkWriter | None = None
@@ -83,10 +89,10 @@ def run_work_unit(
         max_bytes = int(unit.properties.get(MAX_BYTES, 0))
         for batch in extraction:
             if files is not None:
-                files.note_holes(extraction.holes())
+                files.note_holes(_checked_holes(unit, extraction.holes()))
             decoded = flow.decoder.decode(batch)
             read += batch.num_rows
-            bytes_read = extraction.bytes_read()
+            bytes_read = _checked_bytes(unit, extraction.bytes_read())
             if decoded.rejected is not None and decoded.rejected.num_rows:
                 if not flow.divert_rejected:
                     raise RecordError(
@@ -105,7 +111,7 @@ def run_work_unit(
                 break
         actual_high = _checked(unit, extraction.actual_high())
         if files is not None:
-            files.note_holes(extraction.holes())
+            files.note_holes(_checked_holes(unit, extraction.holes()))
         prepared = tuple(writer.prepare_commit())
         holes = () if files is None else files.holes_left
         if flow.own_sink is None:
@@ -115,14 +121,11 @@ def run_work_unit(
         else:
             _check_infos(flow.own_sink, prepared)
             state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, commit_infos=prepared)
+        storable(state)  # else the rows that are stored with it could not be stored either
     except Exception as error:
-        logger.warning("work unit failed: %s", error, extra={"work_unit": unit.work_unit_id}, exc_info=True)
-        state = replace(
-            state,
-            outcome=TaskOutcome.FAILED,
-            actual_high=unit.low,
-            error=plain_text(f"{type(error).__name__}: {error}", 4000),
-        )
+        text = error_text(error)
+        logger.warning("work unit failed: %s", text, extra={"work_unit": unit.work_unit_id}, exc_info=True)
+        state = replace(failed, error=text)
         if writer is not None:
             _abort(writer)
     return replace(
@@ -193,3 +196,34 @@ def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:
         found=str(actual),
         todo="correct the source's Extraction.actual_high",
     )
+
+
+def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
+    """How much was read, as a number of Python's."""
+    found = operator.index(bytes_read)
+    if 0 <= found <= _MOST_BYTES:
+        return found
+    raise SourceError(
+        "the source reports a number of bytes that it can't have read",
+        work_unit=unit.work_unit_id,
+        expected=f"0 to {_MOST_BYTES}",
+        found=str(found),
+        todo="correct the source's Extraction.bytes_read",
+    )
+
+
+def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
+    """The holes, if they are ranges of the work unit: footers name them, and the audit believes footers."""
+    found = [storable(hole) for hole in holes]
+    for hole in found:
+        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition)
+        within = low is not None and high is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
+        if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
+            raise SourceError(
+                "the source reports a hole outside its work unit",
+                work_unit=unit.work_unit_id,
+                expected=f"between {unit.low} and {unit.expected_high}",
+                found=str(hole),
+                todo="correct the source's Extraction.holes",
+            )
+    return found

@@ -49,9 +49,18 @@ class DistcommitError(Exception):
         return cls(what, **fields)
 
 
-def plain_text(text: str, limit: int = 2000) -> str:
-    """Text that can be stored and shown whatever it came from: valid UTF-8, cut at `limit` characters."""
-    return text[:limit].encode("utf-8", "backslashreplace").decode()
+def plain_text(text: object, limit: int = 2000) -> str:
+    """The text of whatever somebody gave, so that it can be stored: valid UTF-8, cut at `limit` characters."""
+    try:
+        found = str(text)
+    except Exception:  # noqa: BLE001 - somebody else's class
+        found = f"<a {type(text).__name__} without a text>"
+    return found[:limit].encode("utf-8", "backslashreplace").decode()
+
+
+def error_text(error: BaseException, limit: int = 4000) -> str:
+    """The kind of an error and its text, whoever raised it, so that it can be stored."""
+    return plain_text(f"{type(error).__name__}: {plain_text(error, limit)}", limit)
 
 
 def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
@@ -88,6 +97,10 @@ class TransientError(DistcommitError):
     """Nothing is wrong with the data: try again later."""
 
     exit_code = 4
+
+
+class StorageRefusedError(TransientError):
+    """The storage took nothing of it, surely: it is full, read-only, or not to be written by this user."""
 
 
 class CorruptError(DistcommitError):
@@ -151,8 +164,26 @@ _OUTAGES = {
 }
 
 
+REFUSALS = {
+    errno.ENOSPC: "free space on the file system of {}",
+    errno.EDQUOT: "free space on the file system of {}, or have the quota raised",
+    errno.EROFS: "mount the file system of {} for writing; a disk that fails is often mounted read-only",
+    errno.EACCES: "let this user write {}",
+    errno.EPERM: "let this user write {}",
+}
+"""By errno: refusals of a whole operation, before any of it has an effect, and what to do about them."""
+
+
 def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
     """The typed error for a failed storage operation: transient where the data is not to blame."""
+    if error.errno in REFUSALS:
+        place = error.filename or ids.get("path", "the job's folders")
+        return StorageRefusedError(
+            what,
+            found=f"{error.strerror} ({errno.errorcode[error.errno]})",
+            todo=f"{REFUSALS[error.errno].format(place)}, and run again; nothing was lost",
+            **ids,
+        )
     kind = TransientError if error.errno in _OUTAGES else DistcommitError
     return kind(
         what,

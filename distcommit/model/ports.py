@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from distcommit.model.errors import REFUSALS
+
 
 class FileStatus(Struct, frozen=True, gc=False):
     """Identity of a file. `file_id` is 0 where the file system has none, and so is `mtime_ns`."""
@@ -52,6 +54,15 @@ class StagedWriter(Protocol):
     def close_file(self, *, sync: bool) -> FileStatus:
         """Flushes, syncs if asked, closes, and returns the identity. A failed sync is final for this file."""
         ...
+
+
+class NotPutError(OSError):
+    """A put was refused before the file could get its name: surely nothing was put."""
+
+
+def not_put(error: OSError, path: str) -> OSError:
+    """The error of a put that failed before the file could get its name, as the port has it."""
+    return NotPutError(error.errno, error.strerror, path) if error.errno in REFUSALS else error
 
 
 class FileSystem(Protocol):
@@ -115,7 +126,7 @@ class FileSystem(Protocol):
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Publishes a whole file under a name that nobody has, durably; False if the name was taken.
 
-        No reader ever sees part of it. An OSError leaves the outcome unknown: read back.
+        No reader ever sees part of it. An OSError leaves the outcome unknown: read back. Not so a NotPutError.
         """
         ...
 

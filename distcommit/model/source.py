@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ class Source(ABC):
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         """Plans the datasets for which `owned` says yes, one at a time.
 
+        A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
+        `owned` may be asked about any name.
+
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
             states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
@@ -95,6 +98,16 @@ class Source(ABC):
         Raises:
             SourceError: if the source as a whole can't be used.
         """
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
+        """What keeps these from being positions in this source, one text each; called before a person sets them.
+
+        The default finds nothing. It need not reach the source: what can't be asked about now is no problem.
+
+        Args:
+            datasets: positions by partition, by dataset URN.
+        """
+        return ()
 
     @abstractmethod
     def open(self) -> Extractor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b, sha256
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, plain_text
 
 MAX_URN_BYTES = 1024
 _KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
@@ -19,25 +19,38 @@ def check_urn(urn: str) -> str:
     """Returns `urn` if it can name a dataset.
 
     Raises:
-        ConfigurationError: if it is empty, longer than 1,024 bytes, or not valid Unicode.
+        ConfigurationError: if it is no text, empty, longer than 1,024 bytes, or not valid Unicode.
     """
+    if type(urn) is not str:
+        raise _no_name(f"a {type(urn).__name__}: {plain_text(urn, 60)}")
     try:
         size = len(urn.encode())
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= MAX_URN_BYTES:
-        raise ConfigurationError(
-            "this text can't name a dataset",
-            expected=f"1 to {MAX_URN_BYTES} bytes of valid UTF-8",
-            found=f"{len(urn)} characters: {urn[:60]!r}",
-            todo="rename the dataset at its source or exclude it",
-        )
+        raise _no_name(f"{len(urn)} characters: {urn[:60]!r}")
     return urn
 
 
+def _no_name(found: str) -> ConfigurationError:
+    return ConfigurationError(
+        "this can't name a dataset",
+        expected=f"text of 1 to {MAX_URN_BYTES} bytes of valid UTF-8",
+        found=found,
+        todo="rename the dataset at its source or exclude it",
+    )
+
+
 def bucket_of(urn: str, buckets: int) -> int:
-    """The bucket that holds the dataset's state, 0 <= bucket < buckets; the same on every machine and version."""
-    return int.from_bytes(blake2b(urn.encode(), digest_size=8).digest(), "big") % buckets
+    """The bucket that holds the dataset's state, 0 <= bucket < buckets; the same on every machine and version.
+
+    What can't name a dataset has one too, in which it is told that it can't.
+    """
+    try:
+        name = urn.encode()
+    except (UnicodeEncodeError, AttributeError):
+        name = plain_text(urn).encode()
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "big") % buckets
 
 
 def folder_of(urn: str) -> str:

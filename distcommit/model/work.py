@@ -27,12 +27,14 @@ class SkippedRange(Struct, frozen=True, array_like=True):
 
 
 def positions_lost(skipped: Iterable[SkippedRange]) -> int:
-    """How many positions were given up; a range of positions that can't be counted is one."""
-    return sum(
-        range_.high - range_.low if isinstance(range_.low, int) and isinstance(range_.high, int) else 1
+    """How many positions were given up; a range of positions that can't be counted is one. Sums of such numbers stay
+    within 64 bits, whatever a source says."""
+    lost = sum(
+        max(0, range_.high - range_.low) if isinstance(range_.low, int) and isinstance(range_.high, int) else 1
         for range_ in skipped
         if not range_.is_hole
     )
+    return min(lost, 1 << 53)
 
 
 class WorkUnit(Struct, frozen=True):

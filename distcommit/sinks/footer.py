@@ -87,7 +87,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             "a file's footer is of an unknown version",
             expected=f"version {FOOTER_VERSION}",
             found=f"version {found}",
-            todo="read it with the version of distcommit that wrote it",
+            todo="read it with the version of distcommit that wrote it; if there is none of that version, the file is"
+            " damaged (no checksum covers this number): restore it",
         )
 
 

@@ -154,7 +154,8 @@ class OffsetSets:
                     "offset sets of an unknown version",
                     expected=f"version {OFFSETS_VERSION}",
                     found=f"version {found}",
-                    todo="read it with the version of distcommit that wrote it",
+                    todo="read it with the version of distcommit that wrote it; if there is none of that version, the"
+                    " file is damaged (no checksum covers this number): restore it",
                 )
             parsed = msgspec.json.decode(text, type=_Text)
             raw = {name: base64.b64decode(part, validate=True) for name, part in parsed.partitions.items()}

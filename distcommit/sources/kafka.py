@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem, Provenance, Source
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.sources.kafka_by_hand import position_problems
 from distcommit.sources.kafka_client import (
     OWNED_KEYS,
     KafkaConnection,
@@ -29,7 +32,10 @@ from distcommit.sources.kafka_extractor import MAX_BYTES, KafkaExtractor
 from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
 from distcommit.sources.secret_files import SECRET_FILE, with_secret_files
 
+logger = logging.getLogger(__name__)
+
 _CHUNK = 256
+_ASKED_S = 3.0
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""
 
@@ -141,6 +147,18 @@ class KafkaSource(BaseModel, Source):
         datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
             yield from self._plan_chunk(queries, chunk, states)
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Offsets by partition of the job's topics; that a partition is there, only if the brokers answer soon."""
+        asked = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _ASKED_S))
+        partitions: dict[str, tuple[int, ...]] = {}
+        if datasets:
+            try:
+                partitions = {found.topic: found.partitions for found in KafkaQueries(asked).topics()}
+            except DistcommitError as error:
+                logger.warning("whether partitions are there is not known: %s", error)
+        select = TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
+        yield from position_problems(datasets, select, partitions, by_partition=self.dataset == "partition")
 
     def open(self) -> KafkaExtractor:
         """A connected extractor.

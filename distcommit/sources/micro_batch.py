@@ -18,18 +18,19 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem, StagedWriter
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
-from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Watermark
+from distcommit.model.urn import bucket_of, check_urn
+from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 _ATTEMPTS, _ROWS = "attempts", "rows"
 """Properties of a work unit: the attempts that have rows of its dataset, by place, and how many rows in all."""
 
 _INDEX = "index.json"
+_NOBODY = -1
 
 
 class MicroBatchSource(BaseModel, Source):
@@ -50,6 +51,13 @@ class MicroBatchSource(BaseModel, Source):
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         return iter(())
 
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Positions are numbers of micro-batches, by query."""
+        for urn, positions in datasets.items():
+            for query_id, number in positions.items():
+                if type(number) is not int or number < 0:
+                    yield f"{urn!r}: {number!r}, for query {query_id!r}, is no micro-batch's number"
+
     def open(self) -> Extractor:
         raise SourceError(
             "there is no micro-batch to read", todo="give Job.on_batch to a streaming query's foreachBatch"
@@ -57,9 +65,11 @@ class MicroBatchSource(BaseModel, Source):
 
 
 class SpoolIndex(msgspec.Struct, frozen=True):
-    """How many rows of each dataset one attempt has spooled."""
+    """How many rows of each dataset one attempt has spooled; and why others are not, by the text that they have where a
+    dataset's name should be."""
 
     rows: dict[str, int]
+    unnamed: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,7 @@ class _SpoolingAttempt:
         self._spool, self.name = spool, uuid.uuid4().hex
         self._files: dict[int, StagedWriter] = {}
         self._rows: dict[str, int] = {}
+        self._unnamed: dict[str, str] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
         column = batch.column(self._spool.dataset_column)
@@ -112,13 +123,18 @@ class _SpoolingAttempt:
                 todo="correct source.dataset_column, or the streaming DataFrame",
             )
         coded = column.dictionary_encode()
-        names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+        stored, codes = coded.dictionary.cast(pa.binary()).to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+        names = [name.decode(errors="surrogateescape") for name in stored]  # Spark does not look at what it calls text
+        named = list(map(self._is_name, names))
         for name, count in zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True):
-            self._rows[name] = self._rows.get(name, 0) + count
-        owners = np.array([self._spool.owner_of(name) for name in names])
+            if name not in self._unnamed:
+                self._rows[name] = self._rows.get(name, 0) + count
+        owners = np.array(
+            [self._spool.owner_of(name) if known else _NOBODY for name, known in zip(names, named, strict=True)]
+        )
         order = np.argsort(codes, kind="stable")
         owner_of_row = owners[codes[order]]
-        for owner in np.unique(owners).tolist():
+        for owner in sorted({*np.unique(owners).tolist()} - {_NOBODY}):
             rows = batch.take(pa.array(order[owner_of_row == owner]))
             self._file(owner, rows.schema).write(memoryview(rows.serialize()))
 
@@ -126,11 +142,22 @@ class _SpoolingAttempt:
         """Closes the files; False if there were no rows."""
         for file in self._files.values():
             file.close_file(sync=False)
-        if self._files:
-            index = self._spool.fs.create(f"{self._spool.folder}/{self.name}/{_INDEX}")
-            index.write(msgspec.json.encode(SpoolIndex(self._rows)))
-            index.close_file(sync=False)
-        return bool(self._files)
+        if not (self._files or self._unnamed):
+            return False
+        self._spool.fs.make_folder(f"{self._spool.folder}/{self.name}")
+        index = self._spool.fs.create(f"{self._spool.folder}/{self.name}/{_INDEX}")
+        unnamed = {plain_text(name, 300): error for name, error in self._unnamed.items()}
+        index.write(msgspec.json.encode(SpoolIndex(self._rows, unnamed)))
+        index.close_file(sync=False)
+        return True
+
+    def _is_name(self, name: str) -> bool:
+        try:
+            check_urn(name)
+        except DistcommitError as error:
+            self._unnamed[name] = plain_text(error)
+            return False
+        return True
 
     def _file(self, owner: int, schema: pa.Schema) -> StagedWriter:
         if not self._files:
@@ -155,10 +182,14 @@ class SpooledBatch(Source):
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         found: dict[str, dict[int, int]] = {}
+        unnamed: dict[str, str] = {}
         for place, attempt in enumerate(self.attempts):
-            for urn, rows in self.spool.index_of(attempt).rows.items():
+            index = self.spool.index_of(attempt)
+            unnamed.update((name, error) for name, error in index.unnamed.items() if owned(name))
+            for urn, rows in index.rows.items():
                 if owned(urn):
                     found.setdefault(urn, {})[place] = rows
+        yield from (DatasetProblem(name, error) for name, error in unnamed.items())
         for urn, by_attempt in found.items():
             state = states.get(urn) or DatasetState(urn)
             if state.status is DatasetStatus.IDLE and (plan := self._plan(urn, by_attempt, state.watermark)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
 from distcommit.model.user_class import make_named
+from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
 
 
@@ -39,6 +40,9 @@ class PythonSource(BaseModel, Source):
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         return self._source.plan(owned, states)
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
+        return self._source.position_problems(datasets)
 
     def open(self) -> Extractor:
         return self._source.open()

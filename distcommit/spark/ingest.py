@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.staging import new_attempt, remove_empty
-from distcommit.model.errors import DistcommitError, FencedError, plain_text
+from distcommit.model.errors import DistcommitError, FencedError, error_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
@@ -216,7 +216,7 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> Tas
         low=unit.low,
         expected_high=unit.expected_high,
         actual_high=unit.low,
-        error=plain_text(f"{type(error).__name__}: {error}", 4000),
+        error=error_text(error),
         started_ms=now,
         finished_ms=now,
     )

@@ -11,11 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.ingest.staging import prepare_bucket
-from distcommit.model.errors import DistcommitError, FencedError, SourceUnavailableError, plain_text
+from distcommit.model.errors import DistcommitError, FencedError, SourceUnavailableError, error_text, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem
-from distcommit.model.urn import bucket_of, check_urn
+from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.spark.planned import LARGEST_SIZE, checked_plan
 from distcommit.spark.reports import Report
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import require_fence
@@ -70,7 +71,7 @@ def _from_source(
         yield from settings.flow.source.plan(owned, known)
     except Exception as error:
         logger.exception("the source can't be planned")
-        text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
         raise SourceUnavailableError("the source can't be planned", found=text) from error
 
 
@@ -88,24 +89,21 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
     report = result.report
     plans: dict[int, list[DatasetPlan]] = {}
     ordinals: dict[int, count[int]] = {}
+    names: set[str] = set()
 
     def owned(urn: str) -> bool:
         return bucket_of(urn, settings.store.buckets) in states
 
     known = {urn: state for bucket in states.values() for urn, state in bucket.items()}
-    for planned in _from_source(settings, owned, known):
+    for found in _from_source(settings, owned, known):
+        planned = checked_plan(found, owned, names)
         if isinstance(planned, DatasetProblem):
             report.datasets_skipped += 1
             report.explain(planned.dataset_urn, "not planned", planned.error)
             continue
-        try:
-            check_urn(planned.dataset_urn)
-        except DistcommitError as error:
-            report.datasets_skipped += 1
-            report.explain(planned.dataset_urn, "not planned", str(error))
-            continue
         if planned.dataset_urn in known and known[planned.dataset_urn].status is not DatasetStatus.IDLE:
             continue  # replay comes first; it is reported as skipped
+        names.add(planned.dataset_urn)
         bucket = bucket_of(planned.dataset_urn, settings.store.buckets)
         numbers = ordinals.setdefault(bucket, count())
         units = tuple(replace(u, work_unit_id=f"{bucket:05d}_{next(numbers):06d}") for u in planned.work_units)
@@ -167,7 +165,7 @@ def _count(units: Sequence[WorkUnit], bucket: int, result: PlanReport) -> None:
     report.datasets_planned += 1
     report.work_units += len(units)
     for unit in units:
-        report.size_planned += unit.size
+        report.size_planned = min(report.size_planned + unit.size, LARGEST_SIZE)
         entry = (unit.size, bucket, unit.work_unit_id)
         if len(result.largest) < _LARGEST_KEPT:
             heapq.heappush(result.largest, entry)

@@ -63,6 +63,7 @@ def probe_all(steps: Sequence[FsRenameCommitStep]) -> list[Verification]:
     for group, (names, target_there) in looks:
         whole = (
             not target_there
+            and steps[group.places[0]].folders[0] != ""  # the staging root itself stays
             and names == set(group.final_names(steps))
             and all(answers[place] is Verdict.PENDING for place in group.places)
         )

@@ -120,7 +120,8 @@ class FsRenameCommitStep(CommitStep):
 
     def withdraw(self) -> None:
         self._remove(self.source, self.context.staging_root)
-        self.context.fs.delete_folder(_folder_of(self.source))  # with its last file: nobody can move it any more
+        if self.folders[0]:  # the staging root itself stays
+            self.context.fs.delete_folder(_folder_of(self.source))  # with its last file: nobody can move it any more
 
     def undo(self) -> None:
         self._remove(self.target, self.context.output_root)

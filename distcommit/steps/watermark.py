@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
-from distcommit.model.errors import ConflictError
+from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification
 from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import register
@@ -29,8 +31,8 @@ class HighWatermarkCommitStep(CommitStep):
     """Moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
     Proof: the stored watermark is at or past `high`, partition by partition. In a store that keeps watermarks itself
-    (`LogCommitStepStore`) the step is checked at the seal and rides in the record that closes the sequence; elsewhere
-    it needs a `WatermarkStore`.
+    (`LogCommitStepStore`) the step is checked at the seal and rides in the record that closes the sequence, together
+    with those of the dataset's other partitions (`as_one_move`); elsewhere it needs a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"
@@ -79,3 +81,37 @@ class HighWatermarkCommitStep(CommitStep):
         if self.watermarks is None:
             raise ConflictError("this watermark step is not bound to a store", dataset=self.dataset_urn)
         return self.watermarks
+
+
+def as_one_move(
+    urn: str, moves: Sequence[HighWatermarkCommitStep], stored: Watermark | None
+) -> tuple[Watermark | None, Watermark | None]:
+    """What the moves of one dataset, each of partitions of its own, make of its watermark: from where, and to where.
+
+    Partitions that no move names stay where they are. From where is `stored` if that is what all moves were planned on,
+    in their own partitions; else what they were planned on, so that a comparison with what is stored fails.
+
+    Raises:
+        ConfigurationError: if a move is another dataset's, two move one partition, or they are of different
+            incarnations of the source.
+    """
+    if not moves:
+        return stored, stored
+    lows = [move.low.positions for move in moves if move.low is not None]
+    twice = [name for name, count in Counter(p for move in moves for p in move.high.positions).items() if count > 1]
+    incarnations = {move.high.incarnation for move in moves}
+    if twice or len(incarnations) > 1 or any(move.dataset_urn != urn for move in moves):
+        raise ConfigurationError(
+            "these steps do not make one move of the dataset's watermark",
+            dataset=urn,
+            expected="steps of this dataset, each for partitions of its own, all of one incarnation of the source",
+            found=", ".join(map(repr, moves)) + (f"; more than once: partition {', '.join(twice)}" if twice else ""),
+            todo="remove(store, urn) forgets the steps that were put; put one step for each partition",
+        )
+    low = Watermark({p: position for positions in lows for p, position in positions.items()}, *incarnations)
+    high = {p: position for move in moves for p, position in move.high.positions.items()}
+    before = stored or Watermark({}, *incarnations)
+    of_these = {p: position for p, position in before.positions.items() if p in high}
+    if Watermark(of_these, before.incarnation) != low:
+        return (low if low.positions else None), low.advanced(high)
+    return stored, before.advanced(high)

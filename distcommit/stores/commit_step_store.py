@@ -35,7 +35,7 @@ from distcommit.model.urn import bucket_of, check_urn, folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.watermark import HighWatermarkCommitStep, as_one_move
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
@@ -63,8 +63,9 @@ class LogCommitStepStore(CommitStepStore):
     """Commit steps in commit logs below one folder, one sub-folder for each job.
 
     `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
-    seal nothing any more. Steps that are put live in this process until they are sealed. A sequence holds at most one
-    `HighWatermarkCommitStep`: it is compared at the seal, and moves the watermark in the record that closes.
+    seal nothing any more. Steps that are put live in this process until they are sealed. The `HighWatermarkCommitStep`s
+    of a sequence, each for partitions of its own, make one move: they are compared at the seal, and move the watermark
+    in the record that closes.
 
     A sequence of which a step is lost is quarantined by its `commit`: nobody gets it any more until it is released.
 
@@ -137,19 +138,13 @@ class LogCommitStepStore(CommitStepStore):
                 "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
             )
         moves = [step for step in steps if isinstance(step, HighWatermarkCommitStep)]
-        if len(moves) > 1 or any(move.dataset_urn != urn for move in moves):
-            raise ConfigurationError(
-                "a sequence moves the watermark of its own dataset, once",
-                dataset=urn,
-                found=", ".join(repr(move) for move in moves),
-            )
         log = self._log(opened, bucket_of(urn, opened.store.buckets))
-        stored = log.refresh().state_of(urn).watermark
+        low, high = as_one_move(urn, moves, log.refresh().state_of(urn).watermark)
         sequence = SealedSequence(
             dataset_urn=urn,
             epoch=opened.epoch,
-            low=moves[0].low if moves else stored,
-            high=moves[0].high if moves else stored,
+            low=low,
+            high=high,
             steps=dump_steps(step for step in steps if step not in moves),
         )
 

@@ -34,17 +34,15 @@ def decode_document(data: bytes, kind: type[Document], version: int, what: str, 
     """The document in `data`; `what` and `path` are for the error.
 
     Raises:
-        UnknownVersionError: if it is of another version.
-        CorruptError: if it is torn, foreign or altered.
+        UnknownVersionError: if it is of another version, and whole.
+        CorruptError: if it is torn, foreign or altered, its version too.
     """
     body, label, check = data.rpartition(_LABEL)
-    if not label:
-        body = data
+    if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
+        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}")
     try:
         found = msgspec.json.decode(body, type=_Version).version
         if found == version:
-            if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
-                raise _corrupt(what, path, "bytes that do not match their checksum")
             return msgspec.json.decode(body, type=kind)
     except UNREADABLE as error:
         raise _corrupt(what, path, f"{error}: {data[:80]!r}") from error

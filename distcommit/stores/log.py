@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 
 from distcommit.fs.local import TEMPORARY
-from distcommit.model.errors import CorruptError, OutcomeUnknownError
+from distcommit.model.errors import CorruptError, OutcomeUnknownError, storage_error
 from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Record
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileSystem, NotPutError, not_put
 from distcommit.protocol.fold import Fold, apply, valid
 from distcommit.protocol.paths import segment_name, segment_number
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 32
 """Segments above the newest checkpoint that make a new one worth while."""
-_UNKNOWN_LIMIT = 3
+_TRIES = 3
 
 
 class PutIfAbsent(Request):
@@ -122,14 +122,18 @@ class CommitLog:
 
         Raises:
             OutcomeUnknownError: if puts keep failing without the fold showing their effect.
+            StorageRefusedError: if the storage is full, read-only or not to be written, and so nothing was put.
             CorruptError: as `refresh`.
         """
-        unknown = 0
+        unknown, refused = 0, 0
+        error: OSError | None = None
         while True:
             fold = self.refresh()
             record = decide(fold)
             if record is None and self._durable_to >= self._last:
                 return fold
+            if record is not None and error is not None and refused >= _TRIES and not unknown:
+                raise storage_error(error, "a log segment was not written", log=self.folder) from error
             if record is None:
                 yield from self.making_durable()
                 continue
@@ -137,21 +141,22 @@ class CommitLog:
                 raise AssertionError(f"decided on an invalid record: {record!r}")
             number, segment = self._last + 1, Segment(self.epoch, self._writer_id, record)
             try:
-                yield from self.making_durable()
-                path = f"{self.folder}/{segment_name(number)}"
-                won = yield PutIfAbsent(self._fs, path, encode_segment(segment))
+                won = yield from self._putting(f"{self.folder}/{segment_name(number)}", segment)
             except FileNotFoundError:
                 logger.info("own temporary file was swept by a newer run", extra={"log": self.folder})
                 unknown += 1
-                error: OSError | None = None
+                error = None
+            except NotPutError as caught:
+                refused += 1
+                error = caught
             except OSError as caught:
                 unknown += 1
                 error = caught
             else:
-                unknown = 0
+                unknown = refused = 0
                 if won:
                     self._durable_to, self._own = number, (number, segment)
-            if unknown >= _UNKNOWN_LIMIT:
+            if unknown and unknown + refused >= _TRIES:
                 raise OutcomeUnknownError(
                     "a log segment may or may not have been written",
                     path=f"{self.folder}/{segment_name(number)}",
@@ -195,6 +200,19 @@ class CommitLog:
             seen = self._last
             yield MakeDurable(self._fs, self.folder)
             self._durable_to = seen
+
+    def _putting(self, path: str, segment: Segment) -> Work[bool]:
+        """Puts a segment above what is durable.
+
+        Raises:
+            NotPutError: if it surely was not put; OSError: if that is not known.
+        """
+        try:
+            yield from self.making_durable()
+        except OSError as error:
+            raise not_put(error, path) from error
+        won: bool = yield PutIfAbsent(self._fs, path, encode_segment(segment))
+        return won
 
     @property
     def last_number(self) -> int:

@@ -61,13 +61,16 @@ def decode_segment(data: bytes, path: str) -> Segment:
     """The segment in `data`; `path` is for the error.
 
     Raises:
-        UnknownVersionError: if it was written by a newer version.
-        CorruptError: if it is torn, foreign or altered. Decoding runs no code and its size is bounded.
+        UnknownVersionError: if it was written by a newer version, and is whole.
+        CorruptError: if it is torn, foreign or altered, its version too. Decoding runs no code and its size is bounded.
     """
     line_end = data.find(b"\n", 0, 300)
     header = _HEADER.fullmatch(data[: line_end + 1])
     if header is None:
         raise _corrupt(path, f"{len(data)} bytes that begin with {data[:40]!r}")
+    body = data[line_end + 1 :]
+    if xxh3_64_hexdigest(data[: header.start("sum") - len(" xxh3=")] + body) != header["sum"].decode():
+        raise _corrupt(path, "bytes that do not match their checksum")
     if not 1 <= int(header["version"]) <= FORMAT_VERSION:
         raise UnknownVersionError(
             "a log segment has an unknown format version",
@@ -76,9 +79,6 @@ def decode_segment(data: bytes, path: str) -> Segment:
             found=header["version"].decode(),
             todo="run the version of distcommit that wrote it, or a newer one",
         )
-    body = data[line_end + 1 :]
-    if xxh3_64_hexdigest(data[: header.start("sum") - len(" xxh3=")] + body) != header["sum"].decode():
-        raise _corrupt(path, "bytes that do not match their checksum")
     raw_bytes = int(header["raw"])
     try:
         inflater = zlib.decompressobj()

@@ -18,7 +18,7 @@ from distcommit.sinks.offsets import _checksum
 from distcommit.stores.documents import encode_document
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing import samples
-from distcommit.testing.stored_bytes import checked_segment, sealed_segment
+from distcommit.testing.stored_bytes import checked_segment, of_version, sealed_segment
 
 _HEADS = (
     *(b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"),
@@ -28,6 +28,7 @@ _HEADS = (
 """MessagePack heads: lengths far beyond the data, an extension, large numbers, NaN, empty values."""
 _DEEP = (b"\x91" * 3000, b"\x81\xa1a" * 3000, b"[" * 3000, b'{"a":' * 3000, b"[" * 200_000, b"\x91" * 200_000)
 _TEXTS = (b"null", b"-1", b"1e999", b"1" * 30, b"1" * 5000, b"NaN", b'"', b"{}", b"[]", b"true", b"0.5", b"\\ud800")
+_VERSION = re.compile(rb'(distcommit-segment |"version": ?|distcommit-table-version.{1,4}?)(\d)')
 _BOMB_BYTES = 64 << 20
 _bombs: list[bytes] = []
 
@@ -101,8 +102,13 @@ def _value(data: bytes, rng: random.Random) -> bytes:
     return data[: match.start()] + rng.choice((*_TEXTS, *_DEEP)) + data[match.end() :]
 
 
+def _renumber(data: bytes, rng: random.Random) -> bytes:
+    """Another digit where text has the version of its format."""
+    return _VERSION.sub(lambda found: found[1] + str(rng.randrange(10)).encode(), data, count=1)
+
+
 _DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    *(_flip, _byte, _length, _cut, _remove, _repeat, _insert, _splice, _value),
+    *(_renumber, _flip, _byte, _length, _cut, _remove, _repeat, _insert, _splice, _value),
 )
 
 
@@ -190,8 +196,13 @@ def _whole_flipped(path: str, data: bytes) -> bytes:
 
 
 def _whole_newer(path: str, data: bytes) -> bytes:
-    """As a newer version of the format might begin."""
-    return data.replace(b"distcommit-segment 1", b"distcommit-segment 2").replace(b'"version": 1', b'"version": 2')
+    """As a newer version of the format might write it."""
+    return of_version(data, 9) if path.endswith((SEGMENT_SUFFIX, ".json")) and _VERSION.search(data) else data
+
+
+def _whole_renumbered(path: str, data: bytes) -> bytes:
+    """One flipped bit, in the digit of the format's version."""
+    return _VERSION.sub(lambda found: found[1] + bytes([found[2][0] ^ 2]), data, count=1)
 
 
 def _whole_altered(path: str, data: bytes) -> bytes:
@@ -207,6 +218,7 @@ WHOLE: dict[str, Callable[[str, bytes], bytes]] = {
     "flipped": _whole_flipped,
     "cut": lambda path, data: data[: len(data) // 2],
     "newer": _whole_newer,
+    "renumbered": _whole_renumbered,
     "foreign": lambda path, data: b'{"name": "another program"}\n',
     "altered": _whole_altered,
 }

@@ -6,6 +6,8 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
 
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
   and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
+- `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
+  nothing are not counted, and the error must say that nothing was written;
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
   run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
@@ -27,11 +29,11 @@ from operator import itemgetter
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import DistcommitError
+from distcommit.model.errors import REFUSALS, DistcommitError, OutcomeUnknownError
 from distcommit.model.log_records import DatasetState
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
-from distcommit.testing.faults import ERRORS, Fault, FaultyCalls
+from distcommit.testing.faults import ERRORS, READS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.scenarios import SCENARIOS
@@ -46,6 +48,8 @@ _TIMES: dict[str, Callable[[SimulatedClock], None]] = {
     "ahead": lambda clock: clock.jump(_DAY_S),
     "back": lambda clock: clock.jump(-_DAY_S),
 }
+_REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
+"""A storage that refuses all changes, or all that take space, from there on: the errno, and calls that it serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
@@ -100,6 +104,8 @@ def histories(names: Sequence[str]) -> Iterator[str]:
         for number, code in itertools.product(range(_count(name, "EIO")), codes):
             yield from (f"{name}:{code}@{number}{how}" for how in ("", "+", " lost"))
             yield f"{name}:{code}@{number}/{number % _CRASHES}"
+        for kind in _REFUSING:
+            yield from (f"{name}:{kind}@{number}" for number in range(_count(name, kind)))
         if name in SCENARIOS:
             for number, kind in itertools.product(range(_count(name, "slow")), _TIMES):
                 yield f"{name}:{kind}@{number}"
@@ -118,7 +124,10 @@ def replay(history: str) -> str:
     answered = False
     try:
         if found["crash"] is None:
-            answered = run().answered
+            played = run()
+            answered = played.answered
+            if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
+                return wrong
         else:
             machine = _crashed(machine, run, history, int(found["crash"]))
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
@@ -131,6 +140,13 @@ def replay(history: str) -> str:
         if not wrong:
             return ""
     return wrong
+
+
+def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
+    """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
+    refused = kind in _REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
+    unknown = isinstance(error, OutcomeUnknownError)
+    return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
 
 
 def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
@@ -166,10 +182,11 @@ def _machine(name: str) -> SimulatedPosix:
 
 @dataclass(slots=True)
 class _Played:
-    """How often the fault might have struck, and whether there was an answer and no error."""
+    """How often the fault might have struck, whether there was an answer and no error, and the error."""
 
     seen: int
     answered: bool
+    error: Exception | None = None
 
 
 def _disturbed(
@@ -197,6 +214,9 @@ def _disturbed(
 
     if kind in _TIMES:
         fault = Fault(0, number, meanwhile=meanwhile)
+    elif kind in _REFUSING:
+        code, spared = _REFUSING[kind]
+        fault = Fault(code, number, _EVER, concerns=lambda name, arguments: name not in spared)
     elif kind in WHOLE:
         fault = Fault(0, number, times, damage=WHOLE[kind], concerns=_reads_store)
     else:
@@ -204,14 +224,14 @@ def _disturbed(
     calls = cast(PosixCalls, FaultyCalls(machine, fault))
 
     def run() -> _Played:
-        answered = False
-        with suppress(DistcommitError, OSError):  # a run may fail; it may not do harm
+        try:
             if kind in _TIMES:
                 under_lock(calls, "first")
             else:
                 act(calls)
-            answered = True
-        return _Played(fault.seen, answered)
+        except (DistcommitError, OSError) as error:  # a run may fail; it may not do harm
+            return _Played(fault.seen, False, error)
+        return _Played(fault.seen, True)
 
     return run
 

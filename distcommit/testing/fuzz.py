@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from distcommit.model.errors import UnknownVersionError
 from distcommit.testing.damage import INNER, damaged
 from distcommit.testing.stored_bytes import READERS, Reader
 
@@ -98,7 +99,9 @@ def wrong_answer(reader: Reader, data: bytes) -> tuple[str, bool]:
     """What the reader did that it does not document, if anything; and whether it refused the bytes."""
     try:
         reader.read(data)
-    except reader.may_raise:
+    except reader.may_raise as error:
+        if reader.covers_version and isinstance(error, UnknownVersionError):
+            return f"damage is told as another version: {error}"[:300], True
         return "", True
     except Exception as error:  # noqa: BLE001  # any other error is the finding
         return f"{type(error).__name__}: {error}"[:300], True

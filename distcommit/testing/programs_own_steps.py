@@ -231,7 +231,55 @@ def _own_watermarks_again(machine: SimulatedPosix) -> str:
     return "" if found == Watermark({"": 2}) else f"the watermark is {found}"
 
 
+_TOPIC_FILES = ("2015-12-09/1.avro", "2015-12-09/2.avro", "2015-12-10/1.avro")
+_TOPIC_REACHED = Watermark({"0": 100, "1": 200})
+
+
+def _topic_machine() -> SimulatedPosix:
+    """Where the original design's example begins: a task has made three files of a topic with two partitions."""
+    machine = new_machine()
+    fs = SimulatedFileSystem(machine)
+    fs.make_folders(ROOTS.output)
+    for name in _TOPIC_FILES:
+        fs.make_folders(f"{ROOTS.staging}/MyTopic/{name.partition('/')[0]}")
+        writer = fs.create(f"{ROOTS.staging}/MyTopic/{name}")
+        writer.write(name.encode())
+        writer.close_file(sync=True)
+    machine.syncfs("/")
+    return machine
+
+
+def _commit_topic(machine: SimulatedPosix) -> None:
+    """Five steps, two of them watermarks of a partition each; or the rest of them."""
+    store, context = _store_of(machine)
+    store.create("job")
+    if store.watermark("job", "MyTopic") is not None:
+        return
+    if not store.exists("job", "MyTopic"):
+        for name in _TOPIC_FILES:
+            store.put("job", "MyTopic", FsRenameCommitStep(context, f"MyTopic/{name}", f"MyTopic/{name}"))
+        for partition, position in _TOPIC_REACHED.positions.items():
+            store.put("job", "MyTopic", HighWatermarkCommitStep("MyTopic", None, Watermark({partition: position})))
+        store.seal("job", "MyTopic")
+    sequence = store.get_commit_sequence("job", "MyTopic")
+    assert sequence is not None
+    sequence.commit()
+
+
+def _topic_again(machine: SimulatedPosix) -> str:
+    store, context = _store_of(machine)
+    before = store.watermark("job", "MyTopic") if store.exists("job") else None
+    if before not in (None, _TOPIC_REACHED):
+        return f"one partition has moved without the other: {before}"
+    _commit_topic(machine)
+    missing = [n for n in _TOPIC_FILES if context.fs.status(f"{ROOTS.output}/MyTopic/{n}") is None]
+    if missing or store.watermark("job", "MyTopic") != _TOPIC_REACHED or store.exists("job", "MyTopic"):
+        return f"watermark {store.watermark('job', 'MyTopic')}, not published: {missing}"
+    return ""
+
+
 OWN_STEPS = (
+    Program("original-example", _topic_machine, _commit_topic, _topic_again),
     Program("own-steps", _own_steps_machine, _commit_own_steps, _own_steps_again),
     Program("own-store-refusals", _half_sealed, _store_refusals, _put_back_and_commit),
     Program("own-rows", _own_steps_machine, _keep_own_rows, _own_rows_again),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ class WrongValueError(AssertionError):
 class Reader:
     """One reader of stored bytes.
 
-    `may_raise`: what it documents for bytes that it can't read; `names_path`: whether those errors name a path.
+    `may_raise`: what it documents for bytes that it can't read; `names_path`: whether those errors name a path;
+    `covers_version`: whether a checksum covers the version too, so that damaged bytes are never those of a newer one.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Reader:
     read: Callable[[bytes], object]
     may_raise: tuple[type[DistcommitError], ...] = (CorruptError,)
     names_path: bool = True
+    covers_version: bool = False
 
 
 class SampleSink(Sink):
@@ -108,6 +111,16 @@ def checked_segment(body: bytes, declared_bytes: int) -> bytes:
     """A segment file around these compressed bytes whose checksum is right."""
     head = f"distcommit-segment {FORMAT_VERSION} epoch=7 writer={samples.WRITER_ID} raw={declared_bytes}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
+
+
+def of_version(data: bytes, version: int) -> bytes:
+    """A segment or a document as another version of its format may write it: whole, by its checksum."""
+    if data.startswith(b"distcommit-segment "):
+        header, _, body = data.partition(b"\n")
+        head = re.sub(rb"\d+", str(version).encode(), header.rpartition(b" ")[0], count=1)
+        return head + f" xxh3={xxh3_64_hexdigest(head + body)}\n".encode() + body
+    body = re.sub(rb'"version": \d+', f'"version": {version}'.encode(), data.rpartition(b"xxh3 ")[0], count=1)
+    return body + f"xxh3 {xxh3_64_hexdigest(body)}\n".encode()
 
 
 def _file_system(path: str, data: bytes) -> FileSystem:
@@ -187,6 +200,9 @@ READERS = tuple(
                 )
             ),
             read_segment,
+            (CorruptError,),
+            True,
+            True,
         ),
         (
             "steps",
@@ -201,15 +217,17 @@ READERS = tuple(
             (encode_task_states(samples.TASK_STATES), encode_task_states(samples.TASK_STATES_WITH_INFOS)),
             _read_task_states,
         ),
-        ("manifest", (encode_document(samples.MANIFEST),), _read_manifest),
+        ("manifest", (encode_document(samples.MANIFEST),), _read_manifest, (CorruptError,), True, True),
         (
             "store marker",
             (encode_document(samples.MARKER),),
             _read_marker,
             (CorruptError, ConfigurationError),
+            True,
+            True,
         ),
         ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
-        ("owner", (encode_document(samples.OWNER),), _read_owner),
+        ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
         ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
         ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
         ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from distcommit.model.log_records import (
     ByHand,
@@ -30,7 +31,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.urn import MAX_URN_BYTES
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
@@ -258,3 +259,52 @@ def events() -> st.SearchStrategy[Event]:
 def job_histories(longest: int = 12) -> st.SearchStrategy[list[Event]]:
     """Whole histories of a job."""
     return st.lists(events(), min_size=1, max_size=longest)
+
+
+def no_names() -> st.SearchStrategy[object]:
+    """What can't name a dataset, though a source may try."""
+    lone = st.text(st.characters(), max_size=20).map(lambda text: f"{text}\udcff")
+    long = st.integers(MAX_URN_BYTES + 1, MAX_URN_BYTES + 2000).map(lambda size: "x" * size)
+    others = st.none() | st.booleans() | st.integers() | st.binary(max_size=20) | st.tuples(st.text(max_size=5))
+    return st.just("") | lone | long | others
+
+
+def no_positions() -> st.SearchStrategy[object]:
+    """What is no position, though a source may say so."""
+    beyond = st.integers(2**64, 2**70) | st.integers(-(2**70), -(2**63) - 1)
+    floats = st.sampled_from([float("nan"), float("inf"), float("-inf")])
+    others = st.none() | st.booleans() | st.binary(max_size=5) | st.lists(st.integers(), max_size=2)
+    return beyond | floats | others | st.just("2026\udcff")
+
+
+def no_plans(urn: str) -> st.SearchStrategy[DatasetPlan]:
+    """Plans of a dataset of which a part can't be stored or carried out."""
+    bad = no_positions()
+    good = Watermark({"0": 0})
+    wrong_marks = (
+        bad.map(lambda position: Watermark({"0": position}))  # type: ignore[dict-item]
+        | bad.map(Watermark)  # type: ignore[arg-type]
+        | bad.map(lambda incarnation: Watermark({"0": 0}, incarnation))  # type: ignore[arg-type]
+        | bad
+    )
+    skipped = bad.map(lambda high: SkippedRange("0", 0, high, "expired"))  # type: ignore[arg-type]
+    unit = WorkUnit("", urn, good, good, 0)
+    units = st.one_of(
+        bad.map(lambda mark: structs.replace(unit, low=mark)),
+        wrong_marks.map(lambda mark: structs.replace(unit, low=mark, expected_high=mark)),
+        st.just(structs.replace(unit, expected_high=Watermark({"0": -1}))),
+        st.just(structs.replace(unit, expected_high=Watermark({"1": 1}))),
+        st.just(structs.replace(unit, dataset_urn="another")),
+        (bad | st.just(-1) | st.just(2**63)).map(lambda size: structs.replace(unit, size=size)),
+        bad.map(lambda value: structs.replace(unit, properties={"max_bytes": value})),
+        bad,
+    )
+    plan = DatasetPlan(urn, None, good, (unit,))
+    return st.one_of(
+        wrong_marks.filter(lambda mark: mark is not None).map(lambda mark: structs.replace(plan, planned_low=mark)),
+        wrong_marks.map(lambda mark: structs.replace(plan, start=mark)),
+        skipped.map(lambda range_: structs.replace(plan, skipped=(range_,))),
+        bad.map(lambda range_: structs.replace(plan, skipped=(range_,))),
+        units.map(lambda wrong: structs.replace(plan, work_units=(unit, wrong))),
+        bad.filter(lambda units: units != []).map(lambda units: structs.replace(plan, work_units=units)),
+    )

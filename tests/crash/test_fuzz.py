@@ -86,7 +86,7 @@ def test_inputs_follow_from_the_seed_and_go_below_the_checksums() -> None:
     reader, data = input_of(3, 41)
     assert input_of(3, 41) == (reader, data)
     assert input_of(4, 41) != (reader, data)
-    deep = [input_of(1, number)[1] for number in range(0, 40 * len(READERS), len(READERS))]
+    deep = [input_of(1, number)[1] for number in range(0, 80 * len(READERS), len(READERS))]
     messages = [error_of(READ["segment"], data) for data in deep]
     assert sum("undecodable" in message for message in messages) >= 3, "the decoder below the checksum was reached"
     assert sum("checksum" in message for message in messages) >= 3

@@ -54,7 +54,7 @@ from distcommit.stores.tables import (
     table_name,
 )
 from distcommit.testing import samples
-from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, sealed_segment
+from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, of_version, sealed_segment
 from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, GOLDEN_5, make, make_2, make_3, make_4, make_5
 
 READ = {reader.name: reader for reader in READERS}
@@ -293,31 +293,19 @@ def another_table_version(name: str, version: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
-def another_segment_version() -> bytes:
-    head, _, body = golden("segments/fence.seg").partition(b"\n")
-    return head.replace(b"distcommit-segment 1", b"distcommit-segment 4") + b"\n" + body
-
-
 def case(reader: str, data: Callable[[], bytes]) -> Any:
     return pytest.param(reader, data)
 
 
 OTHER_VERSIONS = [
-    case("segment", another_segment_version),
-    case("store marker", lambda: golden("store.json").replace(b'"version": 1', b'"version": 2')),
-    case(
-        "store marker",
-        lambda: b'{"format":"distcommit-store","version":2}',
-    ),
+    case("segment", lambda: of_version(golden("segments/fence.seg"), 3)),
+    case("store marker", lambda: of_version(golden("store.json"), 2)),
+    case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":2', 1)),
     case("footer", lambda: b'{"version":2,"all":"else"}'),
     case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),
     case("offsets", lambda: b'{"version":2}'),
-    case(
-        "manifest",
-        lambda: golden("manifest.json").replace(b'"version": 1', b'"version": 2', 1),
-    ),
-    case("manifest", lambda: b'{"version":2}'),
+    case("manifest", lambda: of_version(golden("manifest.json"), 2)),
     case("plan", lambda: another_table_version("plan.parquet", b"2")),
     case("task states", lambda: another_table_version("task_states.parquet", b"4")),
 ]
@@ -332,6 +320,18 @@ def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], b
 
 
 # -- damage
+
+
+@pytest.mark.parametrize("digit", [b"0", b"2", b"3", b"9"])
+@pytest.mark.parametrize("name", ["segments/fence.seg", "store.json", "manifest.json"])
+def test_a_damaged_version_is_told_as_damage_where_a_checksum_covers_it(name: str, digit: bytes) -> None:
+    reader = {"segments/fence.seg": "segment", "store.json": "store marker", "manifest.json": "manifest"}[name]
+    for label in (b"distcommit-segment ", b'"version": '):
+        data = golden(name).replace(label + b"1", label + digit, 1)
+        if data != golden(name):
+            with pytest.raises(CorruptError, match="do not match their checksum") as caught:
+                READ[reader].read(data)
+            assert type(caught.value) is CorruptError
 
 
 def refused(reader: str, data: bytes) -> bool:

@@ -18,6 +18,7 @@ from distcommit.spark.clock import SystemClock
 from distcommit.spark.run import RunResult
 from distcommit.stores.job_lock import JobLock
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from distcommit.testing.stored_bytes import of_version
 
 
 def run(job: KafkaJob, spark: SparkSession) -> RunResult:
@@ -76,11 +77,11 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path, sp
         job.produce(3)
         assert run(job, spark).succeeded
         marker = tmp_path / "store" / "store.json"
-        newer = marker.read_text().replace('"version": 1', '"version": 2')
-        marker.write_text(newer)
+        newer = of_version(marker.read_bytes(), 2)
+        marker.write_bytes(newer)
         with pytest.raises(UnknownVersionError, match="unknown format version"):
             run(job, spark)
-        assert marker.read_text() == newer
+        assert marker.read_bytes() == newer
 
 
 def test_another_number_of_buckets_is_refused(tmp_path: Path, spark: SparkSession) -> None:

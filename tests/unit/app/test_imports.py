@@ -26,7 +26,7 @@ from tests.unit.spark.machines import Machine, Meeting
 
 JOB = """\
 job: moved
-source: {type: kafka, brokers: "127.0.0.1:1", topic_patterns: ["t[0-9]+"]}
+source: {type: kafka, brokers: "127.0.0.1:1", topic_patterns: ["t[0-9]+"], request_timeout_s: 0.1}
 paths: {store: store, staging: staging, output: output}
 commit: {buckets: 4, durability: none}
 """

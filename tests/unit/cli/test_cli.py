@@ -343,8 +343,8 @@ class TestErrors:
             raise PermissionError(13, "user=x, access=WRITE", "/jobs")
         assert ended.value.code == 4
         assert capsys.readouterr().err == (
-            "error: a storage operation failed; found PermissionError: [Errno 13] user=x, access=WRITE: '/jobs'. "
-            "To do: mend the storage (space, permissions, connection) and run again; nothing was lost\n"
+            "error: a storage operation failed; found user=x, access=WRITE (EACCES). "
+            "To do: let this user write /jobs, and run again; nothing was lost\n"
         )
 
     @pytest.mark.parametrize(

@@ -165,6 +165,21 @@ def test_what_was_read_in_part_has_no_position() -> None:
         extraction.actual_high()
 
 
+@pytest.mark.parametrize("name", [b"a\xff", b"", b"x" * 2000])
+@pytest.mark.parametrize("alone", [True, False])
+def test_rows_of_what_can_not_name_a_dataset_are_told_and_the_others_committed(name: bytes, alone: bool) -> None:
+    machine = Machine()
+    spool = spool_of(machine, "odd")
+    names = [name] if alone else [b"b", name, b"a", name]
+    shops = pa.Array.from_buffers(pa.string(), len(names), pa.array(names, pa.binary()).buffers())
+    batch = pa.record_batch([shops, pa.array(range(len(names)))], names=["shop", "n"])
+    [attempt] = [named["attempt"].to_pylist()[0] for named in spool([batch])]
+    result = hand_over(machine, SpooledBatch(spool, (attempt,), QUERY, 0))
+    assert not result.succeeded
+    assert [(r.kind, "can't name a dataset" in r.text) for r in result.totals.reasons] == [("not planned", True)]
+    assert published(machine) == ([] if alone else [("a", 2), ("b", 0)])
+
+
 @pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array(["a", None])])
 def test_a_row_without_a_dataset_is_refused(column: pa.Array) -> None:
     batch = pa.record_batch([column, pa.array([1, 2])], names=["shop", "n"])

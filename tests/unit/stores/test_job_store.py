@@ -17,6 +17,7 @@ from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVer
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.stored_bytes import of_version
 from distcommit.testing.world import ROOTS, SimulatedFileSystem
 from tests.unit.spark.machines import OUTPUT, STAGING, LinkMachine, Machine, Meeting, fails
 from tests.unit.spark.situations import WORLD
@@ -80,10 +81,14 @@ def test_another_number_of_buckets_is_refused() -> None:
 def test_a_store_of_another_format_version_is_refused() -> None:
     machine = Machine()
     make(machine)
-    machine.put("/job/store/store.json", msgspec.json.encode({**marker(machine), "version": 2}))
+    written = machine.read_file("/job/store/store.json")
+    machine.put("/job/store/store.json", of_version(written, 2))
     with pytest.raises(UnknownVersionError) as caught:
         make(machine)
     assert caught.value.ids == {"path": "/job/store/store.json"}
+    machine.put("/job/store/store.json", written.replace(b'"version": 1', b'"version": 2'))
+    with pytest.raises(CorruptError, match="checksum"):
+        make(machine)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff\xff", b'{"format": 5}', b"[" * 100_000])

@@ -5,18 +5,23 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.fs.posix import RealPosixCalls
-from distcommit.model.errors import CorruptError, OutcomeUnknownError, UnknownVersionError
+from distcommit.fs.posix import PosixCalls, RealPosixCalls
+from distcommit.model.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
 from distcommit.model.log_records import Decide, Done, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.ports import NotPutError
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.testing.faults import Fault, FaultyCalls
+from distcommit.testing.program_parts import new_machine
 from distcommit.testing.simulated_posix import Operation
+from distcommit.testing.stored_bytes import of_version
 from distcommit.testing.world import SimulatedFileSystem
 from tests.unit.spark.machines import Machine, Once
 
@@ -173,7 +178,7 @@ def test_a_reader_whose_segments_are_truncated_under_it_starts_again(tmp_path: P
     assert (fold.fence_epoch, fold.state_of("a").watermark) == (4, Watermark({"0": 1}))
 
 
-@pytest.mark.parametrize("damage", ["empty", "torn", "flipped", "foreign", "newer"])
+@pytest.mark.parametrize("damage", ["empty", "torn", "flipped", "foreign", "newer", "renumbered"])
 def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -> None:
     log = make_log(tmp_path / "log")
     fence(log, 1)
@@ -186,11 +191,13 @@ def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -
             "torn": data[:-3],
             "flipped": data[:-1] + bytes([data[-1] ^ 1]),
             "foreign": b"hello\n" * 20,
-            "newer": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 4 "),
+            "newer": of_version(data, 4),
+            "renumbered": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 4 "),
         }[damage]
     )
-    with pytest.raises(UnknownVersionError if damage == "newer" else CorruptError) as caught:
+    with pytest.raises(CorruptError) as caught:
         make_log(tmp_path / "log").refresh()
+    assert (type(caught.value) is UnknownVersionError) == (damage == "newer")
     assert caught.value.ids["path"] == str(path)
 
 
@@ -270,3 +277,65 @@ def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does
     fold = reader.refresh()
     assert machine.faults == []
     assert (fold.fence_epoch, fold.decided_epochs) == (5, frozenset())
+
+
+def fenced(fold: Fold) -> Record | None:
+    return None if fold.fence_epoch == 2 else Fence(2, "mine")
+
+
+_WHEN = {
+    "the temporary file is made": "open_new",
+    "it is written": "write",
+    "it is synced": "fsync",
+    "it gets its name": "rename_noreplace",
+}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("call", _WHEN.values(), ids=_WHEN)
+def test_a_storage_that_takes_nothing_is_told_as_such_and_never_as_an_unknown_outcome(call: str, code: int) -> None:
+    machine = new_machine()
+    log = CommitLog(SimulatedFileSystem(machine), "/job/log")
+    log.create()
+    fault = Fault(code, 0, 1_000_000, concerns=lambda name, arguments: name == call)
+    full = CommitLog(SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault))), "/job/log")
+    with pytest.raises(StorageRefusedError, match="a log segment was not written") as caught:
+        full.settle(fenced)
+    assert errno.errorcode[code] in caught.value.found
+    assert "/job/log" in caught.value.todo
+    assert log.refresh().fence_epoch == 0
+    fault.times = 0
+    assert full.settle(fenced).fence_epoch == 2
+
+
+def test_a_refusal_that_does_not_last_costs_nothing() -> None:
+    machine = new_machine()
+    log = CommitLog(SimulatedFileSystem(machine), "/job/log")
+    log.create()
+    fault = Fault(errno.ENOSPC, 0, 2, concerns=lambda name, arguments: name == "open_new")
+    busy = CommitLog(SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault))), "/job/log")
+    assert busy.settle(fenced).fence_epoch == 2
+
+
+def test_a_full_disk_after_a_lost_answer_leaves_the_outcome_unknown() -> None:
+    machine = new_machine()
+    CommitLog(SimulatedFileSystem(machine), "/job/log").create()
+    codes = iter([errno.EIO, errno.ENOSPC, errno.ENOSPC])
+
+    class Mixed(FaultyCalls):
+        def rename_noreplace(self, source: str, target: str) -> None:
+            raise OSError(next(codes), "refused", target)
+
+    log = CommitLog(SimulatedFileSystem(cast(PosixCalls, Mixed(machine, Fault(0, 0, 0)))), "/job/log")
+    with pytest.raises(OutcomeUnknownError):
+        log.settle(fenced)
+
+
+@pytest.mark.parametrize("syncs", [1, 2])
+def test_of_puts_together_only_what_failed_before_the_names_is_surely_not_there(syncs: int) -> None:
+    machine = new_machine()
+    fault = Fault(errno.ENOSPC, syncs - 1, 1, concerns=lambda name, arguments: name == "syncfs")
+    fs = SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault)))
+    answers = fs.put_all_if_absent([("/job/a", b"1"), ("/job/b", b"2")])
+    assert [type(answer) is NotPutError for answer in answers] == [syncs == 1] * 2
+    assert [fs.status(f"/job/{name}") is None for name in "ab"] == [syncs == 1] * 2

@@ -1,0 +1,100 @@
+"""Watermarks that a person names, held against what is stored and what the source counts in, before anything is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import Source
+from distcommit.model.storable import storable
+from distcommit.model.urn import bucket_of, check_urn
+from distcommit.model.watermark import Position, Watermark
+from distcommit.stores import by_hand
+from distcommit.stores.job_store import JobStore
+
+_NAMED = 20
+
+
+def set_watermark(
+    store: JobStore, source: Source, urn: str, positions: Mapping[str, Position] | None, who: str, *, new: bool
+) -> None:
+    """Sets an idle dataset's watermark, once it is known to make sense.
+
+    Args:
+        store: the job's store.
+        source: what the positions are positions in.
+        urn: the dataset.
+        positions: by partition; None forgets the watermark.
+        who: the person.
+        new: whether the dataset is one that no run has read yet.
+
+    Raises:
+        ConfigurationError: if the store does not know the dataset (or does, and `new`), or these are no positions of
+            it: nothing was written.
+        ConflictError: if it has a sequence that is not done.
+    """
+    states = store.bucket_log(bucket_of(check_urn(urn), store.buckets)).refresh().datasets
+    if (urn in states) is new:
+        raise ConfigurationError(
+            "the store knows this dataset already" if new else "the store knows no such dataset",
+            dataset=urn,
+            store=store.roots.store,
+            todo="leave --new out"
+            if new
+            else "`distcommit status --all` lists those that it knows; --new (in Python"
+            " new=True) sets the watermark of one that no run has read yet",
+        )
+    require_positions(source, states, {} if positions is None else {urn: positions})
+    by_hand.set_watermark(store, urn, None if positions is None else Watermark(dict(positions)), who)
+
+
+def require_positions(
+    source: Source, states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]
+) -> None:
+    """Raises ConfigurationError, with the first few problems, unless all are positions that their dataset can have.
+
+    Args:
+        source: it says what a position is.
+        states: what is stored: positions of a dataset stay of one type.
+        wanted: positions by partition, by dataset.
+    """
+    problems = [*_unlike_stored(states, wanted)]
+    problems += [] if problems else source.position_problems(wanted)
+    if problems:
+        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        raise ConfigurationError(
+            "these are no positions to set",
+            expected="for each dataset the next position to read by partition, of the kind that its source counts in",
+            found="; ".join(problems[:_NAMED]) + more,
+            todo="correct them; nothing was written",
+        )
+
+
+def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+    for urn, positions in wanted.items():
+        try:
+            storable(Watermark(dict(positions)))
+        except ValueError as error:
+            yield f"{urn!r}: {error}"
+            continue
+        if not positions:
+            yield f"{urn!r}: there is no position (null forgets a watermark)"
+        state = states.get(urn)
+        stored = state.watermark.positions if state is not None and state.watermark is not None else {}
+        kinds = {_kind(position) for position in stored.values()}
+        for partition, position in positions.items():
+            expected = {_kind(stored[partition])} if partition in stored else kinds
+            if expected and _kind(position) not in expected:
+                kind = f"{_kind(position)}, not {' or '.join(sorted(expected))} as what is stored"
+                yield f"{urn!r}: {position!r}, for partition {partition!r}, is {kind}"
+
+
+def _kind(position: Position) -> str:
+    match position:
+        case str():
+            return "a text"
+        case int():
+            return "a whole number"
+        case _:
+            return "a number"

@@ -1,0 +1,64 @@
+"""What a source has planned, held against what it may plan: what is wrong stops its own dataset alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from distcommit.model.errors import DistcommitError, SourceError, plain_text
+from distcommit.model.source import DatasetProblem
+from distcommit.model.storable import storable
+from distcommit.model.urn import check_urn
+from distcommit.model.work import DatasetPlan
+
+LARGEST_SIZE = 1 << 53
+"""Of a work unit: what any reader of a plan has as an exact number."""
+
+
+def checked_plan(planned: object, owned: Callable[[str], bool], before: Container[str]) -> DatasetPlan | DatasetProblem:
+    """The plan as it is stored; or why there can be none.
+
+    Args:
+        planned: what the source gave.
+        owned: whether a dataset belongs to the caller's buckets.
+        before: datasets that it has planned already.
+    """
+    if isinstance(planned, DatasetProblem):
+        return DatasetProblem(plain_text(planned.dataset_urn), plain_text(planned.error))
+    if not isinstance(planned, DatasetPlan):
+        return DatasetProblem(
+            "(no name)", f"the source planned a {type(planned).__name__} instead of a DatasetPlan: correct its plan()"
+        )
+    try:
+        urn = check_urn(planned.dataset_urn)
+        if wrong := _wrong(planned, owned, before):
+            raise _refused(urn, wrong)
+        return _stored(planned)
+    except DistcommitError as error:
+        return DatasetProblem(plain_text(planned.dataset_urn), plain_text(error))
+
+
+def _wrong(plan: DatasetPlan, owned: Callable[[str], bool], before: Container[str]) -> str:
+    if plan.dataset_urn in before:
+        return "it was planned twice"
+    return "" if owned(plan.dataset_urn) else "`owned` says no to it: another partition plans it, if it asks for it"
+
+
+def _stored(planned: DatasetPlan) -> DatasetPlan:
+    try:
+        plan = storable(planned)
+    except ValueError as error:
+        raise _refused(planned.dataset_urn, f"it can't be stored: {error}") from None
+    for unit in plan.work_units:
+        if unit.dataset_urn != plan.dataset_urn:
+            raise _refused(plan.dataset_urn, f"a work unit of dataset {unit.dataset_urn!r}")
+        if not 0 <= unit.size <= LARGEST_SIZE:
+            raise _refused(plan.dataset_urn, f"a work unit of size {unit.size}; there are 0 to {LARGEST_SIZE}")
+        if not unit.can_end_at(unit.expected_high):
+            raise _refused(plan.dataset_urn, f"a work unit from {unit.low} to {unit.expected_high}")
+    return plan
+
+
+def _refused(urn: str, found: str) -> SourceError:
+    return SourceError(
+        "the source planned what can't be carried out", dataset=urn, found=found, todo="correct the source's plan()"
+    )

@@ -1,0 +1,141 @@
+"""Watermarks that a person sets: what makes no sense is refused, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from distcommit import Job
+from distcommit.cli.main import app
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.watermark import Position, Watermark
+from distcommit.testing.kafka_job import kafka_job
+from distcommit.testing.model_source import ModelSource
+
+JOB = """\
+job: by-hand
+source: {type: kafka, brokers: "127.0.0.1:1", topics: [t, u], request_timeout_s: 0.2}
+paths: {store: store, staging: staging, output: output}
+commit: {buckets: 1, durability: none}
+"""
+
+
+class Counted(ModelSource):
+    """A source of the user's own that says what a position is."""
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        return (f"{urn} counts in tens" for urn, found in datasets.items() if any(int(p) % 10 for p in found.values()))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job whose store knows the datasets t and u, the second without a watermark."""
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    made = Job.from_file(file)
+    made.open_store(create=True)
+    made.set_watermark("t", {"0": 5, "1": 7}, new=True)
+    made.set_watermark("u", None, new=True)
+    return made
+
+
+def watermarks(job: Job) -> dict[str, Any]:
+    return {row.dataset: row.positions for row in job.status().datasets}
+
+
+WRONG: dict[str, Any] = {
+    "another partition's name": {"zero": 1},
+    "a text": {"0": "x"},
+    "a fraction": {"0": 1.5},
+    "a whole fraction": {"0": 1.0},
+    "below zero": {"0": -1},
+    "beyond 64 bits": {"0": 2**70},
+    "beyond an offset": {"0": 2**63},
+    "a leading zero": {"01": 1},
+    "a negative partition": {"-1": 1},
+    "a digit of another script": {"٣": 1},
+    "nothing": {},
+    "a boolean": {"0": True},
+    "not a number": {"0": float("nan")},
+    "no text for a partition": {0: 1},
+    "no valid text": {"\udcff": 1},
+}
+
+
+@pytest.mark.parametrize("positions", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("urn", ["t", "u"])
+def test_what_is_no_position_is_refused(job: Job, urn: str, positions: Any) -> None:
+    before = watermarks(job)
+    with pytest.raises(ConfigurationError, match="no positions to set"):
+        job.set_watermark(urn, positions)
+    assert watermarks(job) == before
+
+
+@pytest.mark.parametrize("urn", ["typo", "t@0", "", "t\udcff", "T"])
+@pytest.mark.parametrize("positions", [{"0": 1}, None])
+def test_a_dataset_that_the_store_does_not_know_is_refused(job: Job, urn: str, positions: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"knows no such dataset|can't name a dataset"):
+        job.set_watermark(urn, positions)
+    assert watermarks(job).keys() == {"t", "u"}
+
+
+def test_ahead_of_its_first_run_a_dataset_of_the_job_alone_is_set(job: Job) -> None:
+    with pytest.raises(ConfigurationError, match="not a dataset of this job"):
+        job.set_watermark("typo", {"0": 1}, new=True)
+    with pytest.raises(ConfigurationError, match="knows this dataset already"):
+        job.set_watermark("t", {"0": 1}, new=True)
+
+
+def test_where_a_partition_is_a_dataset_its_positions_are_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.replace("topics: [t, u]", "topics: [t], dataset: partition"))
+    job = Job.from_file(file)
+    job.open_store(create=True)
+    for urn, positions in (("t@3", {"4": 1}), ("t", {"0": 1}), ("t@x", {"x": 1}), ("u@0", {"0": 1})):
+        with pytest.raises(ConfigurationError, match=r"not a dataset of this job|not in this dataset"):
+            job.set_watermark(urn, positions, new=True)
+    job.set_watermark("t@3", {"3": 1}, new=True)
+    assert watermarks(job) == {"t@3": {"3": 1}}
+
+
+def test_partitions_that_a_topic_does_not_have_are_refused_if_the_brokers_can_be_asked(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"a": 2}) as kafka:
+        job = Job.from_file(kafka.path)
+        job.open_store(create=True)
+        with pytest.raises(ConfigurationError, match="no partition 2, it has 2"):
+            job.set_watermark("a", {"1": 1, "2": 1}, new=True)
+        job.set_watermark("a", {"0": 1, "1": 1}, new=True)
+    assert watermarks(job) == {"a": {"0": 1, "1": 1}}
+
+
+def test_the_command_tells_what_is_wrong_and_what_to_do(job: Job, tmp_path: Path) -> None:
+    def said(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["set-watermark", str(tmp_path / "job.yaml"), *arguments, "--json"])
+        return done.exit_code, json.loads(done.stdout.splitlines()[-1]).get("error", "")
+
+    assert said("t", '{"zero": "x"}')[0] == 2
+    assert "'zero' is not a partition's number" in said("u", '{"zero": "x"}')[1]
+    assert "--new" in said("typo", '{"0": 1}')[1]
+    assert said("t", '{"0": 3, "1": 3}') == (0, "")
+    assert watermarks(job)["t"] == {"0": 3, "1": 3}
+
+
+def test_an_import_is_held_to_the_same(job: Job, tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    named = f"{Counted.__module__}:Counted"
+    own.write_text(JOB.replace(JOB.splitlines()[1], f'source: {{type: python, class: "{named}", options: {{}}}}'))
+    positions = tmp_path / "positions.csv"
+    positions.write_text("dataset,partition,next_offset\nx,0,10\ny,0,15\n")
+    with pytest.raises(ConfigurationError, match="y counts in tens"):
+        Job.from_file(own).import_watermarks(positions)
+    positions.write_text("dataset,partition,next_offset\nx,0,10\n")
+    Job.from_file(own).import_watermarks(positions)
+    with pytest.raises(ConfigurationError, match="x counts in tens"):
+        Job.from_file(own).set_watermark("x", {"0": 11})
+    Job.from_file(own).set_watermark("x", {"0": 20})
+    assert job.open_store(create=False).bucket_log(0).refresh().state_of("x").watermark == Watermark({"0": 20})
