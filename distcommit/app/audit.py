@@ -5,7 +5,7 @@ It trusts nothing but the logs' folds and the published files: their metadata by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -18,11 +18,10 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Provenance
 from distcommit.model.urn import bucket_of, folder_of
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.offsets import OffsetSets, offsets_of, parsed
 from distcommit.stores.job_store import JobStore
 
 _LISTED = 100
@@ -175,7 +174,7 @@ class _Audit:
             footer = read_footer(self._fs, path)
             if footer is None:
                 return "no footer of ours"
-            sets, holes = map(_parsed, (footer.offsets, footer.holes))
+            sets, holes = map(parsed, (footer.offsets, footer.holes))
             if self._deep:
                 table = read_records(self._fs, path)
                 if table.num_rows != footer.records:
@@ -194,8 +193,8 @@ class _Audit:
     ) -> None:
         high = state.watermark or Watermark({})
         ranges = [skip for skip in state.skipped if not _is_other(skip.incarnation, high.incarnation)]
-        given_up = _offsets_of(skip for skip in ranges if not skip.is_hole)
-        holes = holes.union(_offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
+        given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
+        holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
         expected_all = OffsetSets()
         for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
             first = state.origin.get(partition, 0)
@@ -251,18 +250,6 @@ class _Audit:
                             self._result.staged_left.append(folder)
 
 
-def _parsed(text: str) -> OffsetSets:
-    return OffsetSets.from_text(text) if text else OffsetSets()
-
-
 def _is_other(incarnation: str, current: str) -> bool:
     """Whether these are surely two; older files and watermarks set by hand do not name theirs."""
     return bool(incarnation and current) and incarnation != current
-
-
-def _offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
-    sets = OffsetSets()
-    for found in ranges:
-        if isinstance(found.low, int) and isinstance(found.high, int):
-            sets.add_range(found.partition, found.low, found.high)
-    return sets

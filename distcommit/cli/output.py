@@ -16,7 +16,7 @@ from distcommit.app.compare import CompareResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
-from distcommit.app.rebuild import RebuildResult
+from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.status import DatasetStatusRow, StatusResult
 from distcommit.model.watermark import Position
 from distcommit.spark.reports import Report
@@ -198,9 +198,14 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
         verdict,
         table if result.rows else None,
         _more(len(result.rows) - _LISTED, "datasets (--json has them all)") if len(result.rows) > _LISTED else None,
+        _listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
         _listing("problems", result.problems, result.problems_count),
         _listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
     )
+
+
+def _made_again(row: RebuildRow) -> str:
+    return f"{row.dataset}: its positions count in {row.incarnation}, no longer in {', '.join(row.earlier)}"
 
 
 def demo_view(result: DemoResult) -> RenderableType:

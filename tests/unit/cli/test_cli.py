@@ -345,8 +345,9 @@ class TestViews:
         shown = rendered(rebuild_view(RebuildResult(problems=["a/x.parquet: torn"], problems_count=1)))
         assert "not rebuilt: nothing was written" in shown
         assert "a/x.parquet: torn" in shown
-        row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0)
+        row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0, "two", ["one"])
         shown = rendered(rebuild_view(RebuildResult(7, True, 1, [row], ["orders/y.parquet"], 1)))
+        assert "orders: its positions count in two, no longer in one" in shown
         assert "rebuilt: the job may run again" in shown
         assert "orders/y.parquet" in shown
 
