@@ -10,14 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from distcommit.app.leftovers import leftovers
 from distcommit.app.published import files_below
 from distcommit.fs.local import TEMPORARY
-from distcommit.ingest.staging import list_attempts, staged_epochs
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Provenance
-from distcommit.model.urn import bucket_of, folder_of
+from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
+from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
@@ -53,6 +54,8 @@ class AuditResult(msgspec.Struct):
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
     `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
     name since (a Kafka topic of another id): their offsets are not those that the watermark counts in.
+    `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
+    next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
     """
 
     exact: bool
@@ -72,6 +75,8 @@ class AuditResult(msgspec.Struct):
     unknown_files_count: int = 0
     staged_left: list[str] = []
     staged_left_count: int = 0
+    to_be_swept: list[str] = []
+    to_be_swept_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
     at_least_once: bool = False
@@ -84,18 +89,18 @@ def audit_store(
 ) -> AuditResult:
     """Audits a job's output against its store. Reads only; give it a store that no run is working on."""
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once)
-    known: dict[str, DatasetState] = {}
+    folds: dict[int, Fold] = {}
     for bucket in range(store.buckets):
         try:
-            for state in store.bucket_log(bucket).refresh().datasets.values():
-                known[folder_of(state.dataset_urn)] = state
+            folds[bucket] = store.bucket_log(bucket).refresh()
         except (DistcommitError, OSError) as error:
             result.unreadable.append(f"bucket {bucket}: {error}")
+    known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
     audit = _Audit(store, provenance, result, deep=deep)
     with ThreadPoolExecutor(_THREADS) as pool:
         for folder in sorted({*known, *audit.dataset_folders()}):
             audit.dataset(folder, known.get(folder), pool)
-    audit.staging({state.dataset_urn: state for state in known.values()})
+    audit.staging(folds)
     wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
     twice = result.duplicates or result.past_watermark or result.unrecorded_files
     result.exact = not (wrong or twice)
@@ -232,22 +237,21 @@ class _Audit:
         if len(self._result.unknown_files) < _LISTED:
             self._result.unknown_files.append(f"{path.removeprefix(self._roots.output + '/')}: {why}")
 
-    def staging(self, states: dict[str, DatasetState]) -> None:
+    def staging(self, folds: dict[int, Fold]) -> None:
         """Lists what is in task output and belongs to no sequence that still needs it."""
-        needed = {
-            (bucket_of(urn, self._store.buckets), state.sequence.epoch)
-            for urn, state in states.items()
-            if state.sequence is not None
-        }
-        for epoch in staged_epochs(self._fs, self._roots.staging):
-            for bucket in range(self._store.buckets):
-                if (bucket, epoch) in needed:
-                    continue
-                for folders in list_attempts(self._fs, self._roots.staging, epoch, bucket).values():
-                    for folder in folders:
-                        self._result.staged_left_count += 1
-                        if len(self._result.staged_left) < _LISTED:
-                            self._result.staged_left.append(folder)
+        result = self._result
+        try:
+            for left in leftovers(self._store, folds):
+                if left.why_not:
+                    result.staged_left_count += 1
+                    if len(result.staged_left) < _LISTED:
+                        result.staged_left.append(f"{left.path}: {left.why_not}")
+                else:
+                    result.to_be_swept_count += 1
+                    if len(result.to_be_swept) < _LISTED:
+                        result.to_be_swept.append(left.path)
+        except DistcommitError as error:
+            result.unreadable.append(f"job log: {error}")
 
 
 def _is_other(incarnation: str, current: str) -> bool:

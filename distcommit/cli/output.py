@@ -119,6 +119,8 @@ def audit_view(result: AuditResult) -> RenderableType:
     }
     if result.earlier_incarnations:
         facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
+    if result.to_be_swept_count:
+        facts["left over"] = f"{result.to_be_swept_count:,} attempts in staging, which the next run sweeps"
     if result.at_least_once:
         facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
     twice = not result.at_least_once
@@ -129,7 +131,9 @@ def audit_view(result: AuditResult) -> RenderableType:
         _bad_partitions(bad),
         _listing("datasets not finished: run the job, then audit again", result.pending),
         _listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
-        _listing("staged files that nobody needs", result.staged_left, result.staged_left_count),
+        _listing(
+            "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
+        ),
         _listing("logs that can't be read", result.unreadable),
     )
 
