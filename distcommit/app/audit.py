@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import msgspec
 
 from distcommit.app.leftovers import leftovers
 from distcommit.app.published import files_below
+from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -54,6 +56,7 @@ class AuditResult(msgspec.Struct):
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
     `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
     name since (a Kafka topic of another id): their offsets are not those that the watermark counts in.
+    `published_by_two`: source positions that two datasets have published, which are among the duplicates.
     `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
     """
@@ -77,6 +80,8 @@ class AuditResult(msgspec.Struct):
     staged_left_count: int = 0
     to_be_swept: list[str] = []
     to_be_swept_count: int = 0
+    published_by_two: list[SharedRange] = []
+    published_by_two_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
     at_least_once: bool = False
@@ -112,6 +117,7 @@ class _Audit:
     def __init__(self, store: JobStore, provenance: Provenance | None, result: AuditResult, *, deep: bool) -> None:
         self._fs, self._roots, self._store = store.fs, store.roots, store
         self._provenance, self._result, self._deep = provenance, result, deep
+        self._shared = SharedPositions(provenance) if provenance is not None else None
 
     def dataset_folders(self) -> list[str]:
         """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
@@ -134,6 +140,7 @@ class _Audit:
         ]
         total, rejected, twice, holes = OffsetSets(), OffsetSets(), OffsetSets(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
+        published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         if state and state.status is not DatasetStatus.IDLE:
@@ -154,7 +161,8 @@ class _Audit:
                 continue
             records += footer.records
             repeated += footer.records - sets.count() if self._provenance else 0
-            if _is_other(footer.incarnation, incarnation):
+            published.setdefault(footer.incarnation, OffsetSets()).update(sets)
+            if is_other(footer.incarnation, incarnation):
                 self._result.earlier_incarnations += 1
                 continue
             holes.update(holes_of_file)
@@ -167,7 +175,18 @@ class _Audit:
             self._result.datasets += 1
             if self._provenance is not None and state.watermark is not None:
                 self._rows(state, total, rejected, twice, holes)
+            self._share(state.dataset_urn, published)
         self._result.duplicates += repeated
+
+    def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
+        """Adds up what datasets before this one have published too."""
+        if self._shared is None:
+            return
+        count, ranges = self._shared.add(urn, published)
+        self._result.duplicates += count
+        self._result.published_by_two_count += count
+        listed = self._result.published_by_two
+        listed += islice(ranges, _LISTED - len(listed))
 
     def _read_all(
         self, paths: list[str], pool: ThreadPoolExecutor
@@ -197,7 +216,7 @@ class _Audit:
         self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets, holes: OffsetSets
     ) -> None:
         high = state.watermark or Watermark({})
-        ranges = [skip for skip in state.skipped if not _is_other(skip.incarnation, high.incarnation)]
+        ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
         given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
         holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
         expected_all = OffsetSets()
@@ -252,8 +271,3 @@ class _Audit:
                         result.to_be_swept.append(left.path)
         except DistcommitError as error:
             result.unreadable.append(f"job log: {error}")
-
-
-def _is_other(incarnation: str, current: str) -> bool:
-    """Whether these are surely two; older files and watermarks set by hand do not name theirs."""
-    return bool(incarnation and current) and incarnation != current

@@ -17,6 +17,7 @@ from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
+from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, StatusResult
 from distcommit.model.watermark import Position
 from distcommit.spark.reports import Report
@@ -129,6 +130,7 @@ def audit_view(result: AuditResult) -> RenderableType:
         verdict,
         _facts(facts),
         _bad_partitions(bad),
+        _listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
         _listing("datasets not finished: run the job, then audit again", result.pending),
         _listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
         _listing(
@@ -136,6 +138,11 @@ def audit_view(result: AuditResult) -> RenderableType:
         ),
         _listing("logs that can't be read", result.unreadable),
     )
+
+
+def _shared(found: SharedRange) -> str:
+    first, second = found.datasets
+    return f"{first} and {second}: partition {found.partition}, offsets {found.low} to {found.high - 1}"
 
 
 def import_view(result: ImportResult) -> RenderableType:
