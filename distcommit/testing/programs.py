@@ -18,6 +18,7 @@ from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
 from distcommit.testing.programs_moves import MOVES
 from distcommit.testing.programs_own_steps import OWN_STEPS
+from distcommit.testing.programs_rebuild import REBUILD
 from distcommit.testing.programs_sink import SINK
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
@@ -42,7 +43,5 @@ def _forgotten(machine: SimulatedPosix) -> str:
 
 
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
-PROGRAMS = {
-    program.name: program
-    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES, *DELIVERY)
-}
+_ALL = (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES, *REBUILD, *DELIVERY)
+PROGRAMS = {program.name: program for program in _ALL}
