@@ -17,6 +17,7 @@ from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
 _WORLD, _AT_LEAST_ONCE = World(), World(at_least_once=True)
 _Recover = Callable[[World, SimulatedPosix], str]
+_UNITS = 2
 _MARKS = f"{ROOTS.output}/.distcommit"
 
 
@@ -24,7 +25,7 @@ def _source(incarnation: str, a: int, b: int) -> ModelSource:
     """Offsets 0 and 3 of `a` hold no record, nor does offset 1 of `b`; so some holes no file names."""
     return ModelSource(
         {
-            "a": ModelDataset({"0": a}, units=2, holes={"0": frozenset({0, 3})}, incarnation=incarnation),
+            "a": ModelDataset({"0": a}, units=_UNITS, holes={"0": frozenset({0, 3})}, incarnation=incarnation),
             "b": ModelDataset({"0": b}, holes={"0": frozenset({1})}),
         }
     )
@@ -35,11 +36,12 @@ _SECOND = _source("two", 4, 2)
 _THIRD = _source("two", 7, 3)
 _MADE_AGAIN = _source("three", 9, 3)
 _RECORDS_OF_ONE, _RECORDS_LEFT_OF_TWO = 3, 1
+"""Of `a`: the first file of the second run has one record, and the second one is missing."""
 
 
-def _lived(world: World, *, copy_store: bool) -> SimulatedPosix:
+def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str]) -> SimulatedPosix:
     """Dataset `a` was read, made again, and read. The store is lost, or a copy from when the second run published its
-    first file; the second run may have left sequences open, and the last file of `a` is missing."""
+    first file; the second run may have left sequences open, and a file of `a` is missing."""
     machine, backup = new_machine(), dict[str, bytes]()
 
     def copy(operation: Operation) -> None:
@@ -60,7 +62,7 @@ def _lived(world: World, *, copy_store: bool) -> SimulatedPosix:
         put_file(machine, path, data)
     if not copy_store and owner is not None:
         open_store(fs, ROOTS, "job", world.buckets, create=True, lost_store_id=owner.store_id)
-    machine.unlink(max(path for path in _files(machine, f"{ROOTS.output}/a") if path.endswith(".parquet")))
+    machine.unlink(missing(sorted(_files(machine, f"{ROOTS.output}/a"))[-_UNITS:]))
     (clean,) = (path for path in _files(machine, _MARKS) if path.endswith(f"-{Mark.CLEAN.value}"))
     machine.unlink(clean)
     put_file(machine, clean.replace(Mark.CLEAN.value, Mark.ENDED.value), b"")
@@ -95,7 +97,7 @@ def _go_on(world: World, machine: SimulatedPosix) -> str:
     return world.violation(machine, _THIRD, {}, earlier_records=_RECORDS_OF_ONE)
 
 
-def _is_stopped(world: World, machine: SimulatedPosix) -> str:
+def _is_stopped(world: World, machine: SimulatedPosix, left: int = _RECORDS_LEFT_OF_TWO) -> str:
     """`a` has been made again since: nothing of it is read until a person says so."""
     _finish(world, machine)
     if world.watermarks(machine)["a"].incarnation != "three":
@@ -105,15 +107,19 @@ def _is_stopped(world: World, machine: SimulatedPosix) -> str:
             return f"a source that was made again was read: {before} to {world.watermarks(machine)['a']}"
         set_watermark(world.store(machine), "a", None, "person")
     world.run(machine, _MADE_AGAIN)
-    return world.violation(machine, _MADE_AGAIN, {}, earlier_records=_RECORDS_OF_ONE + _RECORDS_LEFT_OF_TWO)
+    return world.violation(machine, _MADE_AGAIN, {}, earlier_records=_RECORDS_OF_ONE + left)
 
 
 def _program(
-    name: str, world: World, recover: Callable[[World, SimulatedPosix], str], *, copy_store: bool = False
+    name: str,
+    world: World,
+    recover: _Recover,
+    *,
+    copy_store: bool = False,
+    missing: Callable[[list[str]], str] = max,
 ) -> Program:
-    return Program(
-        name, partial(_lived, world, copy_store=copy_store), partial(_rebuild, world), partial(recover, world)
-    )
+    find = partial(_lived, world, copy_store=copy_store, missing=missing)
+    return Program(name, find, partial(_rebuild, world), partial(recover, world))
 
 
 REBUILD = (
@@ -121,4 +127,6 @@ REBUILD = (
     _program("rebuilt-made-again-from-a-copy", _WORLD, _go_on, copy_store=True),
     _program("rebuilt-made-again-since", _WORLD, _is_stopped),
     _program("rebuilt-made-again-at-least-once", _AT_LEAST_ONCE, _go_on),
+    _program("rebuilt-none-of-the-newest", _WORLD, _go_on, missing=min),
+    _program("rebuilt-none-of-the-newest-since", _WORLD, partial(_is_stopped, left=0), missing=min),
 )
