@@ -307,7 +307,7 @@ def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_
     assert after[holed][1] == before[holed][1] != ""
     topics.produce(again, *[b"new"] * 3)
     topics.transact(holed, [b"kept"], commit=True)
-    assert job.run()["totals"]["records_published"] == 4
+    assert run(job, spark).totals.records_published == 4
     code, audit, _ = job.cli("audit", "--deep")
     assert (code, audit["exact"], audit["records"], audit["gaps"], audit["skipped"]) == (0, True, 4 + 5 + 6, 0, 0)
     assert audit["holes"] > 0
