@@ -5,24 +5,26 @@ It trusts nothing but the logs' folds and the published files: their metadata by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import msgspec
 
+from distcommit.app.leftovers import leftovers
 from distcommit.app.published import files_below
+from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
 from distcommit.fs.local import TEMPORARY
-from distcommit.ingest.staging import list_attempts, staged_epochs
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Provenance
-from distcommit.model.urn import bucket_of, folder_of
+from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.offsets import OffsetSets, offsets_of, parsed
 from distcommit.stores.job_store import JobStore
 
 _LISTED = 100
@@ -54,6 +56,9 @@ class AuditResult(msgspec.Struct):
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
     `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
     name since (a Kafka topic of another id): their offsets are not those that the watermark counts in.
+    `published_by_two`: source positions that two datasets have published, which are among the duplicates.
+    `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
+    next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
     """
 
     exact: bool
@@ -73,6 +78,10 @@ class AuditResult(msgspec.Struct):
     unknown_files_count: int = 0
     staged_left: list[str] = []
     staged_left_count: int = 0
+    to_be_swept: list[str] = []
+    to_be_swept_count: int = 0
+    published_by_two: list[SharedRange] = []
+    published_by_two_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
     at_least_once: bool = False
@@ -85,18 +94,18 @@ def audit_store(
 ) -> AuditResult:
     """Audits a job's output against its store. Reads only; give it a store that no run is working on."""
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once)
-    known: dict[str, DatasetState] = {}
+    folds: dict[int, Fold] = {}
     for bucket in range(store.buckets):
         try:
-            for state in store.bucket_log(bucket).refresh().datasets.values():
-                known[folder_of(state.dataset_urn)] = state
+            folds[bucket] = store.bucket_log(bucket).refresh()
         except (DistcommitError, OSError) as error:
             result.unreadable.append(f"bucket {bucket}: {error}")
+    known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
     audit = _Audit(store, provenance, result, deep=deep)
     with ThreadPoolExecutor(_THREADS) as pool:
         for folder in sorted({*known, *audit.dataset_folders()}):
             audit.dataset(folder, known.get(folder), pool)
-    audit.staging({state.dataset_urn: state for state in known.values()})
+    audit.staging(folds)
     wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
     twice = result.duplicates or result.past_watermark or result.unrecorded_files
     result.exact = not (wrong or twice)
@@ -108,6 +117,7 @@ class _Audit:
     def __init__(self, store: JobStore, provenance: Provenance | None, result: AuditResult, *, deep: bool) -> None:
         self._fs, self._roots, self._store = store.fs, store.roots, store
         self._provenance, self._result, self._deep = provenance, result, deep
+        self._shared = SharedPositions(provenance) if provenance is not None else None
 
     def dataset_folders(self) -> list[str]:
         """Names of the folders of all datasets in the output; files beside them are noted as unknown."""
@@ -130,6 +140,7 @@ class _Audit:
         ]
         total, rejected, twice, holes = OffsetSets(), OffsetSets(), OffsetSets(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
+        published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         if state and state.status is not DatasetStatus.IDLE:
@@ -150,7 +161,8 @@ class _Audit:
                 continue
             records += footer.records
             repeated += footer.records - sets.count() if self._provenance else 0
-            if _is_other(footer.incarnation, incarnation):
+            published.setdefault(footer.incarnation, OffsetSets()).update(sets)
+            if is_other(footer.incarnation, incarnation):
                 self._result.earlier_incarnations += 1
                 continue
             holes.update(holes_of_file)
@@ -163,7 +175,18 @@ class _Audit:
             self._result.datasets += 1
             if self._provenance is not None and state.watermark is not None:
                 self._rows(state, total, rejected, twice, holes)
+            self._share(state.dataset_urn, published)
         self._result.duplicates += repeated
+
+    def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
+        """Adds up what datasets before this one have published too."""
+        if self._shared is None:
+            return
+        count, ranges = self._shared.add(urn, published)
+        self._result.duplicates += count
+        self._result.published_by_two_count += count
+        listed = self._result.published_by_two
+        listed += islice(ranges, _LISTED - len(listed))
 
     def _read_all(
         self, paths: list[str], pool: ThreadPoolExecutor
@@ -175,7 +198,7 @@ class _Audit:
             footer = read_footer(self._fs, path)
             if footer is None:
                 return "no footer of ours"
-            sets, holes = map(_parsed, (footer.offsets, footer.holes))
+            sets, holes = map(parsed, (footer.offsets, footer.holes))
             if self._deep:
                 table = read_records(self._fs, path)
                 if table.num_rows != footer.records:
@@ -193,9 +216,9 @@ class _Audit:
         self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets, holes: OffsetSets
     ) -> None:
         high = state.watermark or Watermark({})
-        ranges = [skip for skip in state.skipped if not _is_other(skip.incarnation, high.incarnation)]
-        given_up = _offsets_of(skip for skip in ranges if not skip.is_hole)
-        holes = holes.union(_offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
+        ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
+        given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
+        holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
         expected_all = OffsetSets()
         for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
             first = state.origin.get(partition, 0)
@@ -233,36 +256,18 @@ class _Audit:
         if len(self._result.unknown_files) < _LISTED:
             self._result.unknown_files.append(f"{path.removeprefix(self._roots.output + '/')}: {why}")
 
-    def staging(self, states: dict[str, DatasetState]) -> None:
+    def staging(self, folds: dict[int, Fold]) -> None:
         """Lists what is in task output and belongs to no sequence that still needs it."""
-        needed = {
-            (bucket_of(urn, self._store.buckets), state.sequence.epoch)
-            for urn, state in states.items()
-            if state.sequence is not None
-        }
-        for epoch in staged_epochs(self._fs, self._roots.staging):
-            for bucket in range(self._store.buckets):
-                if (bucket, epoch) in needed:
-                    continue
-                for folders in list_attempts(self._fs, self._roots.staging, epoch, bucket).values():
-                    for folder in folders:
-                        self._result.staged_left_count += 1
-                        if len(self._result.staged_left) < _LISTED:
-                            self._result.staged_left.append(folder)
-
-
-def _parsed(text: str) -> OffsetSets:
-    return OffsetSets.from_text(text) if text else OffsetSets()
-
-
-def _is_other(incarnation: str, current: str) -> bool:
-    """Whether these are surely two; older files and watermarks set by hand do not name theirs."""
-    return bool(incarnation and current) and incarnation != current
-
-
-def _offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
-    sets = OffsetSets()
-    for found in ranges:
-        if isinstance(found.low, int) and isinstance(found.high, int):
-            sets.add_range(found.partition, found.low, found.high)
-    return sets
+        result = self._result
+        try:
+            for left in leftovers(self._store, folds):
+                if left.why_not:
+                    result.staged_left_count += 1
+                    if len(result.staged_left) < _LISTED:
+                        result.staged_left.append(f"{left.path}: {left.why_not}")
+                else:
+                    result.to_be_swept_count += 1
+                    if len(result.to_be_swept) < _LISTED:
+                        result.to_be_swept.append(left.path)
+        except DistcommitError as error:
+            result.unreadable.append(f"job log: {error}")

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from distcommit.ingest.staging import remove_attempts
 from distcommit.model.errors import ConfigurationError
+from distcommit.protocol.paths import SPOOL_FOLDER
 from distcommit.sources.micro_batch import MicroBatchSource, Spool, SpooledBatch
 from distcommit.stores.job_store import JobStore
 
@@ -56,7 +57,7 @@ def spooled(
             found=", ".join(batch.columns),
             todo="correct source.dataset_column, or the streaming DataFrame",
         )
-    fs, root, of_query = store.fs, store.roots.staging, f"batches/{query_id}"
+    fs, root, of_query = store.fs, store.roots.staging, f"{SPOOL_FOLDER}/{query_id}"
     remove_attempts(fs, root, [of_query])
     folder = f"{root}/{of_query}/{batch_id}-{uuid.uuid4().hex}"
     fs.make_folders(folder)
@@ -66,4 +67,4 @@ def spooled(
         yield SpooledBatch(spool, tuple(attempts), query_id, batch_id)
     finally:
         remove_attempts(fs, root, [of_query])
-        fs.delete_folder(f"{root}/batches")
+        fs.delete_folder(f"{root}/{SPOOL_FOLDER}")

@@ -12,7 +12,7 @@ from distcommit.model.urn import folder_of
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.offsets import OffsetSets, parsed
 from distcommit.stores.claims import is_published_name
 
 _THREADS = 4
@@ -20,11 +20,12 @@ _THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One published file: its path, its footer, and the offsets in it."""
+    """One published file: its path, its footer, the offsets in it, and the holes that it names."""
 
     path: str
     footer: Footer
     offsets: OffsetSets
+    holes: OffsetSets
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
         footer = read_footer(fs, path)
         if footer is None:
             return f"{path}: it has no footer of ours"
-        return PublishedFile(path, footer, OffsetSets.from_text(footer.offsets) if footer.offsets else OffsetSets())
+        offsets, holes = map(parsed, (footer.offsets, footer.holes))
+        return PublishedFile(path, footer, offsets, holes)
     except (DistcommitError, OSError) as error:
         return f"{path}: {error}"

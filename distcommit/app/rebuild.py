@@ -3,7 +3,8 @@
 What the store knows is kept; what files of newer epochs say is added. Of a dataset, all epochs but the newest are
 whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
 in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
-Else the files of that epoch are set aside, and the next run reads their records again.
+Else the files of that epoch are set aside, and the next run reads their records again. In which incarnation of a source
+that was made again the watermark counts, and what is covered, is said in `app.continued`.
 
 With at-least-once no epoch needs to be whole: of files since then only what continues without a gap is taken for
 published, and the next run publishes the rest again.
@@ -11,21 +12,21 @@ published, and the next run publishes the rest again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
+from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
 from distcommit.ingest.staging import staged_epochs, sweep_epoch
 from distcommit.model.errors import StaleStoreError
 from distcommit.model.log_records import DatasetState, Fence, Rebuilt, Record
 from distcommit.model.urn import bucket_of
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.model.watermark import Position
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import epoch_name
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.offsets import offsets_of
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.job_store import JobStore
@@ -36,7 +37,9 @@ SET_ASIDE = "set_aside"
 
 
 class RebuildRow(msgspec.Struct, frozen=True):
-    """One dataset whose state changes. `gap_records`: offsets between its files that no file has."""
+    """One dataset whose state changes. `gap_records`: offsets between its files that no file has; `incarnation`: what
+    its positions count in afterwards (a Kafka topic id), if that is known; `earlier`: what they counted in before its
+    source was made again."""
 
     dataset: str
     before: dict[str, Position]
@@ -44,6 +47,8 @@ class RebuildRow(msgspec.Struct, frozen=True):
     files: int
     files_set_aside: int
     gap_records: int
+    incarnation: str = ""
+    earlier: list[str] = []
 
 
 class RebuildResult(msgspec.Struct):
@@ -93,112 +98,93 @@ def _plan(store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool)
             _dataset(plan, folder, known.get(urn) or DatasetState(urn), marks, accept_gaps=accept_gaps)
     for urn, state in known.items():
         if urn not in seen and state.sequence is not None:
-            _add(plan, state, _Continued(state), 0, [])
+            _add(plan, state, Continued(state), 0, [])
     return plan
-
-
-class _Continued:
-    """A dataset's state as it moves past the files of one epoch after the other."""
-
-    def __init__(self, state: DatasetState) -> None:
-        self.incarnation = state.watermark.incarnation if state.watermark else ""
-        self.positions = dict(state.watermark.positions) if state.watermark else {}
-        self.origin, self.done_epoch = dict(state.origin), state.done_epoch
-        self.skipped, self.gaps = list(state.skipped), list[SkippedRange]()
-
-    def joins(self, offsets: OffsetSets) -> bool:
-        """Whether these offsets begin, in each partition, where what is known ends, and have no gaps."""
-        return all(
-            self.positions.get(partition, 0) == ranges[0][0] and len(ranges) == 1
-            for partition in offsets.partitions()
-            for ranges in [list(offsets.ranges(partition))]
-        )
-
-    def move(self, epoch: int, offsets: OffsetSets) -> None:
-        """Takes an epoch as published whole."""
-        for partition in offsets.partitions():
-            for low, high in offsets.ranges(partition):
-                at = self.positions.get(partition)
-                self.origin.setdefault(partition, low)
-                if isinstance(at, int) and at < low:
-                    self.gaps.append(SkippedRange(partition, at, low, f"no file has them (rebuild, epoch {epoch})"))
-                self.positions[partition] = max(high, at) if isinstance(at, int) else high
-        self.done_epoch = epoch
-
-    def cover(self, epoch: int, files: Iterable[PublishedFile]) -> None:
-        """Takes of files up to an epoch, each of which may be a part of what its run read, what continues without a
-        gap. A partition that is not known continues from 0."""
-        found = OffsetSets()
-        for file in files:
-            footer = file.footer
-            if footer.incarnation and self.incarnation and footer.incarnation != self.incarnation:
-                continue
-            found.update(file.offsets)
-            if footer.holes:
-                found.update(OffsetSets.from_text(footer.holes))
-        for partition in found.partitions():
-            first = at = self.positions.get(partition, 0)
-            for low, high in found.ranges(partition):
-                if isinstance(at, int) and low <= at:
-                    at = max(at, high)
-            if at != first:
-                self.origin.setdefault(partition, first)
-                self.positions[partition] = at
-        self.done_epoch = epoch
 
 
 def _dataset(
     plan: _Plan, folder: PublishedFolder, state: DatasetState, marks: dict[Mark, int], *, accept_gaps: bool
 ) -> None:
     result, urn = plan.result, state.dataset_urn
-    newer: dict[int, list[PublishedFile]] = {}
     for file in folder.files:
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
-        if file.footer.epoch > state.done_epoch:
-            newer.setdefault(file.footer.epoch, []).append(file)
         if file.footer.records and not file.footer.offsets:
             _problem(result, f"{file.path}: its footer names no offsets")
+    newer = _newer(result, folder.files, state)
     if not newer and state.sequence is None:
         return
-    after, aside = _Continued(state), list[str]()
-    at_least_once = bool(newer) and min(newer) <= marks[Mark.UNSEALED]
+    after, aside = Continued(state), list[str]()
+    at_least_once = bool(newer) and newer[0].epoch <= marks[Mark.UNSEALED]
     if at_least_once:
-        after.cover(max(newer), (file for files in newer.values() for file in files))
-    for epoch in sorted(newer) if not at_least_once else ():
-        offsets = OffsetSets()
-        for file in newer[epoch]:
-            offsets.update(file.offsets)
-        if epoch == max(newer) and epoch > marks[Mark.CLEAN] and not after.joins(offsets):
-            aside = [file.path for file in newer[epoch]]
+        after.cover(newer)
+    for files in newer if not at_least_once else ():
+        if files is newer[-1] and files.epoch > marks[Mark.CLEAN] and not after.joins(files):
+            after.leave(files)
+            aside = list(files.paths)
         else:
-            after.move(epoch, offsets)
+            after.move(files)
     for gap in after.gaps:
         text = f"{urn} partition {gap.partition}: no file has offsets {gap.low} to {gap.high}"
-        if accept_gaps:
-            after.skipped.append(gap)
-        else:
+        if not accept_gaps:
             _problem(result, text)
         if len(result.gaps) < _LISTED:
             result.gaps.append(text)
-    _add(plan, state, after, sum(map(len, newer.values())) - len(aside), aside)
+    _add(plan, state, after, sum(len(files.paths) for files in newer) - len(aside), aside)
 
 
-def _add(plan: _Plan, state: DatasetState, after: _Continued, files: int, aside: list[str]) -> None:
-    watermark = Watermark(after.positions, after.incarnation) if after.positions else None
+def _newer(result: RebuildResult, files: list[PublishedFile], state: DatasetState) -> list[EpochFiles]:
+    """Files of epochs that the store does not know to be done, by epoch. A sequence that it knows is among them if it
+    has files, or needs none and another one came after it."""
+    by_epoch: dict[int, list[PublishedFile]] = {}
+    for file in files:
+        if file.footer.epoch > state.done_epoch:
+            by_epoch.setdefault(file.footer.epoch, []).append(file)
+    sequence = state.sequence
+    if sequence is not None and not sequence.steps and by_epoch and sequence.epoch < max(by_epoch):
+        by_epoch.setdefault(sequence.epoch, [])
+    found: list[EpochFiles] = []
+    for epoch, group in sorted(by_epoch.items()):
+        known = sequence if sequence is not None and sequence.epoch == epoch else None
+        skipped = known.skipped if known is not None else ()
+        incarnation = known.high.incarnation if known is not None and known.high is not None else ""
+        covered = offsets_of(skipped)
+        for file in group:
+            covered.update(file.offsets)
+            covered.update(file.holes)
+            named = file.footer.incarnation
+            if named and incarnation not in ("", named):
+                _problem(
+                    result,
+                    f"{file.path}: epoch {epoch} of this dataset counts in two incarnations, {incarnation}, {named}",
+                )
+            incarnation = named or incarnation
+        found.append(EpochFiles(epoch, incarnation, covered, tuple(file.path for file in group), skipped))
+    return found
+
+
+def _add(plan: _Plan, state: DatasetState, after: Continued, files: int, aside: list[str]) -> None:
     plan.states.append(
         DatasetState(
             state.dataset_urn,
-            watermark=watermark,
+            watermark=after.watermark,
             done_epoch=after.done_epoch,
             origin=after.origin,
-            skipped=tuple(after.skipped),
+            skipped=after.skipped,
             accepted_epochs=state.accepted_epochs,
         )
     )
     plan.set_aside += aside
     gap_records = sum(g.high - g.low for g in after.gaps if isinstance(g.high, int) and isinstance(g.low, int))
-    before = dict(state.watermark.positions) if state.watermark else {}
-    row = RebuildRow(state.dataset_urn, before, dict(after.positions), files, len(aside), gap_records)
+    row = RebuildRow(
+        dataset=state.dataset_urn,
+        before=dict(state.watermark.positions) if state.watermark else {},
+        after=dict(after.watermark.positions) if after.watermark else {},
+        files=files,
+        files_set_aside=len(aside),
+        gap_records=gap_records,
+        incarnation=after.incarnation,
+        earlier=after.earlier,
+    )
     plan.result.rows.append(row)
     plan.result.datasets += 1
     plan.result.set_aside_count += len(aside)

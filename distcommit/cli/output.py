@@ -16,7 +16,8 @@ from distcommit.app.compare import CompareResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
-from distcommit.app.rebuild import RebuildResult
+from distcommit.app.rebuild import RebuildResult, RebuildRow
+from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.model.watermark import Position
 from distcommit.spark.reports import Report
@@ -129,6 +130,8 @@ def audit_view(result: AuditResult) -> RenderableType:
     }
     if result.earlier_incarnations:
         facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
+    if result.to_be_swept_count:
+        facts["left over"] = f"{result.to_be_swept_count:,} attempts in staging, which the next run sweeps"
     if result.at_least_once:
         facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
     twice = not result.at_least_once
@@ -137,11 +140,19 @@ def audit_view(result: AuditResult) -> RenderableType:
         verdict,
         _facts(facts),
         _bad_partitions(bad),
+        _listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
         _listing("datasets not finished: run the job, then audit again", result.pending),
         _listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
-        _listing("staged files that nobody needs", result.staged_left, result.staged_left_count),
+        _listing(
+            "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
+        ),
         _listing("logs that can't be read", result.unreadable),
     )
+
+
+def _shared(found: SharedRange) -> str:
+    first, second = found.datasets
+    return f"{first} and {second}: partition {found.partition}, offsets {found.low} to {found.high - 1}"
 
 
 def import_view(result: ImportResult) -> RenderableType:
@@ -208,9 +219,14 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
         verdict,
         table if result.rows else None,
         _more(len(result.rows) - _LISTED, "datasets (--json has them all)") if len(result.rows) > _LISTED else None,
+        _listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
         _listing("problems", result.problems, result.problems_count),
         _listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
     )
+
+
+def _made_again(row: RebuildRow) -> str:
+    return f"{row.dataset}: its positions count in {row.incarnation}, no longer in {', '.join(row.earlier)}"
 
 
 def demo_view(result: DemoResult) -> RenderableType:

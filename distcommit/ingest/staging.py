@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.work import StagedFile, TaskState
+from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
 from distcommit.steps.folders import GuardedFolders
 
@@ -85,7 +86,20 @@ def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> 
 
 def staged_epochs(fs: FileSystem, staging_root: str) -> list[int]:
     """Epochs that have anything in task output."""
-    return sorted(int(e.name) for e in fs.list_folder(staging_root) if e.is_folder and e.name.isdecimal())
+    return sorted(epoch for e in fs.list_folder(staging_root) if (epoch := epoch_of(e)) is not None)
+
+
+def epoch_of(entry: FolderEntry) -> int | None:
+    """The epoch whose folder an entry of the staging root is, None if it is no epoch's."""
+    is_number = entry.is_folder and entry.name.isascii() and entry.name.isdecimal()
+    return int(entry.name) if is_number and entry.name == epoch_name(int(entry.name)) else None
+
+
+def swept_epochs(staged: Iterable[int], epoch: int, fold: Fold) -> list[int]:
+    """Of epochs that are staged, those which a run of `epoch` sweeps in a bucket with that fold: older ones, of which
+    nothing is pending, quarantined or revoking there."""
+    kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
+    return [older for older in staged if older < epoch and older not in kept]
 
 
 class StagedFiles:

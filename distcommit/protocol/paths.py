@@ -14,6 +14,9 @@ OUTPUT_PROBE = ".probe-"
 CLAIM_FOLDER = ".distcommit"
 """Folder in the staging and the output root that says whose they are; no dataset's folder begins with a dot."""
 
+SPOOL_FOLDER = "batches"
+"""Folder in the staging root where micro-batches are spooled; their query takes away what it left there."""
+
 
 def bucket_name(bucket: int) -> str:
     """Folder name of a bucket."""

@@ -20,6 +20,7 @@ from xxhash import xxh3_64
 
 from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
 from distcommit.model.source import Provenance
+from distcommit.model.work import SkippedRange
 
 OFFSETS_VERSION = 1
 _ROWS_PER_RUN = 8  # below this many offsets per gap-free run, adding one by one is faster than range by range
@@ -195,6 +196,20 @@ class OffsetSets:
         ends = offsets[np.concatenate((breaks, [len(offsets) - 1]))].tolist()
         for first, last in zip(starts, ends, strict=True):
             bitmap.add_range(first, last + 1)
+
+
+def parsed(text: str) -> OffsetSets:
+    """What a footer says in a field that is empty for none. Raises as `OffsetSets.from_text`."""
+    return OffsetSets.from_text(text) if text else OffsetSets()
+
+
+def offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
+    """The offsets in ranges; what is not counted in integers is left out."""
+    sets = OffsetSets()
+    for found in ranges:
+        if isinstance(found.low, int) and isinstance(found.high, int):
+            sets.add_range(found.partition, found.low, found.high)
+    return sets
 
 
 def _of(parts: Iterable[tuple[str, BitMap64]]) -> OffsetSets:

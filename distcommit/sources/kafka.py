@@ -27,6 +27,7 @@ from distcommit.sources.kafka_client import (
     PartitionLog,
     TopicSelection,
     no_such_topic,
+    topic_named_by,
 )
 from distcommit.sources.kafka_extractor import MAX_BYTES, KafkaExtractor
 from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
@@ -73,7 +74,9 @@ class KafkaSource(BaseModel, Source):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    provenance: ClassVar[Provenance | None] = Provenance("kafka_partition", "kafka_offset")
+    provenance: ClassVar[Provenance | None] = Provenance(
+        "kafka_partition", "kafka_offset", thing_of=topic_named_by, unique_incarnations=True
+    )
 
     type: Literal["kafka"]
     brokers: str = Field(min_length=1)

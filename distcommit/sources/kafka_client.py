@@ -199,6 +199,12 @@ class TopicFound:
         return [KafkaDataset(f"{self.topic}@{partition}", self.topic, (partition,)) for partition in self.partitions]
 
 
+def topic_named_by(urn: str) -> str:
+    """The topic of a dataset, whether it is one of a topic or of a partition: no topic's name has an `@`."""
+    topic, separator, _ = urn.rpartition("@")
+    return topic if separator else urn
+
+
 class TopicSelection:
     """Which topic names are wanted: listed, or matched whole by a pattern, and not excluded by either."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from distcommit.ingest.staging import staged_epochs, sweep_epoch
+from distcommit.ingest.staging import staged_epochs, sweep_epoch, swept_epochs
 from distcommit.model.errors import DistcommitError, FencedError, TransientError
 from distcommit.model.lockstep import Work, in_step
 from distcommit.spark.committer import BucketCommitter
@@ -23,8 +23,8 @@ def recover_partition(settings: RunSettings, partition: int) -> Report:
     store = settings.store
     try:
         decided = _decided_epochs(settings)
-        epochs = [e for e in staged_epochs(store.fs, store.roots.staging) if e < settings.epoch]
-        works = [_recover_bucket(settings, decided, epochs, bucket) for bucket in settings.buckets_of(partition)]
+        staged = staged_epochs(store.fs, store.roots.staging)
+        works = [_recover_bucket(settings, decided, staged, bucket) for bucket in settings.buckets_of(partition)]
         for found in in_step(works, store.fs.parallel_buckets):
             report.include(found)
         forget_runs(store.fs, store.roots.store, settings.buckets_of(partition), KEPT_RUNS)
@@ -58,7 +58,7 @@ def _decided_epochs(settings: RunSettings) -> frozenset[int]:
 
 
 def _recover_bucket(
-    settings: RunSettings, decided_epochs: frozenset[int], epochs: list[int], bucket: int
+    settings: RunSettings, decided_epochs: frozenset[int], staged: list[int], bucket: int
 ) -> Work[Report]:
     store, report = settings.store, Report()
     try:
@@ -70,10 +70,8 @@ def _recover_bucket(
         if fold.pending():
             yield from BucketCommitter(settings, bucket, report).replay(decided_epochs)
             fold = log.refresh()
-        kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
-        for epoch in epochs:
-            if epoch not in kept:
-                report.files_swept += sweep_epoch(store.fs, store.roots.staging, epoch, bucket)
+        for epoch in swept_epochs(staged, settings.epoch, fold):
+            report.files_swept += sweep_epoch(store.fs, store.roots.staging, epoch, bucket)
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         yield from log.checkpointing()

@@ -107,7 +107,7 @@ def fence_job(store: JobStore, run_id: str) -> int:
         found.append(fold.fence_epoch)
         if fold.fence_run_id == run_id or fold.fence_epoch != found[0]:
             return None
-        return Fence(max(log.last_number, fold.fence_epoch) + 1, run_id)
+        return Fence(next_epoch(log, fold), run_id)
 
     fold = log.settle(decide)
     if fold.fence_run_id != run_id:
@@ -120,6 +120,11 @@ def fence_job(store: JobStore, run_id: str) -> int:
         )
     log.sweep_temporary()
     return fold.fence_epoch
+
+
+def next_epoch(job_log: CommitLog, fold: Fold) -> int:
+    """The epoch of the run that fences the job log next, after its newest fold."""
+    return max(job_log.last_number, fold.fence_epoch) + 1
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:

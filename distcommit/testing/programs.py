@@ -10,6 +10,7 @@ from __future__ import annotations
 from distcommit.stores.retention import KEPT_RUNS
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import Program, new_machine, run_and_look
+from distcommit.testing.programs_attempts import ATTEMPTS
 from distcommit.testing.programs_broken_steps import BROKEN_STEPS
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.programs_damage import DAMAGE
@@ -18,6 +19,9 @@ from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
 from distcommit.testing.programs_moves import MOVES
 from distcommit.testing.programs_own_steps import OWN_STEPS
+from distcommit.testing.programs_rebuild import REBUILD
+from distcommit.testing.programs_replaced import REPLACED
+from distcommit.testing.programs_settings import SETTINGS
 from distcommit.testing.programs_sink import SINK
 from distcommit.testing.programs_stuck import STUCK
 from distcommit.testing.simulated_posix import SimulatedPosix
@@ -39,14 +43,25 @@ def _one_more_run(machine: SimulatedPosix) -> None:
 def _forgotten(machine: SimulatedPosix) -> str:
     wrong = run_and_look(machine, World(), ModelSource({"a": ModelDataset({"0": KEPT_RUNS + 4})}))
     kept = len(SimulatedFileSystem(machine).list_folder(f"{ROOTS.store}/task_states"))
-    return wrong or ("" if kept <= KEPT_RUNS + 2 else f"{kept} runs are kept")
+    return wrong or ("" if kept == KEPT_RUNS + 1 else f"{kept} runs are kept, with the newest")
 
 
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
-PROGRAMS = {
-    program.name: program
-    for program in (
-        *(*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *STUCK, *FILES, *LOCK),
-        *(_RETENTION, *DAMAGE, *MOVES, *DELIVERY),
-    )
-}
+_ALL = (
+    *BY_HAND,
+    *OWN_STEPS,
+    *SINK,
+    *BROKEN_STEPS,
+    *STUCK,
+    *FILES,
+    *LOCK,
+    _RETENTION,
+    *DAMAGE,
+    *MOVES,
+    *REBUILD,
+    *REPLACED,
+    *DELIVERY,
+    *ATTEMPTS,
+    *SETTINGS,
+)
+PROGRAMS = {program.name: program for program in _ALL}

@@ -135,7 +135,13 @@ class World:
         }
 
     def violation(
-        self, calls: PosixCalls, source: ModelSource, before: Mapping[str, Watermark], *, set_by_hand: bool = False
+        self,
+        calls: PosixCalls,
+        source: ModelSource,
+        before: Mapping[str, Watermark],
+        *,
+        set_by_hand: bool = False,
+        earlier_records: int = 0,
     ) -> str:
         """What is wrong after a whole run that nothing disturbed; empty if all is as it must be.
 
@@ -144,6 +150,7 @@ class World:
             source: what the job was to read.
             before: watermarks as they were at the crash: none may be behind them now.
             set_by_hand: whether a person may have moved the place where a dataset begins.
+            earlier_records: how many are published of what sources held before they were made again.
         """
         store = self.store(calls)
         after = self.watermarks(calls)
@@ -156,7 +163,7 @@ class World:
         if after != expected:
             return f"watermarks are {after}, expected {expected}"
         audit = audit_store(store, source.provenance, deep=False, at_least_once=self.at_least_once)
-        records = sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
+        records = earlier_records + sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
         if set_by_hand:
             records -= sum(int(first) for state in _states(store) for first in state.origin.values())
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())

@@ -127,6 +127,23 @@ def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, p
         assert len(list((tmp_path / "output" / "_rejected" / "bad").rglob("*.parquet"))) == 1
 
 
+def test_what_a_failed_dataset_left_in_staging_is_no_finding_of_the_audit(tmp_path: Path, spark: SparkSession) -> None:
+    value = {"format": "json", "fields": {"n": "int64"}}
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, value=value, source={"records_per_work_unit": 5}) as job:
+        produce_json(job, "good", b'{"n":1}', b'{"n":2}')
+        produce_json(job, "bad", *[b'{"n":1}'] * 10, b"not json")
+        code, result, _ = job.cli("run")
+        assert (code, result["totals"]["datasets_failed"]) == (1, 1)
+        left = sum(path.is_dir() for path in (tmp_path / "staging").glob("*/bucket=*/*"))
+        code, audit, _ = job.cli("audit", "--deep")
+        assert (code, audit["exact"], audit["records"], audit["staged_left_count"]) == (0, True, 2, 0)
+        assert audit["to_be_swept_count"] == left > 0
+        assert Job.from_file(job.path, session=spark).recover().succeeded
+        assert list((tmp_path / "staging").glob("*/bucket=*/*")) == []
+        after = job.audit()
+        assert (after.exact, after.to_be_swept_count) == (True, 0)
+
+
 def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: SparkSession) -> None:
     with kafka_job(tmp_path, {"empty": 2}, source={"start": "latest"}) as job:
         assert run(job, spark).succeeded

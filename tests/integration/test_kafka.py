@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import uuid
 from collections.abc import Sequence
@@ -276,6 +277,51 @@ def test_a_topic_made_again_is_refused_until_a_person_sets_its_watermark(
     audit = job.audit()
     assert audit.exact, audit
     assert (audit.earlier_incarnations, audit.records) == (1, 7)
+
+
+def test_a_rebuilt_store_knows_which_topic_its_offsets_count_in_and_what_had_no_record(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    """A topic is made again, and another has aborted transactions; the store is lost, and once more after the topic was
+    made again unnoticed."""
+    again, holed = topics.make("again"), topics.make("holed")
+    job = job_of(tmp_path, kafka_server, again, holed)
+    topics.produce(again, *[b"old"] * 4)
+    topics.transact(holed, [b"kept"] * 3, commit=True)
+    topics.transact(holed, [b"never"] * 2, commit=False)
+    topics.transact(holed, [b"kept"], commit=True)
+    assert run(job, spark).succeeded
+    topics.delete(again)
+    topics.make("again")
+    topics.produce(again, *[b"new"] * 2)
+    topics.transact(holed, [b"kept"], commit=True)
+    Job.from_file(job.path).set_watermark(again, None)
+    assert run(job, spark).succeeded
+    before = {row.dataset: (row.positions, row.incarnation) for row in Job.from_file(job.path).status().datasets}
+    assert before[again][0] == {"0": 2}
+    shutil.rmtree(tmp_path / "store")
+    code, rebuilt, errors = job.cli("rebuild")
+    assert (code, rebuilt["written"], rebuilt["gaps"], rebuilt["set_aside_count"]) == (0, True, [], 0), errors
+    after = {row.dataset: (row.positions, row.incarnation) for row in Job.from_file(job.path).status().datasets}
+    assert after[again] == before[again]
+    assert after[holed][1] == before[holed][1] != ""
+    topics.produce(again, *[b"new"] * 3)
+    topics.transact(holed, [b"kept"], commit=True)
+    assert run(job, spark).totals.records_published == 4
+    code, audit, _ = job.cli("audit", "--deep")
+    assert (code, audit["exact"], audit["records"], audit["gaps"], audit["skipped"]) == (0, True, 4 + 5 + 6, 0, 0)
+    assert audit["holes"] > 0
+    topics.delete(again)
+    topics.make("again")
+    topics.produce(again, *[b"newest"] * 9)
+    shutil.rmtree(tmp_path / "store")
+    assert job.cli("rebuild")[0] == 0
+    refused = run(job, spark)
+    assert (refused.succeeded, refused.totals.records_published) == (False, 0)
+    assert "made again" in reasons(refused)[again]
+    Job.from_file(job.path).set_watermark(again, None)
+    assert run(job, spark).totals.records_published == 9
+    assert job.audit().exact
 
 
 POLICIES = ("fail", "skip", "earliest", "latest", "nearest")

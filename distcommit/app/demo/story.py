@@ -304,4 +304,4 @@ def _first_and_last(rows: pa.Table) -> str:
 
 
 def _strays(audit: AuditResult) -> int:
-    return audit.unknown_files_count + audit.staged_left_count
+    return audit.unknown_files_count + audit.staged_left_count + audit.to_be_swept_count

@@ -8,20 +8,22 @@ import itertools
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
-from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.rebuild import keep_store, known_states, plan_rebuild
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.spark.settings import RunSettings
-from distcommit.stores.claims import Mark, read_marks, read_owner
-from distcommit.stores.job_store import open_store
+from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import planned
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+from distcommit.testing.simulated_posix import Crashed, Operation
+from distcommit.testing.world import ROOTS, World
+from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
+from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.spark.machines import (
     BUCKET_LOG,
     OUTPUT,
@@ -39,6 +41,7 @@ from tests.unit.spark.machines import (
 
 WORLD = World(buckets=2)
 STORE = "/job/store"
+rebuild = partial(rebuilt, WORLD)
 FIRST = source(a=[3, 2], b=2)
 SECOND = source(a=[6, 4], b=4, c=3)
 SECOND_EPOCH = 4
@@ -50,12 +53,6 @@ def in_units(found: ModelSource, units: int) -> ModelSource:
     return ModelSource({urn: ModelDataset(dataset.partitions, units=units) for urn, dataset in found.datasets.items()})
 
 
-def rebuild(calls: SimulatedPosix) -> RebuildResult:
-    store = WORLD.store(calls)
-    found = plan_rebuild(store, known_states(store), accept_gaps=False)
-    return rebuild_store(store, found, "rebuild-1", "me", accept_gaps=False)
-
-
 def stale(*, clean: bool) -> Machine:
     """The first run's store under the second run's output; of the second run's sequences nothing is sure unless it was
     `clean`."""
@@ -64,13 +61,8 @@ def stale(*, clean: bool) -> Machine:
     backup = machine.paths(STORE)
     WORLD.run(machine, in_units(SECOND, 2))
     if not clean:
-        (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith("-clean")]
-        machine.remove(mark)
-    for path in machine.paths(STORE):
-        machine.remove(path)
-    for path, data in backup.items():
-        machine.put(path, data)
-    machine.syncfs("/")
+        remove_clean_mark(machine)
+    put_back(machine, backup)
     return machine
 
 
@@ -149,28 +141,13 @@ def crash() -> None:
 def test_a_partition_that_first_appears_in_an_open_sequence_must_begin_at_its_first_offset() -> None:
     machine = Machine()
     WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 8}, units=4)}))
-    (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith("-clean")]
-    machine.remove(mark)
+    remove_clean_mark(machine)
     machine.remove(sorted(published(machine))[0])
-    for path in machine.paths(STORE):
-        machine.remove(path)
-    fs = SimulatedFileSystem(machine)
-    owner = read_owner(fs, OUTPUT)
-    assert owner is not None
-    open_store(fs, ROOTS, "job", 2, create=True, lost_store_id=owner.store_id)
+    lose_the_store(machine)
     result = rebuild(machine)
     assert (result.written, result.set_aside_count) == (True, 3)
     WORLD.run(machine, source(a=8))
     assert WORLD.violation(machine, source(a=8), {}) == ""
-
-
-def lose_the_store(machine: Machine) -> None:
-    """It is made anew, and knows nothing."""
-    owner = read_owner(SimulatedFileSystem(machine), OUTPUT)
-    assert owner is not None
-    for path in machine.paths(STORE):
-        machine.remove(path)
-    open_store(SimulatedFileSystem(machine), ROOTS, "job", 2, create=True, lost_store_id=owner.store_id)
 
 
 @pytest.mark.parametrize("nth", [2, 3, 4])

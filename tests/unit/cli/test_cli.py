@@ -16,6 +16,7 @@ from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult, ImportRow
 from distcommit.app.job import Job
 from distcommit.app.rebuild import RebuildResult, RebuildRow
+from distcommit.app.shared_positions import SharedRange
 from distcommit.cli.display import describe
 from distcommit.cli.main import app
 from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
@@ -390,6 +391,17 @@ class TestViews:
         assert "torn" in shown
         assert "fine" not in shown
 
+    def test_an_audit_shows_what_two_datasets_have_published_and_what_is_left_in_staging(self) -> None:
+        shared = [SharedRange(("orders", "orders@0"), "0", 5, 9)]
+        found = AuditResult(exact=False, deep=True, duplicates=4, published_by_two=shared, to_be_swept_count=3)
+        shown = rendered(audit_view(found))
+        assert "orders and orders@0: partition 0, offsets 5 to 8" in shown
+        assert "3 attempts in staging, which the next run sweeps" in shown
+        left = ["0000000002/x: no attempt of this job has its place there"]
+        shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=left, staged_left_count=1)))
+        assert "1 things in staging that no run would sweep: take them away" in shown
+        assert left[0] in shown
+
     def test_an_import_shows_what_changes_and_what_was_left_out(self) -> None:
         rows = [ImportRow("new", {}, {"0": 5}, "set"), ImportRow("old", {"0": 7}, {"0": 7}, "same")]
         rows += [ImportRow("other", {"0": 7}, {"0": 9}, "kept")]
@@ -412,8 +424,9 @@ class TestViews:
         shown = rendered(rebuild_view(RebuildResult(problems=["a/x.parquet: torn"], problems_count=1)))
         assert "not rebuilt: nothing was written" in shown
         assert "a/x.parquet: torn" in shown
-        row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0)
+        row = RebuildRow("orders", {"0": 5}, {"0": 9}, 2, 1, 0, "two", ["one"])
         shown = rendered(rebuild_view(RebuildResult(7, True, 1, [row], ["orders/y.parquet"], 1)))
+        assert "orders: its positions count in two, no longer in one" in shown
         assert "rebuilt: the job may run again" in shown
         assert "orders/y.parquet" in shown
 

@@ -1,0 +1,144 @@
+"""Where a dataset stands, as the files of one epoch after the other tell it.
+
+Positions count in incarnations of the source (ids of a Kafka topic that was made again), and each has positions of its
+own. The newest epoch says which one the watermark counts in: a run publishes another incarnation only once a person
+has set the dataset's watermark for it. Files that name none, as old ones and those of sources without do, count in the
+one before them; and positions that count in none count in the first that is named, unless its files go back behind
+them: then they are of a source made again.
+
+Holes that a footer names, or a sequence that the store still knows, are covered as published offsets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.offsets import OffsetSets
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFiles:
+    """What the files of one dataset and epoch say together: what their offsets count in, and the offsets that need not
+    be read again. `skipped`: what their sequence says beside them, if the store knows it."""
+
+    epoch: int
+    incarnation: str
+    covered: OffsetSets
+    paths: tuple[str, ...] = ()
+    skipped: tuple[SkippedRange, ...] = ()
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far one incarnation was read, and from where."""
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    origin: dict[str, Position] = field(default_factory=dict)
+    gaps: list[SkippedRange] = field(default_factory=list)
+
+
+class Continued:
+    """A dataset's state as it moves past the files of one epoch after the other."""
+
+    def __init__(self, state: DatasetState) -> None:
+        self.incarnation = state.watermark.incarnation if state.watermark else ""
+        positions = dict(state.watermark.positions) if state.watermark else {}
+        self._places = {self.incarnation: _Place(positions, dict(state.origin))}
+        self._skipped, self.done_epoch = list(state.skipped), state.done_epoch
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """Where the newest incarnation stands. It may be without positions: then nothing is sure to be published."""
+        positions = self._here.positions
+        return Watermark(positions, self.incarnation) if positions or self.incarnation else None
+
+    @property
+    def earlier(self) -> list[str]:
+        """Incarnations that it no longer counts in."""
+        return sorted(name for name in self._places if name not in ("", self.incarnation))
+
+    @property
+    def origin(self) -> dict[str, Position]:
+        """Where each partition of it begins."""
+        return self._here.origin
+
+    @property
+    def gaps(self) -> list[SkippedRange]:
+        """Offsets of it between published ones that no file has."""
+        return self._here.gaps
+
+    @property
+    def skipped(self) -> tuple[SkippedRange, ...]:
+        """What is to be stored as skipped: the gaps too."""
+        return (*self._skipped, *self.gaps)
+
+    def joins(self, files: EpochFiles) -> bool:
+        """Whether these begin, in each partition, where what is known ends, and have no gaps."""
+        positions = self._turned(files)[1].positions
+        return all(
+            positions.get(partition, 0) == ranges[0][0] and len(ranges) == 1
+            for partition in files.covered.partitions()
+            for ranges in [list(files.covered.ranges(partition))]
+        )
+
+    def leave(self, files: EpochFiles) -> None:
+        """Takes nothing of these as published, but that the source is the one which they name."""
+        self._turn(files)
+
+    def move(self, files: EpochFiles) -> None:
+        """Takes an epoch as published whole."""
+        place = self._turn(files)
+        for partition in files.covered.partitions():
+            for low, high in files.covered.ranges(partition):
+                at = place.positions.get(partition)
+                place.origin.setdefault(partition, low)
+                if isinstance(at, int) and at < low:
+                    reason = f"no file has them (rebuild, epoch {files.epoch})"
+                    place.gaps.append(SkippedRange(partition, at, low, reason, incarnation=self.incarnation))
+                place.positions[partition] = max(high, at) if isinstance(at, int) else high
+        self._skipped += files.skipped
+        self.done_epoch = files.epoch
+
+    def cover(self, epochs: Iterable[EpochFiles]) -> None:
+        """Takes of epochs, each of which may be a part of what its run read, what continues without a gap. A partition
+        that is not known continues from 0."""
+        found: dict[str, OffsetSets] = {}
+        for files in epochs:
+            self._turn(files)
+            found.setdefault(self.incarnation, OffsetSets()).update(files.covered)
+            self.done_epoch = files.epoch
+        place, newest = self._here, found.get(self.incarnation, OffsetSets())
+        for partition in newest.partitions():
+            first = at = place.positions.get(partition, 0)
+            for low, high in newest.ranges(partition):
+                if isinstance(at, int) and low <= at:
+                    at = max(at, high)
+            if at != first:
+                place.origin.setdefault(partition, first)
+                place.positions[partition] = at
+
+    @property
+    def _here(self) -> _Place:
+        return self._places[self.incarnation]
+
+    def _turn(self, files: EpochFiles) -> _Place:
+        self.incarnation, place = self._turned(files)
+        return self._places.setdefault(self.incarnation, place)
+
+    def _turned(self, files: EpochFiles) -> tuple[str, _Place]:
+        """The incarnation in which files count, and where it stands before them."""
+        here, named = self._here, files.incarnation or self.incarnation
+        if not self.incarnation and named not in self._places and not _goes_back(files.covered, here.positions):
+            return named, here
+        return named, self._places.get(named) or _Place()
+
+
+def _goes_back(offsets: OffsetSets, positions: dict[str, Position]) -> bool:
+    """Whether offsets lie before the position of their partition."""
+    return any(
+        isinstance(at, int) and next(offsets.ranges(partition), (at, at))[0] < at for partition, at in positions.items()
+    )
