@@ -20,13 +20,16 @@ from distcommit.app.compare import CompareResult, compare_outputs, compare_posit
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.imports import ImportResult, import_watermarks
 from distcommit.app.micro_batch import query_id_of, spooled
+from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
-from distcommit.app.positions import read_positions
+from distcommit.app.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
+from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
+from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Sink
 from distcommit.model.watermark import Position, Watermark
@@ -43,6 +46,7 @@ from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, 
 from distcommit.stores.fencing import begin_run, end_run, newer_runs, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.pinned import record_settings, require_settings
 
 logger = logging.getLogger(__name__)
 
@@ -65,11 +69,20 @@ class Job:
     Args:
         config: the job.
         session: a Spark session to use; without one each run starts its own and stops it.
+        path: the job's file, and
+        overrides: what wins over it, for commands that messages name.
     """
 
-    def __init__(self, config: JobConfig, session: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        config: JobConfig,
+        session: SparkSession | None = None,
+        *,
+        path: Path | None = None,
+        overrides: Sequence[str] = (),
+    ) -> None:
         self.config = config
-        self._session = session
+        self._session, self._path, self._overrides = session, path, tuple(overrides)
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = (), session: SparkSession | None = None) -> Job:
@@ -78,7 +91,7 @@ class Job:
         Raises:
             ConfigurationError: if the file is wrong.
         """
-        return cls(load_config(path, overrides), session)
+        return cls(load_config(path, overrides), session, path=Path(path), overrides=overrides)
 
     def run(self, on_progress: OnProgress | None = None) -> RunResult:
         """Replays what is pending, then ingests what is new, committing as datasets become complete.
@@ -89,7 +102,8 @@ class Job:
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
-            result = run(SparkLaunch(spark), settings, max_seconds=self.config.limits.seconds, phase=phase)
+            seconds, pinned = self.config.limits.seconds, self._pinned()
+            result = run(SparkLaunch(spark), settings, max_seconds=seconds, pinned=pinned, phase=phase)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -111,7 +125,8 @@ class Job:
             if isinstance(source, MicroBatchSource):
                 spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
                 flow = replace(flow, source=stack.enter_context(spool))
-            result = run(SparkLaunch(spark), replace(settings, flow=flow), max_seconds=self.config.limits.seconds)
+            seconds, pinned = self.config.limits.seconds, self._pinned()
+            result = run(SparkLaunch(spark), replace(settings, flow=flow), max_seconds=seconds, pinned=pinned)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
         reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
         if result.succeeded:
@@ -169,11 +184,11 @@ class Job:
 
     def retry(self, urn: str) -> None:
         """Lets the next run replay a quarantined dataset again. Raises ConflictError if it is not quarantined."""
-        by_hand.retry(self.open_store(create=False), urn, _who())
+        by_hand.retry(self._opened(), urn, _who())
 
     def accept(self, urn: str) -> None:
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost."""
-        by_hand.accept(self.open_store(create=False), urn, _who())
+        by_hand.accept(self._opened(), urn, _who())
 
     def abandon(self, urn: str) -> None:
         """Undoes a quarantined dataset's sequence; the next run reads its records again.
@@ -181,25 +196,53 @@ class Job:
         Raises:
             ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
         """
-        by_hand.abandon(self.open_store(create=False), urn, _who(), self._own_sink())
+        by_hand.abandon(self._opened(), urn, _who(), self._own_sink())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all."""
         watermark = None if positions is None else Watermark(dict(positions))
-        by_hand.set_watermark(self.open_store(create=False), urn, watermark, _who())
+        store = self._opened()
+        record_settings(store, self._pinned())
+        by_hand.set_watermark(store, urn, watermark, _who())
 
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
     ) -> ImportResult:
-        """Takes over where another system stands, from a CSV, a Gobblin export or a Kafka consumer group: sets the
-        watermarks of datasets that have none. Safe to call again after a crash.
+        """Takes over where another system stands, from a CSV, a Gobblin export, a Kafka consumer group, or another
+        job's file (it ends in .yaml): sets the watermarks of datasets that have none. Safe to call again after a crash.
 
         Raises:
             ConfigurationError: naming each line that can't be used; nothing was written.
-            ConflictError: if a dataset is not idle, or moved meanwhile.
+            ConflictError: if a dataset is not idle, of the other job too, or moved meanwhile.
+            LockHeldError: if a run of the other job is alive.
         """
-        found = read_positions(self.config, file, group)
-        store = None if dry_run and not self._has_store() else self.open_store(create=not dry_run)
+        if file is None or group is not None or not _is_job_file(file):
+            return self._import(read_positions(self.config, file, group), overwrite=overwrite, dry_run=dry_run)
+        other = Job.from_file(file)
+        with ExitStack() as stack:
+            theirs = self._other_store(other)
+            if not dry_run:
+                stack.enter_context(closed(theirs, other.config.lock.lease_ttl_s))
+            found = require_some(positions_of(self.config, other.config, theirs))
+            return self._import(found, overwrite=overwrite, dry_run=dry_run)
+
+    def _other_store(self, other: Job) -> JobStore:
+        """The store of another job, whatever settings it was filled with."""
+        fs, roots = other._places()
+        if other.config.paths.store == self.config.paths.store:
+            raise ConfigurationError(
+                "a job can't take over from its own store",
+                store=roots.store,
+                todo="give the job that goes on new folders (paths)",
+            )
+        return open_store(fs, roots, other.config.job, create=False)
+
+    def _import(self, found: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
+        store = None if dry_run and not self._has_store() else self._opened(create=not dry_run)
+        if store is not None and not dry_run:
+            record_settings(
+                store, self._pinned(), {name: Pin(value, ANOTHER_SOURCE) for name, value in found.found.items()}
+            )
         return import_watermarks(store, found, _who(), overwrite=overwrite, dry_run=dry_run)
 
     def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
@@ -208,7 +251,7 @@ class Job:
         Reads only; best while nothing runs.
         """
         store = self.open_store(create=False)
-        if file is not None and file.suffix.lower() in (".yaml", ".yml"):
+        if file is not None and _is_job_file(file):
             return compare_outputs(store, Job.from_file(file).open_store(create=False))
         return compare_positions(store, read_positions(self.config, file, group))
 
@@ -237,7 +280,7 @@ class Job:
         fs, roots = self._places()
         config, store, owner = self.config, None, None
         if self._has_store():
-            store = self.open_store(create=False)
+            store = self._opened()
             if not newer_runs(store) and read_marks(fs, roots.output)[Mark.BEGAN]:
                 raise ConflictError(
                     "there is nothing to rebuild",
@@ -267,12 +310,22 @@ class Job:
             lost = owner.store_id if owner is not None else uuid.uuid4().hex
             store = open_store(fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost)
         with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+            record_settings(store, self._pinned())
             return rebuild_store(store, found, run_id, _who(), accept_gaps=accept_gaps)
 
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
         fs, roots = self._places()
         return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create)
+
+    def _opened(self, *, create: bool = False) -> JobStore:
+        """The job's store, for what acts on it: refused if it was filled with other settings."""
+        pinned, store = self._pinned(), self.open_store(create=create)
+        require_settings(store, pinned)
+        return store
+
+    def _pinned(self) -> PinnedSettings:
+        return pinned_settings(self.config, self._path, self._overrides)
 
     def _places(self) -> tuple[FileSystem, Roots]:
         paths = self.config.paths
@@ -292,8 +345,7 @@ class Job:
         """Store opened, lock held, session started (unless one is there), epoch fenced."""
         session = session or self._session
         config = self.config
-        self._own_sink()
-        store = self.open_store(create=True)
+        store = self._opened(create=True)
         run_id = new_run_id()
         with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
             require_newest(store)  # before Spark takes its seconds to start
@@ -319,6 +371,10 @@ class Job:
             finally:
                 if session is None:
                     spark.stop()
+
+
+def _is_job_file(path: Path) -> bool:
+    return path.suffix.lower() in (".yaml", ".yml")
 
 
 def _who() -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.model.log_records import DatasetState
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
@@ -81,11 +82,18 @@ class Source(ABC):
     provenance: ClassVar[Provenance | None] = None
     """How records name their origin; None if the source has no integer offsets (the audit then counts only)."""
 
+    def pins(self) -> Mapping[str, Pin]:
+        """Settings that decide which dataset a record belongs to, or what positions count in, by their names in the
+        section `source` of the job file. A store is refused with others than it was filled with."""
+        return {}
+
     @abstractmethod
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
         """Plans the datasets for which `owned` says yes, one at a time.
+
+        A `SourceFact` among the plans is pinned as `pins` are, and compared before anything of the plan counts.
 
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.

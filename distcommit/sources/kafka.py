@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, fie
 
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, Provenance, Source
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
@@ -30,6 +31,11 @@ from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
 from distcommit.sources.secret_files import SECRET_FILE, with_secret_files
 
 _CHUNK = 256
+_ANOTHER_CLUSTER = (
+    "correct source.brokers. Offsets of another cluster count other records: to read that one, give the job new folders"
+    " (paths), and begin at source.start, or import positions that count in it (distcommit import-watermarks JOB.yaml"
+    " --from POSITIONS.csv, or --kafka-group NAME)."
+)
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""
 
@@ -122,9 +128,13 @@ class KafkaSource(BaseModel, Source):
             raise ValueError("topics or topic_patterns must name at least one topic")
         return self
 
+    def pins(self) -> Mapping[str, Pin]:
+        """What names datasets. The cluster is pinned by its id, which `plan` finds: brokers may be renamed."""
+        return {"dataset": Pin(self.dataset)}
+
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
 
         A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
@@ -137,6 +147,8 @@ class KafkaSource(BaseModel, Source):
         """
         queries = KafkaQueries(self.connection())
         found = list(self._datasets(queries, owned, states))
+        if queries.cluster_id:
+            yield SourceFact("cluster", Pin(queries.cluster_id, _ANOTHER_CLUSTER))
         yield from (problem for problem in found if isinstance(problem, DatasetProblem))
         datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):

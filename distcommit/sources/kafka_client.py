@@ -231,17 +231,19 @@ class KafkaQueries:
         admin: the client that asks.
         knows_topic_ids: whether `topics` has found a controller, which topic ids are asked of (librdkafka's mock of a
             cluster has none).
+        cluster_id: the cluster's own id, once `topics` was asked; "" if it has none.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection, self._notes = connection, ClientNotes(connection)
         self.admin = connection.admin(self._notes)
-        self.knows_topic_ids = False
+        self.knows_topic_ids, self.cluster_id = False, ""
 
     def topics(self) -> Iterator[TopicFound]:
         """All topics that the brokers show us, from one request. Raises SourceError if no broker answers in time."""
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
+        self.cluster_id = cluster.cluster_id or ""
         for topic, found in cluster.topics.items():
             leaderless = frozenset(partition.id for partition in found.partitions.values() if partition.leader < 0)
             error = self._connection.masked(found.error.str()) if found.error is not None else ""

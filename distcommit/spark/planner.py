@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from distcommit.ingest.staging import prepare_bucket
 from distcommit.model.errors import DistcommitError, FencedError, SourceUnavailableError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem
 from distcommit.model.urn import bucket_of, check_urn
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -28,13 +29,15 @@ _LARGEST_KEPT = 64
 
 
 class PlanReport(msgspec.Struct):
-    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed."""
+    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed.
+    `found`: what the source has found itself to be, by the name of the setting that it is pinned as."""
 
     report: Report
     files: dict[int, str] = {}
     largest: list[tuple[int, int, str]] = []
     failure: str = ""
     storage_failure: str = ""
+    found: dict[str, Pin] = {}
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -60,7 +63,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 def _from_source(
     settings: RunSettings, owned: Callable[[str], bool], known: Mapping[str, DatasetState]
-) -> Iterator[DatasetPlan | DatasetProblem]:
+) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
     """What the source plans; whatever it raises is the source's failure.
 
     Raises:
@@ -94,6 +97,9 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
 
     known = {urn: state for bucket in states.values() for urn, state in bucket.items()}
     for planned in _from_source(settings, owned, known):
+        if isinstance(planned, SourceFact):
+            result.found[f"source.{planned.name}"] = planned.pin
+            continue
         if isinstance(planned, DatasetProblem):
             report.datasets_skipped += 1
             report.explain(planned.dataset_urn, "not planned", planned.error)

@@ -18,6 +18,7 @@ from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
 from distcommit.testing.programs_moves import MOVES
 from distcommit.testing.programs_own_steps import OWN_STEPS
+from distcommit.testing.programs_settings import SETTINGS
 from distcommit.testing.programs_sink import SINK
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
@@ -44,5 +45,17 @@ def _forgotten(machine: SimulatedPosix) -> str:
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
 PROGRAMS = {
     program.name: program
-    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES, *DELIVERY)
+    for program in (
+        *BY_HAND,
+        *OWN_STEPS,
+        *SINK,
+        *BROKEN_STEPS,
+        *FILES,
+        *LOCK,
+        _RETENTION,
+        *DAMAGE,
+        *MOVES,
+        *DELIVERY,
+        *SETTINGS,
+    )
 }

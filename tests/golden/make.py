@@ -25,6 +25,13 @@ GOLDEN_2 = Path(__file__).parent / "v2"
 GOLDEN_3 = Path(__file__).parent / "v3"
 GOLDEN_4 = Path(__file__).parent / "v4"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
+GOLDEN_5 = Path(__file__).parent / "v5"
+
+
+def make_5(folder: Path) -> None:
+    """Writes what came with pinned settings: the record of them."""
+    folder.mkdir(parents=True)
+    (folder / "settings.json").write_bytes(encode_document(samples.RECORDED_SETTINGS))
 
 
 def make_4(folder: Path) -> None:
@@ -74,6 +81,7 @@ def make(folder: Path) -> None:
 if __name__ == "__main__":
     parent = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN.parent
     writers = {GOLDEN: make, GOLDEN_2: make_2, GOLDEN_3: make_3, GOLDEN_4: make_4, GOLDEN_JOBS: make_jobs}
+    writers[GOLDEN_5] = make_5
     for name, write in ((folder.name, write) for folder, write in writers.items()):
         if (parent / name).exists():
             sys.stderr.write(f"{parent / name} is there and stays: golden files are never overwritten\n")

@@ -28,9 +28,10 @@ from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.claims import Owner
-from distcommit.stores.documents import decode_document
+from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
 from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import (
@@ -47,7 +48,7 @@ from distcommit.stores.tables import (
 )
 from distcommit.testing import samples
 from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, sealed_segment
-from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, make, make_2, make_3, make_4
+from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, GOLDEN_5, make, make_2, make_3, make_4, make_5
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
@@ -61,7 +62,7 @@ SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
     *(SealedSequence, SequenceName, StepBatch, SkippedRange, Watermark, DatasetState),
-    *(StoreMarker, Manifest, LockRecord, Footer, Owner),
+    *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
 ]
 
 
@@ -101,6 +102,12 @@ def test_a_segment_of_at_least_once_is_read_as_what_was_written() -> None:
 def test_who_owns_a_folder_is_read_as_what_was_written() -> None:
     data = (GOLDEN_3 / "owner.json").read_bytes()
     assert decode_document(data, Owner, 1, "owner", PATH) == samples.OWNER
+
+
+def test_recorded_settings_are_read_as_what_was_written() -> None:
+    data = (GOLDEN_5 / "settings.json").read_bytes()
+    assert decode_document(data, RecordedSettings, 1, "settings", PATH) == samples.RECORDED_SETTINGS
+    assert encode_document(samples.RECORDED_SETTINGS) == data
 
 
 def test_tables_are_read_as_what_was_written() -> None:
@@ -234,6 +241,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "2").iterdir()} == {path.name for path in GOLDEN_2.iterdir()}
     make_4(tmp_path / "4")
     assert {path.name for path in (tmp_path / "4").iterdir()} == {path.name for path in GOLDEN_4.iterdir()}
+    make_5(tmp_path / "5")
+    assert {path.name for path in (tmp_path / "5").iterdir()} == {path.name for path in GOLDEN_5.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
