@@ -76,6 +76,18 @@ class Extractor(ABC):
         """Lets go of connections. Safe to call twice."""
 
 
+class KnownStates(dict[str, DatasetState]):
+    """What is stored of some datasets, by URN, for planning."""
+
+    def anywhere(self, urn: str) -> DatasetState | None:
+        """What is stored of any dataset of the job, whoever plans it: it may cost a look at the store.
+
+        Raises:
+            SourceError: if that can't be read.
+        """
+        return self.get(urn)
+
+
 class Source(ABC):
     """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
 
@@ -98,7 +110,7 @@ class Source(ABC):
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
             states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
-                not idle are not to be planned.
+                not idle are not to be planned. A run gives `KnownStates`.
 
         Raises:
             SourceError: if the source as a whole can't be used.

@@ -172,11 +172,12 @@ class ClientNotes:
 
 @dataclass(frozen=True, slots=True)
 class KafkaDataset:
-    """A dataset and the partitions it consists of."""
+    """A dataset and the partitions it consists of. `of_topic`: all datasets of the topic, if it has several."""
 
     urn: str
     topic: str
     partitions: tuple[int, ...]
+    of_topic: tuple[str, ...] = ()
 
     def names(self) -> list[PartitionName]:
         """The partitions' names in the cluster."""
@@ -196,7 +197,8 @@ class TopicFound:
         """The topic as one dataset, or as one for each partition."""
         if kind == "topic":
             return [KafkaDataset(self.topic, self.topic, self.partitions)]
-        return [KafkaDataset(f"{self.topic}@{partition}", self.topic, (partition,)) for partition in self.partitions]
+        urns = tuple(f"{self.topic}@{partition}" for partition in self.partitions)
+        return [KafkaDataset(urn, self.topic, (p,), urns) for urn, p in zip(urns, self.partitions, strict=True)]
 
 
 class TopicSelection:
