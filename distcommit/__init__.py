@@ -7,6 +7,7 @@ by themselves; `app` puts them together, `spark` runs them, `protocol` holds the
 from distcommit.app.job import Job
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.sink import (
     AlreadyCommitted,
     AttemptIdentity,
@@ -46,12 +47,14 @@ __all__ = [
     "LocalFileSystem",
     "LogCommitStepStore",
     "Lost",
+    "Pin",
     "Provenance",
     "RetryLater",
     "Sink",
     "SinkCommitter",
     "SinkWriter",
     "Source",
+    "SourceFact",
     "StepContext",
     "Verdict",
     "Watermark",

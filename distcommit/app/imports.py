@@ -10,7 +10,7 @@ from distcommit.app.watermarks import require_positions
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Position, Watermark
 from distcommit.stores.by_hand import set_watermarks
 from distcommit.stores.job_store import JobStore
 
@@ -21,8 +21,8 @@ class ImportRow(msgspec.Struct, frozen=True):
     """One dataset. `action`: set (or to be set), same (it is there already), kept (it has another watermark)."""
 
     dataset: str
-    before: dict[str, int | float | str]
-    after: dict[str, int]
+    before: dict[str, Position]
+    after: dict[str, Position]
     action: str
 
 
@@ -71,9 +71,11 @@ def import_watermarks(
     for urn, positions in sorted(found.datasets.items()):
         old = states[urn].watermark if urn in states else None
         stored = dict(old.positions) if old is not None else {}
-        action = "same" if stored == positions else "set" if overwrite or old is None else "kept"
+        incarnation = found.incarnations.get(urn, "")
+        same = old is not None and stored == positions and incarnation in ("", old.incarnation)
+        action = "same" if same else "set" if overwrite or old is None else "kept"
         if action == "set":
-            wanted[urn], before[urn] = Watermark(dict(positions)), old
+            wanted[urn], before[urn] = Watermark(dict(positions), incarnation), old
         rows.append(ImportRow(urn, stored, positions, action))
     if store is not None and not dry_run:
         set_watermarks(store, wanted, before, who)

@@ -16,6 +16,7 @@ from typing import Any
 from distcommit.app.config import JobConfig
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.urn import check_urn
+from distcommit.model.watermark import Position
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_positions import dataset_of, group_positions, selection, topic_of
 
@@ -25,11 +26,15 @@ _NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class ForeignPositions:
-    """The next position to read, by dataset and partition. `left_out`: what was found and is not in it, and why."""
+    """The next position to read, by dataset and partition. `left_out`: what was found and is not in it, and why;
+    `incarnations`: what a dataset's positions count in, where that is known; `found`: what the source they count in was
+    found to be, as a store has recorded it."""
 
     origin: str
-    datasets: dict[str, dict[str, int]]
+    datasets: dict[str, dict[str, Position]]
     left_out: list[str] = field(default_factory=list)
+    incarnations: dict[str, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
@@ -45,6 +50,11 @@ def read_positions(config: JobConfig, file: Path | None, group: str | None) -> F
         found = _from_csv(config, file) if file.suffix.lower() == ".csv" else _from_gobblin(config, file)
     else:
         found = _from_group(config, group or "")
+    return require_some(found)
+
+
+def require_some(found: ForeignPositions) -> ForeignPositions:
+    """Returns `found` if there is anything in it. Raises ConfigurationError if there is not."""
     if not found.datasets:
         raise ConfigurationError(
             "there is no position in it for this job",
@@ -79,7 +89,7 @@ def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
             found=",".join(header),
             todo="name its columns so; next_offset is the offset of the first record that is not published yet",
         )
-    datasets: dict[str, dict[str, int]] = {}
+    datasets: dict[str, dict[str, Position]] = {}
     problems: list[str] = []
     for line, row in rows:
         try:
@@ -145,7 +155,7 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
             elif before[0] < began_ms:
                 newest[topic, partition] = (began_ms, position)
     _require_none(problems, file, "task")
-    datasets: dict[str, dict[str, int]] = {}
+    datasets: dict[str, dict[str, Position]] = {}
     left_out: dict[str, str] = {}
     for (topic, partition), (_, position) in sorted(newest.items()):
         if topic not in select:

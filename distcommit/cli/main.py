@@ -232,8 +232,8 @@ FromFile = Annotated[
     typer.Option(
         "--from",
         metavar="FILE",
-        help="A .csv with the columns dataset, partition, next_offset; or a .json that Gobblin exported with"
-        " `job-state-store --read-job-state --keepConfig`.",
+        help="A .csv with the columns dataset, partition, next_offset; a .json that Gobblin exported with"
+        " `job-state-store --read-job-state --keepConfig`; or another job's .yaml.",
     ),
 ]
 FromGroup = Annotated[

@@ -7,11 +7,12 @@ What a writer prepares is named by commit infos: plain data that travels with th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from distcommit.model.errors import ConflictError
+from distcommit.model.pins import Pin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,6 +143,11 @@ class Sink(ABC):
 
     name: ClassVar[str]
     """Stored with every commit; it stays the same as long as sequences of this sink may be pending."""
+
+    def pins(self) -> Mapping[str, Pin]:
+        """Settings that decide where the proof of a commit is, such as a table's name, by their names in the section
+        `sink` of the job file. A store is refused with others than it was filled with."""
+        return {}
 
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:

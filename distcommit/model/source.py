@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.model.log_records import DatasetState
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
@@ -92,25 +93,43 @@ class Extractor(ABC):
         """Lets go of connections. Safe to call twice."""
 
 
+class KnownStates(dict[str, DatasetState]):
+    """What is stored of some datasets, by URN, for planning."""
+
+    def anywhere(self, urn: str) -> DatasetState | None:
+        """What is stored of any dataset of the job, whoever plans it: it may cost a look at the store.
+
+        Raises:
+            SourceError: if that can't be read.
+        """
+        return self.get(urn)
+
+
 class Source(ABC):
     """Where data comes from. Picklable: it is sent to the executors, which plan and read."""
 
     provenance: ClassVar[Provenance | None] = None
     """How records name their origin; None if the source has no integer offsets (the audit then counts only)."""
 
+    def pins(self) -> Mapping[str, Pin]:
+        """Settings that decide which dataset a record belongs to, or what positions count in, by their names in the
+        section `source` of the job file. A store is refused with others than it was filled with."""
+        return {}
+
     @abstractmethod
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
         """Plans the datasets for which `owned` says yes, one at a time.
 
         A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
         `owned` may be asked about any name.
+        A `SourceFact` among the plans is pinned as `pins` are, and compared before anything of the plan counts.
 
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
             states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
-                not idle are not to be planned.
+                not idle are not to be planned. A run gives `KnownStates`.
 
         Raises:
             SourceError: if the source as a whole can't be used.

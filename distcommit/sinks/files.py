@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.pins import Pin
 from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.sink import AttemptIdentity, SinkWriter
 from distcommit.model.source import Provenance
@@ -55,6 +56,10 @@ class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
     partition_by: TimePartition | None = None
     target_file_bytes: int = Field(default=512 << 20, gt=0)
     access: AccessSettings | None = None
+
+    def pins(self) -> Mapping[str, Pin]:
+        """As `Sink.pins`: none, since any settings can read and continue what others have published."""
+        return {}
 
 
 class AttemptFiles(SinkWriter):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.pins import Pin
 from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
 from distcommit.model.user_class import make_named
 
@@ -46,6 +48,9 @@ class PythonSink(BaseModel, Sink):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.made.name
+
+    def pins(self) -> Mapping[str, Pin]:
+        return {"name": Pin(self.name), **self.made.pins()}
 
     def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
         return self.made.open_writer(attempt, staging_folder)

@@ -15,7 +15,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, fie
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.source import DatasetProblem, Provenance, Source
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.source import DatasetProblem, KnownStates, Provenance, Source
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka_by_hand import position_problems
@@ -37,6 +38,11 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 256
 _ASKED_S = 3.0
+_ANOTHER_CLUSTER = (
+    "correct source.brokers. Offsets of another cluster count other records: to read that one, give the job new folders"
+    " (paths), and begin at source.start, or import positions that count in it (distcommit import-watermarks JOB.yaml"
+    " --from POSITIONS.csv, or --kafka-group NAME)."
+)
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""
 
@@ -53,8 +59,9 @@ class KafkaSource(BaseModel, Source):
         exclude: names of topics to leave out, also if they are in `topics`.
         exclude_patterns: regular expressions, matching whole names, of topics to leave out.
         dataset: what is committed together: a topic with all its partitions, or each partition by itself.
-        start: where a partition that was never read begins: `earliest`, `latest`, or an ISO 8601 time with its time
-            zone (the first record of that time or later, `latest` if there is none).
+        start: where the partitions of a topic begin that was never read: `earliest`, `latest`, or an ISO 8601 time with
+            its time zone (the first record of that time or later, `latest` if there is none). A partition that is added
+            later begins at its beginning; `expired_offsets` counts for it, from offset 0.
         expired_offsets: what to do if Kafka has deleted records before they were read: `fail` leaves the whole dataset
             out of the run, with its reason, and `skip` only the partition, until a person sets its watermark;
             `earliest` and `nearest` go on with the oldest record that is left, `latest` behind the newest. What they
@@ -131,9 +138,13 @@ class KafkaSource(BaseModel, Source):
             raise ValueError("topics or topic_patterns must name at least one topic")
         return self
 
+    def pins(self) -> Mapping[str, Pin]:
+        """What names datasets. The cluster is pinned by its id, which `plan` finds: brokers may be renamed."""
+        return {"dataset": Pin(self.dataset)}
+
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
 
         A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
@@ -146,6 +157,8 @@ class KafkaSource(BaseModel, Source):
         """
         queries = KafkaQueries(self.connection())
         found = list(self._datasets(queries, owned, states))
+        if queries.cluster_id:
+            yield SourceFact("cluster", Pin(queries.cluster_id, _ANOTHER_CLUSTER))
         yield from (problem for problem in found if isinstance(problem, DatasetProblem))
         datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
@@ -205,23 +218,20 @@ class KafkaSource(BaseModel, Source):
         self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: Mapping[str, DatasetState]
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         names = [name for dataset in chunk for name in dataset.names()]
-        unseen = [
-            name
-            for dataset in chunk
-            for name in dataset.names()
-            if str(name[1]) not in _stored(states.get(dataset.urn))
-        ]
+        unseen = [name for dataset in chunk for name in dataset.names() if not _stored(states.get(dataset.urn))]
         ids: Mapping[str, str | Unanswered] = {}
         if queries.knows_topic_ids:  # asked before the offsets: what is read is held against it again
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
+        look_up = states.anywhere if isinstance(states, KnownStates) else states.get
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
             try:
                 if isinstance(topic_id, Unanswered):
                     raise _unreadable(dataset.urn, f"its topic id: {topic_id.error}")
-                planned = plan_dataset(self, dataset.urn, logs, state, topic_id)
+                followed = state is None and any(_stored(look_up(urn)) for urn in dataset.of_topic)
+                planned = plan_dataset(self, dataset.urn, logs, state, topic_id, topic_followed=followed)
             except SourceError as error:
                 yield DatasetProblem(dataset.urn, str(error))
                 continue
@@ -237,11 +247,17 @@ def plan_dataset(
     logs: Mapping[int, PartitionLog | str],
     state: DatasetState | None,
     topic_id: str = "",
+    *,
+    topic_followed: bool = False,
 ) -> DatasetPlan | None:
     """The plan of one dataset from what its partitions hold (or the error of one); None if there is nothing to do.
 
-    A partition without a stored position gets a work unit even if it is empty, so that its position is stored. A stored
-    watermark without a topic id (from a cluster without them, or set by hand) counts for the topic that is there.
+    A partition without a stored position gets a work unit even if it is empty, so that its position is stored. It
+    begins where the source's `start` says, but at offset 0 if others of its dataset have positions: then it was added
+    while they were read. If others of its topic are datasets that have positions (`topic_followed`), it may also be one
+    that could not be read when they were: it begins at the oldest record, and what was deleted before that is recorded
+    as lost, whatever `expired_offsets` says, but `latest`. A stored watermark without a topic id (from a cluster
+    without them, or set by hand) counts for the topic that is there.
 
     Raises:
         SourceError: if a partition has an error, a stored position does not fit what it holds, or the topic is not the
@@ -261,8 +277,8 @@ def plan_dataset(
     for partition, log in logs.items():
         if isinstance(log, str):
             raise _unreadable(urn, f"partition {partition}: {log}")
-        if str(partition) in stored:
-            position = stored[str(partition)]
+        if stored:
+            position = stored.get(str(partition), 0)
             if not isinstance(position, int) or position > log.high:
                 expected, found = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}"
                 raise _made_again(urn, expected, found, _nearest(stored, logs))
@@ -271,6 +287,14 @@ def plan_dataset(
                 if source.expired_offsets == "skip":
                     continue
                 skipped.append(_given_up(source, urn, partition, low, log, topic_id))
+                low = int(skipped[-1].high)
+            if str(partition) not in stored:
+                start[str(partition)] = 0
+        elif topic_followed:
+            low = start[str(partition)] = 0
+            if low < log.low:
+                why = "the partition is new, and others of its topic were read before"
+                skipped.append(_passed_over(source, partition, low, log, topic_id, why))
                 low = int(skipped[-1].high)
         else:
             low = start[str(partition)] = log.begin
@@ -339,8 +363,15 @@ def _given_up(
     """What is lost by going on where the source's policy says."""
     if source.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
+    why = f"expired_offsets is {source.expired_offsets}"
+    return _passed_over(source, partition, position, log, topic_id, why)
+
+
+def _passed_over(
+    source: KafkaSource, partition: int, position: int, log: PartitionLog, topic_id: str, why: str
+) -> SkippedRange:
     low = log.high if source.expired_offsets == "latest" else log.low
-    reason = f"expired: Kafka holds offsets {log.low} to {log.high}; expired_offsets is {source.expired_offsets}"
+    reason = f"expired: Kafka holds offsets {log.low} to {log.high}; {why}"
     return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
 
 
@@ -348,7 +379,7 @@ def _expired(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetSta
     """The error that tells of the first partition whose records were deleted before they were read."""
     stored = _stored(state)
     for partition, log in logs.items():
-        position = stored.get(str(partition))
+        position = stored.get(str(partition), 0) if stored else None
         if isinstance(log, PartitionLog) and isinstance(position, int) and position < log.low:
             return _deleted(urn, partition, position, log)
     return None

@@ -172,11 +172,12 @@ class ClientNotes:
 
 @dataclass(frozen=True, slots=True)
 class KafkaDataset:
-    """A dataset and the partitions it consists of."""
+    """A dataset and the partitions it consists of. `of_topic`: all datasets of the topic, if it has several."""
 
     urn: str
     topic: str
     partitions: tuple[int, ...]
+    of_topic: tuple[str, ...] = ()
 
     def names(self) -> list[PartitionName]:
         """The partitions' names in the cluster."""
@@ -196,7 +197,8 @@ class TopicFound:
         """The topic as one dataset, or as one for each partition."""
         if kind == "topic":
             return [KafkaDataset(self.topic, self.topic, self.partitions)]
-        return [KafkaDataset(f"{self.topic}@{partition}", self.topic, (partition,)) for partition in self.partitions]
+        urns = tuple(f"{self.topic}@{partition}" for partition in self.partitions)
+        return [KafkaDataset(urn, self.topic, (p,), urns) for urn, p in zip(urns, self.partitions, strict=True)]
 
 
 def topic_named_by(urn: str) -> str:
@@ -237,17 +239,19 @@ class KafkaQueries:
         admin: the client that asks.
         knows_topic_ids: whether `topics` has found a controller, which topic ids are asked of (librdkafka's mock of a
             cluster has none).
+        cluster_id: the cluster's own id, once `topics` was asked; "" if it has none.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection, self._notes = connection, ClientNotes(connection)
         self.admin = connection.admin(self._notes)
-        self.knows_topic_ids = False
+        self.knows_topic_ids, self.cluster_id = False, ""
 
     def topics(self) -> Iterator[TopicFound]:
         """All topics that the brokers show us, from one request. Raises SourceError if no broker answers in time."""
         cluster = self._connection.metadata(self.admin, self._notes, SourceError)
         self.knows_topic_ids = cluster.controller_id in cluster.brokers
+        self.cluster_id = cluster.cluster_id or ""
         for topic, found in cluster.topics.items():
             leaderless = frozenset(partition.id for partition in found.partitions.values() if partition.leader < 0)
             error = self._connection.masked(found.error.str()) if found.error is not None else ""

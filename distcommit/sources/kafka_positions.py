@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException, TopicPartition
 
 from distcommit.model.errors import SourceError
+from distcommit.model.watermark import Position
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_client import (
     ClientNotes,
@@ -36,7 +37,7 @@ def topic_of(source: KafkaSource, urn: str) -> str:
     return urn if source.dataset == "topic" else urn.rpartition("@")[0]
 
 
-def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str, int]], list[PartitionName]]:
+def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str, Position]], list[PartitionName]]:
     """What a consumer group has committed for the job's topics. It is only asked about, never joined.
 
     A committed offset is that of the next record the group would read, as a watermark's position is.
@@ -60,7 +61,7 @@ def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str
     return {urn: found for urn, found in positions.items() if found}, missing
 
 
-def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[str, int]:
+def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[str, Position]:
     return {str(name[1]): committed[name] for name in dataset.names() if name in committed}
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin
 from distcommit.model.ports import FileSystem, StagedWriter
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
 from distcommit.model.urn import bucket_of, check_urn
@@ -45,6 +46,9 @@ class MicroBatchSource(BaseModel, Source):
 
     type: Literal["micro_batch"]
     dataset_column: str = Field(min_length=1)
+
+    def pins(self) -> Mapping[str, Pin]:
+        return {"dataset_column": Pin(self.dataset_column)}
 
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.log_records import DatasetState
+from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
@@ -36,9 +37,13 @@ class PythonSource(BaseModel, Source):
     def provenance(self) -> Provenance | None:  # type: ignore[override]
         return self._source.provenance
 
+    def pins(self) -> Mapping[str, Pin]:
+        """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
+        return {"class": Pin(self.class_name), **self._source.pins()}
+
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
         return self._source.plan(owned, states)
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:

@@ -11,9 +11,17 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.ingest.staging import prepare_bucket
-from distcommit.model.errors import DistcommitError, FencedError, SourceUnavailableError, error_text, plain_text
+from distcommit.model.errors import (
+    DistcommitError,
+    FencedError,
+    SourceError,
+    SourceUnavailableError,
+    error_text,
+    plain_text,
+)
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.source import DatasetProblem
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.source import DatasetProblem, KnownStates
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.spark.planned import LARGEST_SIZE, checked_plan
@@ -29,13 +37,15 @@ _LARGEST_KEPT = 64
 
 
 class PlanReport(msgspec.Struct):
-    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed."""
+    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed.
+    `found`: what the source has found itself to be, by the name of the setting that it is pinned as."""
 
     report: Report
     files: dict[int, str] = {}
     largest: list[tuple[int, int, str]] = []
     failure: str = ""
     storage_failure: str = ""
+    found: dict[str, Pin] = {}
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -61,7 +71,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 def _from_source(
     settings: RunSettings, owned: Callable[[str], bool], known: Mapping[str, DatasetState]
-) -> Iterator[DatasetPlan | DatasetProblem]:
+) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
     """What the source plans; whatever it raises is the source's failure.
 
     Raises:
@@ -94,8 +104,11 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
     def owned(urn: str) -> bool:
         return bucket_of(urn, settings.store.buckets) in states
 
-    known = {urn: state for bucket in states.values() for urn, state in bucket.items()}
+    known = _AllStates(settings, states)
     for found in _from_source(settings, owned, known):
+        if isinstance(found, SourceFact):
+            result.found[f"source.{found.name}"] = found.pin
+            continue
         planned = checked_plan(found, owned, names)
         if isinstance(planned, DatasetProblem):
             report.datasets_skipped += 1
@@ -157,6 +170,32 @@ def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, 
                 report.datasets_skipped += 1
                 report.explain(state.dataset_urn, f"skipped, {state.status.value}", state.reason)
     return states
+
+
+class _AllStates(KnownStates):
+    """What is stored of the buckets that a partition plans, and on demand of others.
+
+    All buckets have been fenced and replayed: nothing moves before the manifest is published, but by hand.
+    """
+
+    def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
+        super().__init__({urn: state for bucket in owned.values() for urn, state in bucket.items()})
+        self._store, self._others = settings.store, dict(owned)
+
+    def anywhere(self, urn: str) -> DatasetState | None:
+        bucket = bucket_of(urn, self._store.buckets)
+        if bucket not in self._others:
+            try:
+                self._others[bucket] = self._store.bucket_log(bucket).refresh().datasets
+            except (DistcommitError, OSError) as error:
+                raise SourceError(
+                    "it can't be told whether another dataset was read before",
+                    dataset=urn,
+                    bucket=bucket,
+                    found=str(error),
+                    todo="mend its bucket's log, then run again",
+                ) from error
+        return self._others[bucket].get(urn)
 
 
 def _count(units: Sequence[WorkUnit], bucket: int, result: PlanReport) -> None:

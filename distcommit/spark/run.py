@@ -14,6 +14,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError, TransientError
 from distcommit.model.log_records import Decide, Record
+from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.protocol.fold import Fold
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
 from distcommit.spark.launch import JOB_FAILURES, Launch
@@ -23,10 +24,14 @@ from distcommit.spark.reports import Report, add_up
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.pinned import record_settings
 from distcommit.stores.plans import Manifest, publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
 
 logger = logging.getLogger(__name__)
+
+
+_NOTHING_PINNED = PinnedSettings()
 
 
 class RunResult(msgspec.Struct):
@@ -67,6 +72,7 @@ def run(
     settings: RunSettings,
     *,
     max_seconds: float = 0,
+    pinned: PinnedSettings = _NOTHING_PINNED,
     phase: Callable[[str], None] = lambda name: None,
 ) -> RunResult:
     """One whole run of a job whose epoch is fenced in the job log.
@@ -75,9 +81,11 @@ def run(
         launch: runs executor functions; on Spark, `SparkLaunch`.
         settings: the run, with its epoch.
         max_seconds: tasks stop reading this long after ingest began; 0 for no limit.
+        pinned: settings that the store records, before anything of the plan counts, or holds against its record.
         phase: told the name of each phase as it begins.
 
     Raises:
+        ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
         FencedError: if a newer run has begun. It replays what this one had sealed.
         SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
     """
@@ -88,6 +96,7 @@ def run(
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         planned = _complete_reports([plan.report for plan in plans], settings.partitions, "plan")
         _require_some(plans, store.job)
+        record_settings(store, pinned, _found(plans))
         manifest = share_out(settings, plans)
         with _fenced_if_swept(settings):
             publish_manifest(store.fs, store.roots.store, manifest)
@@ -139,6 +148,22 @@ def _require_some(plans: list[PlanReport], job: str) -> None:
     raise TransientError(
         "the plan can't be stored", job=job, found=plans[0].storage_failure, todo=f"mend the storage {todo}"
     )
+
+
+def _found(plans: list[PlanReport]) -> dict[str, Pin]:
+    """What the source is, as all partitions have found it."""
+    found: dict[str, Pin] = {}
+    for plan in plans:
+        for name, pin in plan.found.items():
+            if found.setdefault(name, pin) != pin:
+                raise ConfigurationError(
+                    "executors have found different sources",
+                    setting=name,
+                    expected=found[name].value,
+                    found=pin.value,
+                    todo="see that the names in the job file mean the same wherever the job runs",
+                )
+    return found
 
 
 class _Seconds:

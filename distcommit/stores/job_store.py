@@ -1,6 +1,7 @@
 """The durable state of one job: its layout, its creation, and the logs in it.
 
 <store>/store.json                 format version, job name, number of buckets; written once
+<store>/settings/<number>.json     settings that give what is stored its meaning: see `stores.pinned`
 <store>/log/job/<number>.seg       the job log
 <store>/log/bucket=<b>/<number>.seg
 <store>/task_states/, plans/       Parquet tables, by run and bucket
@@ -118,7 +119,8 @@ def open_store(
             path=roots.store,
             expected=f"commit.buckets: {buckets}",
             found=f"{marker.buckets} buckets",
-            todo=f"set commit.buckets to {marker.buckets}; changing it for an existing store is not supported",
+            todo=f"set commit.buckets to {marker.buckets}; or carry what is stored over to new folders:"
+            " `distcommit import-watermarks NEW.yaml --from OLD.yaml`",
         )
     return JobStore(fs, roots, job, marker.buckets, marker.store_id)
 

@@ -33,6 +33,7 @@ from distcommit.sinks.offsets import OffsetSets
 from distcommit.stores.claims import Owner
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
 from distcommit.stores.segment import Segment
 
@@ -116,6 +117,9 @@ SEGMENTS = {
     ),
 }
 
+RECORDED_SETTINGS = RecordedSettings(
+    1, {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}, {"source.cluster": "cluster/ü"}
+)
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 
 SEGMENTS_2 = {

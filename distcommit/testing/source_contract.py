@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 import pytest
 
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.source import Extraction, Extractor, Source
+from distcommit.model.pins import SourceFact
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -49,9 +50,16 @@ class SourceContract(ABC):
         opened.close()
         opened.close()
 
+    @staticmethod
+    def planned(
+        found: Iterable[DatasetPlan | DatasetProblem | SourceFact],
+    ) -> list[DatasetPlan | DatasetProblem]:
+        """What it says of datasets."""
+        return [planned for planned in found if not isinstance(planned, SourceFact)]
+
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
         """All datasets, planned; problems fail the test."""
-        planned = list(source.plan(lambda urn: True, states or {}))
+        planned = self.planned(source.plan(lambda urn: True, states or {}))
         plans = {plan.dataset_urn: plan for plan in planned if isinstance(plan, DatasetPlan)}
         assert len(plans) == len(planned), f"a dataset is there twice, or has a problem: {planned}"
         return plans
@@ -95,9 +103,14 @@ class SourceContract(ABC):
 
     def test_only_owned_datasets_are_planned(self, source: Source) -> None:
         for urn in self.holds():
-            planned = list(source.plan(lambda asked, urn=urn: asked == urn, {}))  # type: ignore[misc]
+            planned = self.planned(source.plan(lambda asked, urn=urn: asked == urn, {}))  # type: ignore[misc]
             assert [plan.dataset_urn for plan in planned] == [urn]
-        assert list(source.plan(lambda urn: False, {})) == []
+        assert self.planned(source.plan(lambda urn: False, {})) == []
+
+    def test_what_gives_its_positions_their_meaning_is_said_alike_each_time(self, source: Source) -> None:
+        assert source.pins() == self.make_source().pins()
+        facts = [fact for _ in range(2) for fact in source.plan(bool, {}) if isinstance(fact, SourceFact)]
+        assert facts[: len(facts) // 2] == facts[len(facts) // 2 :]
 
     def test_datasets_that_are_not_idle_are_not_planned(self, source: Source) -> None:
         for status in (DatasetStatus.PENDING, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):

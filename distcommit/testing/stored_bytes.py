@@ -34,7 +34,8 @@ from distcommit.steps.registry import load_steps
 from distcommit.stores.claims import read_owner
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import Roots, open_store
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.pinned import RecordedSettings, read_settings
 from distcommit.stores.plans import read_manifest
 from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
@@ -144,6 +145,11 @@ def _read_owner(data: bytes) -> object:
     return read_owner(_file_system(f"/output/{CLAIM_FOLDER}/owner.json", data), "/output")
 
 
+def _read_settings(data: bytes) -> object:
+    fs = _file_system("/store/settings/000000000001.json", data)
+    return _typed(read_settings(JobStore(fs, Roots("/store", "/staging", "/output"), "job", 1)), RecordedSettings)
+
+
 def _read_plan(data: bytes) -> object:
     return _typed(decode_plan(data, PATH), list[DatasetPlan])
 
@@ -228,6 +234,7 @@ READERS = tuple(
         ),
         ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
         ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
+        ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
         ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
         ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
         ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),

@@ -36,9 +36,10 @@ from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.claims import Owner
-from distcommit.stores.documents import decode_document
+from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
 from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import (
@@ -69,7 +70,7 @@ SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
     *(SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
-    *(StoreMarker, Manifest, LockRecord, Footer, Owner),
+    *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
 ]
 
 
@@ -117,6 +118,12 @@ def test_a_segment_of_at_least_once_is_read_as_what_was_written() -> None:
 def test_who_owns_a_folder_is_read_as_what_was_written() -> None:
     data = (GOLDEN_3 / "owner.json").read_bytes()
     assert decode_document(data, Owner, 1, "owner", PATH) == samples.OWNER
+
+
+def test_recorded_settings_are_read_as_what_was_written() -> None:
+    data = (GOLDEN_5 / "settings.json").read_bytes()
+    assert decode_document(data, RecordedSettings, 1, "settings", PATH) == samples.RECORDED_SETTINGS
+    assert encode_document(samples.RECORDED_SETTINGS) == data
 
 
 def test_tables_are_read_as_what_was_written() -> None:

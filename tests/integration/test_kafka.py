@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import time
 import uuid
@@ -15,9 +17,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.cli.main import app
 from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.footer import read_records
 from distcommit.spark.run import RunResult
@@ -219,6 +223,61 @@ def test_a_partition_that_was_added_between_runs_is_read_from_its_beginning(live
     assert found == [(0, 0), (2, 0), (2, 1)]
     (state,) = [row for row in Job.from_file(lived.job.path).status().datasets if row.dataset == lived.grown]
     assert state.positions == {"0": 1, "1": 0, "2": 2}
+
+
+@pytest.mark.parametrize("dataset", ["topic", "partition"])
+def test_a_partition_added_in_mid_life_is_read_from_its_beginning_whatever_start_says(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession, dataset: str
+) -> None:
+    """What `start: latest` passes over is what was there at the very first sight of the topic, and nothing later."""
+    topic, late = topics.make("followed"), topics.make("late")
+    job = job_of(tmp_path, kafka_server, topic, source={"start": "latest", "dataset": dataset})
+    topics.produce(topic, b"before us")
+    assert run(job, spark).totals.records_published == 0
+    topics.produce(topic, b"1")
+    topics.grow(topic, 3)
+    topics.produce(topic, b"0", b"1", b"2", partition=1)
+    topics.produce(topic, b"0", b"1", b"2", partition=2)
+    topics.produce(late, b"before us")
+    job.write(source={"start": "latest", "dataset": dataset, "topics": [topic, late]})
+    assert run(job, spark).totals.records_published == 1 + 3 + 3
+    audit = job.audit()
+    assert (audit.exact, audit.skipped) == (True, 0), audit
+    firsts = {(row.dataset.partition("@")[0], row.partition): row.first for row in audit.partitions}
+    assert firsts == {(topic, "0"): 1, (topic, "1"): 0, (topic, "2"): 0, (late, "0"): 1}
+
+
+def test_topics_become_partitions_by_the_printed_command_with_their_incarnations(
+    tmp_path: Path, kafka_server: KafkaServer, topics: Topics, spark: SparkSession
+) -> None:
+    again = topics.make("again")
+    topics.grow(again, 2)
+    job = job_of(tmp_path, kafka_server, again, source={"start": "latest"})
+    assert run(job, spark).succeeded
+    topics.produce(again, b"0", b"1")
+    topics.produce(again, b"0", partition=1)
+    assert run(job, spark).totals.records_published == 3
+    topics.produce(again, b"2")
+    refused = CliRunner().invoke(app, ["run", str(job.path), "--set", "source.dataset=partition"])
+    assert refused.exit_code == 2
+    (command,) = re.findall("`distcommit ([^`]+)`", " ".join(refused.stderr.split()))
+    words = shlex.split(command)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    job.write(**{"source": {"dataset": "partition"}, "paths": {n: f"{n}-2" for n in ("store", "staging", "output")}})
+    result = run(job, spark)
+    assert (result.succeeded, result.totals.records_published) == (True, 1)
+    second = job.audit()
+    job.write(source={"dataset": "topic"}, paths={n: n for n in ("store", "staging", "output")})
+    first = job.audit()
+    assert (first.exact, second.exact, first.records, second.records) == (True, True, 3, 1)
+    ends = {row.partition: row.watermark for row in first.partitions}
+    assert {row.partition: row.first for row in second.partitions} == ends, "it goes on where the other stopped"
+    topics.delete(again)
+    topics.make("again")
+    job.write(source={"dataset": "partition"}, paths={n: f"{n}-2" for n in ("store", "staging", "output")})
+    made_again = run(job, spark)
+    assert not made_again.succeeded
+    assert "topic id" in reasons(made_again)[f"{again}@0"], "the incarnation was carried over"
 
 
 def test_null_and_empty_keys_and_values_and_headers_are_what_they_were(lived: Lived) -> None:

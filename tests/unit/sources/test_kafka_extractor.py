@@ -194,7 +194,7 @@ def test_byte_limit_makes_small_batches(extractor: KafkaExtractor) -> None:
 
 
 def test_trailing_control_records_count_as_read(broker: MockBroker, extractor: KafkaExtractor) -> None:
-    (plan,) = source(broker.bootstrap_servers, topic_patterns=[], topics=["txn"]).plan(bool, {})
+    _, plan = source(broker.bootstrap_servers, topic_patterns=[], topics=["txn"]).plan(bool, {})
     (planned,) = getattr(plan, "work_units")  # noqa: B009 - a DatasetProblem fails here
     assert planned.expected_high == Watermark({"0": 4, "1": 4})
     extraction = extractor.extract(planned)

@@ -18,7 +18,8 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.ingest import flow
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.source import DatasetProblem
+from distcommit.model.pins import SourceFact
+from distcommit.model.source import DatasetProblem, KnownStates
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka import KafkaSource, fair_shares, pack, plan_dataset
@@ -62,7 +63,11 @@ def plans(
     states: Mapping[str, DatasetState] | None = None,
     owned: Callable[[str], bool] = everything,
 ) -> dict[str, DatasetPlan | DatasetProblem]:
-    found = list(source.plan(owned, states or {}))
+    found = [
+        planned
+        for planned in source.plan(owned, {} if states is None else states)
+        if not isinstance(planned, SourceFact)
+    ]
     assert len({planned.dataset_urn for planned in found}) == len(found)
     return {planned.dataset_urn: planned for planned in found}
 
@@ -113,13 +118,13 @@ def test_empty_topic_is_planned_once_and_then_left_alone(broker: MockBroker) -> 
 
 
 @pytest.mark.parametrize("start", ["latest", "2020-01-01T00:00:00+02:00"])
-def test_stored_positions_win_over_start_and_new_partitions_begin_at_it(broker: MockBroker, start: str) -> None:
+def test_stored_positions_win_over_start_and_partitions_added_later_begin_at_0(broker: MockBroker, start: str) -> None:
     plan = plan_of(
         plans(source(broker.bootstrap_servers, topics=["grown"], start=start), read_to("grown", p0=2))["grown"]
     )
     assert plan.planned_low == Watermark({"0": 2})
-    assert plan.start == Watermark({"1": 5})
-    assert ranges(plan) == [{"0": (2, 5), "1": (5, 5)}]
+    assert plan.start == Watermark({"1": 0})
+    assert ranges(plan) == [{"1": (0, 5), "0": (2, 5)}]
 
 
 def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:
@@ -127,6 +132,42 @@ def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:
     planned = plans(kafka, read_to("full@1", p1=10), owned=lambda urn: urn != "full@3")
     assert set(planned) == {"full@0", "full@2"}
     assert ranges(plan_of(planned["full@2"])) == [{"2": (0, 20)}]
+
+
+@pytest.mark.parametrize("start", ["latest", "2020-01-01T00:00:00+02:00"])
+def test_a_partition_added_to_a_topic_of_which_others_are_datasets_begins_at_0(broker: MockBroker, start: str) -> None:
+    """Theirs are in other buckets: what is stored there is looked up."""
+    kafka = source(broker.bootstrap_servers, topics=["grown", "full"], dataset="partition", start=start)
+    states = Elsewhere(read_to("grown@0", p0=2))
+    planned = plans(kafka, states, owned=lambda urn: urn in ("grown@1", "full@1"))
+    assert ranges(plan_of(planned["grown@1"])) == [{"1": (0, 5)}]
+    first = plan_of(planned["full@1"]).start
+    assert first == Watermark({"1": 10}), "nothing of that topic was ever read: `start` counts"
+    forgotten = {"grown@1": DatasetState("grown@1")}
+    planned = plans(kafka, Elsewhere(read_to("grown@0", p0=2), forgotten), owned=lambda urn: urn == "grown@1")
+    assert ranges(plan_of(planned["grown@1"])) == [{"1": (5, 5)}], "a person has set it to null: `start` counts"
+
+
+def test_what_is_stored_elsewhere_and_can_not_be_read_is_a_problem_of_the_partition_alone(broker: MockBroker) -> None:
+    kafka = source(broker.bootstrap_servers, topics=["grown", "full"], dataset="partition", start="latest")
+    planned = plans(kafka, Elsewhere({}, unreadable="grown@0"), owned=lambda urn: urn in ("grown@1", "full@1"))
+    assert "can't be told" in problem_of(planned["grown@1"])
+    plan_of(planned["full@1"])
+
+
+class Elsewhere(KnownStates):
+    """States of which some are in other buckets."""
+
+    def __init__(
+        self, others: Mapping[str, DatasetState], mine: Mapping[str, DatasetState] | None = None, unreadable: str = ""
+    ) -> None:
+        super().__init__(mine or {})
+        self.others, self.unreadable = others, unreadable
+
+    def anywhere(self, urn: str) -> DatasetState | None:
+        if urn == self.unreadable:
+            raise SourceError("it can't be told", dataset=urn)
+        return self.others.get(urn)
 
 
 def test_datasets_that_are_not_idle_are_not_planned(broker: MockBroker) -> None:
@@ -242,6 +283,38 @@ def test_expired_offsets_are_skipped_on_purpose_and_recorded(policy: str, low: i
     assert positions_lost(plan.skipped) == low - 3
 
 
+NEW = PartitionLog(10, 20, 20)
+"""A partition whose first ten records are gone, as `start: latest` sees it."""
+
+
+@pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("nearest", 10), ("latest", 20)])
+def test_what_has_expired_of_a_partition_added_later_is_recorded(policy: str, low: int) -> None:
+    kafka = source(expired_offsets=policy, start="latest")
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 4, 4), 1: NEW}
+    plan = plan_of(plan_dataset(kafka, "t", logs, read_to("t", p0=4)["t"]))
+    assert (plan.start, ranges(plan)) == (Watermark({"1": 0}), [{"1": (low, 20)}])
+    assert [(s.partition, s.low, s.high) for s in plan.skipped] == [("1", 0, low)]
+
+
+def test_what_has_expired_of_a_partition_added_later_stops_as_configured() -> None:
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 6, 6), 1: NEW}
+    with pytest.raises(SourceError, match=r"partition=1\]; expected offset 0; found offsets 10 to 20; 10 are gone"):
+        plan_dataset(source(start="latest"), "t", logs, read_to("t", p0=4)["t"])
+    skipping = source(start="latest", expired_offsets="skip")
+    plan = plan_of(plan_dataset(skipping, "t", logs, read_to("t", p0=4)["t"]))
+    assert (plan.start, ranges(plan)) == (Watermark({}), [{"0": (4, 6)}])
+
+
+@pytest.mark.parametrize(("policy", "low"), [("fail", 10), ("skip", 10), ("earliest", 10), ("latest", 20)])
+def test_a_partition_that_may_have_been_there_when_others_of_its_topic_were_first_read_is_never_stuck(
+    policy: str, low: int
+) -> None:
+    kafka = source(expired_offsets=policy, start="latest", dataset="partition")
+    plan = plan_of(plan_dataset(kafka, "t@1", {1: NEW}, None, topic_followed=True))
+    assert (plan.start, ranges(plan)) == (Watermark({"1": 0}), [{"1": (low, 20)}])
+    assert positions_lost(plan.skipped) == low
+
+
 def test_expired_partition_is_left_out_and_the_others_are_planned() -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(10, 20, 10), 1: PartitionLog(0, 4, 0)}
     plan = plan_of(plan_dataset(source(expired_offsets="skip"), "t", logs, read_to("t", p0=3, p1=1)["t"]))
@@ -255,8 +328,8 @@ def test_offsets_that_the_broker_has_dropped_are_a_problem_of_their_topic_alone(
     planned = plans(source(broker.bootstrap_servers, topics=topics), states)
     assert "deleted records before they were read" in problem_of(planned["expired"])
     plan_of(planned["full"])
-    left_out = list(source(broker.bootstrap_servers, topics=["expired"], expired_offsets="skip").plan(bool, states))
-    assert [type(found) for found in left_out] == [DatasetProblem]
+    left_out = plans(source(broker.bootstrap_servers, topics=["expired"], expired_offsets="skip"), states)
+    assert [type(found) for found in left_out.values()] == [DatasetProblem]
     skipping = source(broker.bootstrap_servers, topics=topics, expired_offsets="earliest")
     plan = plan_of(plans(skipping, states)["expired"])
     ((low, high),) = (bounds["0"] for bounds in ranges(plan))

@@ -1,0 +1,51 @@
+"""Which of a job's settings its store pins, and the command that carries over what is stored."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from distcommit.app.config import JobConfig
+from distcommit.model.pins import Pin, PinnedSettings
+
+_ANOTHER_TYPE = (
+    "put source.type back: positions of one type of source say nothing to another. To read with this one, give the job"
+    " new folders (paths)."
+)
+_NUMBERED = re.compile(r"(.*)-(\d+)")
+
+
+def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> PinnedSettings:
+    """The pinned settings of a job, whose file is `path`, as `overrides` have changed it.
+
+    Raises:
+        ConfigurationError: if a class of the user's own, which pins its own, can't be made.
+    """
+    source, sink = config.source, config.sink
+    settings = {
+        "source.type": Pin(source.type, _ANOTHER_TYPE),
+        **_in_section("source", source.pins()),
+        "sink.type": Pin(sink.type),
+        **_in_section("sink", sink.pins()),
+    }
+    if path is None or any(text.startswith("paths") for text in overrides):
+        return PinnedSettings(settings)
+    return PinnedSettings(settings, carry_over(config, path, overrides))
+
+
+def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
+    """The command that gives the job, as it is configured, new folders beside the old ones, with its watermarks."""
+    places = [f"paths.{name}={_next_name(place)}" for name, place in config.paths.model_dump().items()]
+    changes = [part for text in (*overrides, *places) for part in ("--set", text)]
+    return shlex.join(["distcommit", "import-watermarks", str(path), *changes, "--from", str(path)])
+
+
+def _in_section(section: str, pins: Mapping[str, Pin]) -> dict[str, Pin]:
+    return {f"{section}.{name}": pin for name, pin in pins.items()}
+
+
+def _next_name(place: str) -> str:
+    numbered = _NUMBERED.fullmatch(place)
+    return f"{numbered[1]}-{int(numbered[2]) + 1}" if numbered else f"{place}-2"

@@ -1,0 +1,37 @@
+"""Settings that give stored state its meaning: a store is used with those that it was filled with, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A setting's value, which the store records with its first run.
+
+    `otherwise`: what a person who wants another value can do, if `distcommit import-watermarks` into a new store can't
+    carry over what is stored.
+    """
+
+    value: str
+    otherwise: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSettings:
+    """What a job says of the settings that its store pins, by their names in the job file.
+
+    `carried_by`: the command that carries over what is stored, for messages.
+    """
+
+    settings: Mapping[str, Pin] = field(default_factory=dict)
+    carried_by: str = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFact:
+    """What a source has found itself to be, such as the id of a cluster: pinned like a setting, once it is known."""
+
+    name: str
+    pin: Pin

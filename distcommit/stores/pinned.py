@@ -1,0 +1,116 @@
+"""The settings that a store pins: recorded by the first run, compared ever after.
+
+<store>/settings/<number>.json     each has all of the one before, and more; the newest counts
+
+A document is put if absent and never changed, so that of two runs with different settings one finds out. A later
+document adds what was not known, or not pinned, before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from distcommit.fs.local import TEMPORARY
+from distcommit.model.errors import ConfigurationError, storage_error
+from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.stores.documents import decode_document, encode_document
+from distcommit.stores.job_store import JobStore
+
+SETTINGS_VERSION = 1
+_NOT_SET = Pin("not set")
+_NAME = re.compile(r"(\d{12})\.json")
+
+
+class RecordedSettings(msgspec.Struct, frozen=True):
+    """What a store has recorded. `settings`: as the job file says them; `found`: what its source turned out to be."""
+
+    version: int
+    settings: dict[str, str]
+    found: dict[str, str] = {}
+
+
+def read_settings(store: JobStore) -> RecordedSettings:
+    """What is recorded; nothing, for a store that no run of this version has used.
+
+    Raises:
+        UnknownVersionError, CorruptError: if the newest document can't be read.
+    """
+    return _newest(store)[1]
+
+
+def require_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str, Pin] | None = None) -> None:
+    """Compares with what is recorded; what is not recorded yet may be anything.
+
+    Raises:
+        ConfigurationError: naming each setting that is another one than was recorded, and what to do.
+        UnknownVersionError, CorruptError: as `read_settings`.
+    """
+    _require(store, read_settings(store), pinned, found or {})
+
+
+def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str, Pin] | None = None) -> None:
+    """Records what is not recorded yet, durably, before anything is stored that depends on it. Safe to call again, and
+    by several at once.
+
+    Raises:
+        DistcommitError: if they can't be recorded; as `require_settings` too, since somebody else may have been first.
+    """
+    fs, folder, found = store.fs, _folder(store), found or {}
+    while True:
+        number, recorded = _newest(store)
+        _require(store, recorded, pinned, found)
+        wanted = RecordedSettings(
+            SETTINGS_VERSION,
+            {**recorded.settings, **{name: pin.value for name, pin in pinned.settings.items()}},
+            {**recorded.found, **{name: pin.value for name, pin in found.items()}},
+        )
+        if wanted == recorded:
+            break
+        path = f"{folder}/{number + 1:012d}.json"
+        try:
+            fs.make_folders(folder)
+            fs.put_if_absent(path, encode_document(wanted))
+        except FileNotFoundError:
+            continue  # somebody who was first has swept what this one was about to put: look again
+        except OSError as error:
+            raise storage_error(error, "the job's settings can't be recorded", path=path) from error
+    if number:
+        fs.sync([folder], store.roots.store)  # whoever put it may have died before that
+    for entry in fs.list_folder(folder):
+        if entry.name.startswith(TEMPORARY):
+            fs.delete(f"{folder}/{entry.name}")
+
+
+def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
+    found = (_NAME.fullmatch(entry.name) for entry in store.fs.list_folder(_folder(store)))
+    number = max((int(match[1]) for match in found if match), default=0)
+    if not number:
+        return 0, RecordedSettings(SETTINGS_VERSION, {})
+    path = f"{_folder(store)}/{number:012d}.json"
+    data = store.fs.read(path)
+    return number, decode_document(data, RecordedSettings, SETTINGS_VERSION, "the record of settings", path)
+
+
+def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> None:
+    now = {name: pinned.settings.get(name, _NOT_SET) for name in recorded.settings}
+    now |= {name: found[name] for name in recorded.found if name in found}
+    values = {**recorded.settings, **recorded.found}
+    changed = [name for name, pin in now.items() if pin.value != values[name]]
+    if not changed:
+        return
+    otherwise = " ".join(dict.fromkeys(now[name].otherwise for name in changed if now[name].otherwise))
+    raise ConfigurationError(
+        "a setting is another one than this store was filled with: what is stored would mean something else",
+        store=store.roots.store,
+        setting=", ".join(changed),
+        expected=", ".join(f"{name}: {values[name]}" for name in changed),
+        found=", ".join(f"{name}: {now[name].value}" for name in changed),
+        todo=otherwise or f"put it back, or carry what is stored over to new folders: `{pinned.carried_by}`",
+    )
+
+
+def _folder(store: JobStore) -> str:
+    return f"{store.roots.store}/settings"

@@ -1,0 +1,90 @@
+"""Which settings of a job file are pinned, and the command that a message names."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distcommit.app.config import parse_config
+from distcommit.app.pinned import pinned_settings
+from distcommit.model.pins import Pin
+from distcommit.testing.model_source import ModelSource
+from distcommit.testing.sqlite_sink import SqliteSink
+
+PATHS = {"store": "/j/store", "staging": "/j/staging-9", "output": "/j/output"}
+KAFKA = {"type": "kafka", "brokers": "b:1", "topics": ["t"]}
+MODEL = "tests.unit.app.test_pinned:PinningSource"
+
+
+class PinningSource(ModelSource):
+    def pins(self) -> dict[str, Pin]:
+        return {"class": Pin("as_it_was:Named"), "region": Pin("eu")}
+
+
+class PinningSink(SqliteSink):
+    def pins(self) -> dict[str, Pin]:
+        return {"table": Pin("t")}
+
+
+def pinned(**sections: Any) -> dict[str, str]:
+    config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS, **sections}, Path("/j/job.yaml"))
+    return {name: pin.value for name, pin in pinned_settings(config).settings.items()}
+
+
+def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> None:
+    assert pinned() == {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job": "k"},
+        {"source": {**KAFKA, "brokers": "c:2", "start": "latest", "topics": ["u"], "exclude": ["t"]}},
+        {"source": {**KAFKA, "expired_offsets": "skip", "records_per_work_unit": 1, "client": {"a": "b"}}},
+        {"sink": {"format": "avro", "compression": "none", "partition_by": {"granularity": "hour"}}},
+        {"sink": {"target_file_bytes": 1, "access": {"mode": "0640"}}},
+        {"value": {"format": "json"}, "on_undecodable": "divert"},
+        {"commit": {"policy": "successful", "delivery": "at_least_once", "durability": "none", "min_interval_ms": 1}},
+        {"commit": {"scope": "job"}},
+        {"paths": {name: f"/moved{place}" for name, place in PATHS.items()}},
+        {"replay": {"max_attempts": 9}, "task": {"attempts": 1}, "limits": {"seconds": 1}, "lock": {"lease_ttl_s": 1}},
+        {"spark": {"master": "local[1]", "partitions": 3}},
+    ],
+)
+def test_other_settings_may_change(change: dict[str, Any]) -> None:
+    assert pinned(**change) == pinned()
+
+
+def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
+    source = {"type": "python", "class": MODEL}
+    assert pinned(source=source) == {
+        "source.type": "python",
+        "source.class": "as_it_was:Named",
+        "source.region": "eu",
+        "sink.type": "files",
+    }
+    plain = {"type": "python", "class": "distcommit.testing.model_source:ModelSource"}
+    assert pinned(source=plain)["source.class"] == "distcommit.testing.model_source:ModelSource"
+    sink = {"type": "python", "class": "tests.unit.app.test_pinned:PinningSink", "options": {"path": "/j/db"}}
+    assert pinned(sink=sink)["sink.table"] == "t"
+    assert pinned(sink=sink)["sink.name"] == SqliteSink.name
+
+
+def test_a_micro_batch_pins_the_column_that_names_datasets() -> None:
+    assert pinned(source={"type": "micro_batch", "dataset_column": "site"})["source.dataset_column"] == "site"
+
+
+def test_the_command_names_new_folders_beside_the_old_ones() -> None:
+    config = parse_config({"job": "j", "source": KAFKA, "paths": PATHS}, Path("/j/job.yaml"))
+    command = pinned_settings(config, Path("/j/my job.yaml"), ["source.dataset=partition"]).carried_by
+    assert shlex.split(command) == [
+        *("distcommit", "import-watermarks", "/j/my job.yaml", "--set", "source.dataset=partition"),
+        *("--set", "paths.store=/j/store-2", "--set", "paths.staging=/j/staging-10"),
+        *("--set", "paths.output=/j/output-2", "--from", "/j/my job.yaml"),
+    ]
+    by_hand = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
+    assert pinned_settings(config).carried_by == by_hand
+    assert pinned_settings(config, Path("j.yaml"), ["paths.store=/k"]).carried_by == by_hand

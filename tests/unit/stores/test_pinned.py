@@ -1,0 +1,161 @@
+"""Settings that a store pins: recorded once, by whoever is first, and compared ever after."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import msgspec
+import pytest
+
+from distcommit.model.errors import ConfigurationError, CorruptError, TransientError, UnknownVersionError
+from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.stores.documents import encode_document
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.pinned import RecordedSettings, read_settings, record_settings, require_settings
+from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from tests.unit.spark.machines import Machine, Meeting, fails
+from tests.unit.spark.situations import WORLD
+
+TOPIC = PinnedSettings({"source.type": Pin("kafka"), "source.dataset": Pin("topic")}, "distcommit carry")
+PARTITION = PinnedSettings({"source.type": Pin("kafka"), "source.dataset": Pin("partition")}, "distcommit carry")
+CLUSTER = {"source.cluster": Pin("a", "read the old one.")}
+DOCUMENT = "/job/store/settings/000000000001.json"
+
+
+def store(machine: SimulatedPosix) -> JobStore:
+    return WORLD.store(machine)
+
+
+def documents(machine: Machine) -> list[str]:
+    return sorted(machine.paths("/job/store/settings"))
+
+
+def test_settings_are_recorded_once_and_compared_ever_after() -> None:
+    machine = Machine()
+    require_settings(store(machine), PARTITION)
+    assert read_settings(store(machine)) == RecordedSettings(1, {}), "comparing records nothing"
+    record_settings(store(machine), TOPIC)
+    before = machine.paths("/job/store")
+    for act in (require_settings, record_settings):
+        act(store(machine), TOPIC)
+        with pytest.raises(ConfigurationError, match="another one than this store was filled with") as caught:
+            act(store(machine), PARTITION)
+        error = caught.value
+        assert error.ids == {"store": "/job/store", "setting": "source.dataset"}
+        assert (error.expected, error.found) == ("source.dataset: topic", "source.dataset: partition")
+        assert "`distcommit carry`" in error.todo
+    assert machine.paths("/job/store") == before
+    assert documents(machine) == [DOCUMENT]
+
+
+def test_what_was_not_pinned_before_is_added_and_what_was_stays() -> None:
+    machine = Machine()
+    record_settings(store(machine), PinnedSettings({"source.type": Pin("kafka")}))
+    record_settings(store(machine), TOPIC)
+    record_settings(store(machine), TOPIC, CLUSTER)
+    record_settings(store(machine), TOPIC, CLUSTER)
+    record_settings(store(machine), TOPIC)
+    found = read_settings(store(machine))
+    assert found.settings == {"source.type": "kafka", "source.dataset": "topic"}
+    assert found.found == {"source.cluster": "a"}
+    assert len(documents(machine)) == 3
+
+
+def test_a_setting_that_is_no_longer_there_is_another_one() -> None:
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+    with pytest.raises(ConfigurationError, match=r"found source\.dataset: not set"):
+        require_settings(store(machine), PinnedSettings({"source.type": Pin("kafka")}))
+
+
+def test_what_can_not_be_carried_over_says_what_can_be_done_instead() -> None:
+    machine = Machine()
+    record_settings(store(machine), TOPIC, CLUSTER)
+    with pytest.raises(ConfigurationError, match=r"source\.cluster: a; found source\.cluster: b") as caught:
+        record_settings(store(machine), TOPIC, {"source.cluster": Pin("b", "read the old one.")})
+    assert caught.value.todo == "read the old one."
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"", CorruptError),
+        (b"not ours", CorruptError),
+        (encode_document(RecordedSettings(1, {}))[:-3], CorruptError),
+        (msgspec.json.encode({"version": 2, "settings": {}}), UnknownVersionError),
+    ],
+)
+def test_a_record_that_can_not_be_read_is_named_and_not_made_anew(data: bytes, kind: type[CorruptError]) -> None:
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+    machine.put(DOCUMENT, data)
+    for act in (require_settings, record_settings):
+        with pytest.raises(kind) as caught:
+            act(store(machine), TOPIC)
+        assert caught.value.ids == {"path": DOCUMENT}
+    assert documents(machine) == [DOCUMENT]
+
+
+def test_of_two_with_different_settings_one_is_refused_wherever_they_meet() -> None:
+    refused: list[str] = []
+
+    def other() -> None:
+        try:
+            record_settings(store(machine), PARTITION)
+        except ConfigurationError:
+            refused.append("other")
+
+    for number in range(1000):
+        refused.clear()
+        machine = Machine()
+        mine = store(machine)
+        meeting = Meeting(machine, number, other)
+        machine.faults.append(meeting)
+        try:
+            record_settings(mine, TOPIC)
+        except ConfigurationError:
+            refused.append("mine")
+        if meeting.number >= 0:
+            break
+        winner = "topic" if refused == ["other"] else "partition"
+        assert len(refused) == 1, number
+        assert read_settings(mine).settings["source.dataset"] == winner, number
+        assert documents(machine) == [DOCUMENT], number
+    assert number > 5
+
+
+def test_who_has_recorded_settings_has_them_after_a_power_loss_whoever_put_them() -> None:
+    for number in range(1000):
+        machine = Machine()
+        store(machine)
+        machine.syncfs("/")
+        meeting = Meeting(machine, number, crash)
+        machine.faults.append(meeting)
+        try:
+            record_settings(store(machine), TOPIC)
+        except Crashed:
+            pass
+        else:
+            break
+        killed = machine.after_kill()
+        record_settings(store(killed), TOPIC)
+        assert [e.name for e in store(killed).fs.list_folder("/job/store/settings")] == ["000000000001.json"], number
+        for after in killed.after_power_loss(random.Random(number), 2, 3):
+            assert read_settings(store(after)).settings["source.dataset"] == "topic", number
+    assert number > 5
+
+
+@pytest.mark.parametrize("kind", ["create", "mkdir", "rename", "write"])
+def test_a_put_whose_answer_is_an_error_is_read_back(kind: str) -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.EIO, kind, "/job/store/settings"))
+    with pytest.raises(TransientError, match="can't be recorded"):
+        record_settings(store(machine), TOPIC)
+    machine.faults.clear()
+    record_settings(store(machine), TOPIC)
+    assert read_settings(store(machine)).settings["source.dataset"] == "topic"
+
+
+def crash() -> None:
+    raise Crashed
