@@ -6,11 +6,12 @@ actor is the product's own code in a thread of its own, above system calls that 
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
@@ -144,12 +145,17 @@ def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[st
 def _play_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Interleaved:
     until = time.monotonic() + seconds
     found = Interleaved()
-    turn = seed * 1_000_000 + share
-    while time.monotonic() < until:
-        for name in names:
-            trace, wrong = play(name, turn)
-            found.traces.add(trace)
-            if wrong:
-                found.violations.append({"history": f"{name}:{turn}", "violation": wrong})
-        turn += shares
+    for history, trace, wrong in plays(names, itertools.count(seed * 1_000_000 + share, shares)):
+        found.traces.add(trace)
+        if wrong:
+            found.violations.append({"history": history, "violation": wrong})
+        if time.monotonic() > until:
+            break
     return found
+
+
+def plays(names: Sequence[str], seeds: Iterable[int]) -> Iterator[tuple[str, int, str]]:
+    """Histories, hashes of interleavings and what is wrong after each, if anything: all casts for each seed in turn."""
+    for seed in seeds:
+        for name in names:
+            yield f"{name}:{seed}", *play(name, seed)
