@@ -18,6 +18,9 @@ from distcommit.fs.posix import PosixCalls
 READS = frozenset({"read_file", "lstat", "scandir", "realpath", "fstat"})
 """Calls that change nothing."""
 
+SYNCS = frozenset({"fsync", "fsync_folder", "syncfs"})
+"""Calls that make durable what others have done."""
+
 _UNTOUCHED = frozenset({"close", "fstat", "realpath"})
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EMFILE, errno.EDQUOT, errno.EROFS)
@@ -33,6 +36,7 @@ class Fault:
         first: number of the first operation that fails, counted from 0.
         times: how many operations from there on fail; a large number is an outage that lasts.
         takes_effect: the operation is done all the same, and only its answer is an error.
+        besides: what happens, by name and first argument of the call, as it fails.
         meanwhile: nothing fails; this is what happens elsewhere while the operation takes its time.
         damage: nothing fails; the read gives what this makes of the path and the bytes.
         concerns: which calls are counted and fail, by name and arguments; all but a few by default.
@@ -42,6 +46,7 @@ class Fault:
     first: int
     times: int = 1
     takes_effect: bool = False
+    besides: Callable[[str, object], None] | None = None
     meanwhile: Callable[[], object] | None = None
     damage: Callable[[str, bytes], bytes] | None = None
     concerns: Callable[[str, tuple[Any, ...]], bool] = lambda name, arguments: True
@@ -74,6 +79,8 @@ class FaultyCalls:
                 return call(*arguments)
             if self._fault.takes_effect:
                 call(*arguments)
+            if self._fault.besides is not None:
+                self._fault.besides(name, arguments[0])
             path = next((argument for argument in arguments if isinstance(argument, str)), None)
             raise OSError(self._fault.code, os.strerror(self._fault.code), path)
 

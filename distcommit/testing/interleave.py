@@ -17,12 +17,13 @@ undisturbed run afterwards makes all exact; with errors as many runs as replay h
 from __future__ import annotations
 
 import errno
+import itertools
 import random
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
@@ -206,21 +207,24 @@ def _act(cast_: Cast, parts: Mapping[str, Act], turns: _Turns, scene: Scene, cal
 
 
 def _violation(cast_: Cast, machine: SimulatedPosix, watch: LogWatch, *, disturbed: bool) -> str:
-    """What is wrong once the actors are gone, and once a run came."""
+    """What is wrong once the actors are gone, and once a run came; after an error it may take some more runs."""
+    calls = cast(SimulatedPosix, _WatchedCalls(machine, watch))
     try:
-        wrong = lost_files(cast_.open(cast(PosixCalls, machine)))
         before = cast_.world.watermarks(machine)
-        calls = cast(SimulatedPosix, _WatchedCalls(machine, watch))
-        if disturbed and not wrong:
-            let_go(cast_.open(cast(PosixCalls, calls)))
+        if wrong := lost_files(cast_.open(calls)):
+            return wrong
+        if disturbed:
+            let_go(cast_.open(calls))
         for _ in range(cast_.world.max_attempts if disturbed else 1):
-            succeeded = wrong or cast_.last_run(cast_, calls)
-            wrong = wrong or watch.violation(cast_.world.store(machine)) or cast_.violation(cast_, machine, before)
-            if succeeded and not wrong:
+            succeeded = cast_.last_run(cast_, calls)
+            if wrong := watch.violation(cast_.world.store(machine)):
+                return wrong
+            wrong = cast_.violation(cast_, machine, before) or ("" if succeeded else "the last run does not succeed")
+            if not wrong:
                 return ""
     except (DistcommitError, OSError, AssertionError, ValueError, KeyError) as error:
         return f"what comes afterwards fails: {''.join(traceback.format_exception(error))}"
-    return wrong or "the last run does not succeed"
+    return wrong
 
 
 def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[str] = ()) -> dict[str, object]:
@@ -244,15 +248,19 @@ def interleave(seconds: float, seed: int, processes: int = 2, casts: Sequence[st
 def _play_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Interleaved:
     until = time.monotonic() + seconds
     found = Interleaved()
-    turn = seed * 1_000_000 + share
-    while time.monotonic() < until:
-        for trouble, name in ((trouble, name) for trouble in TROUBLES for name in names):
-            trace, wrong = play(name, turn, trouble)
-            found.traces.add(trace)
-            if wrong:
-                history = ":".join(filter(None, (name, str(turn), trouble)))
-                found.violations.append({"history": history, "violation": wrong})
-            if time.monotonic() > until:
-                break
-        turn += shares
+    for history, trace, wrong in plays(names, itertools.count(seed * 1_000_000 + share, shares)):
+        found.traces.add(trace)
+        if wrong:
+            found.violations.append({"history": history, "violation": wrong})
+        if time.monotonic() > until:
+            break
     return found
+
+
+def plays(names: Sequence[str], seeds: Iterable[int]) -> Iterator[tuple[str, int, str]]:
+    """Histories, hashes of interleavings and what is wrong after each, if anything: all casts for each seed in turn,
+    each with another trouble than the one before it, and than last time."""
+    for turn, seed in enumerate(seeds):
+        for place, name in enumerate(names):
+            trouble = TROUBLES[(turn + place) % len(TROUBLES)]
+            yield ":".join(filter(None, (name, str(seed), trouble))), *play(name, seed, trouble)

@@ -142,17 +142,15 @@ def set_back(store: JobStore) -> int:
     """How many records, by the logs as they stand, people have let be read a second time."""
     records = 0
     for log in map(store.bucket_log, range(store.buckets)):
-        first, *others = _standing(store.fs, log.folder)
-        if not isinstance(first[1].record, Checkpoint):
-            raise AssertionError(first)
-        model = LogModel.beginning_at(first[1].record)
-        for _, segment in others:
+        model = LogModel()
+        for _, segment in _standing(store.fs, log.folder):
             match segment.record:
+                case Checkpoint() as record:
+                    model = LogModel.beginning_at(record)
                 case SetWatermark(urn, Watermark(positions)):
-                    now = model.dataset(urn).watermark
-                    records += sum(
-                        int(at) - int(positions.get(p, 0)) for p, at in (now.positions if now else {}).items()
-                    )
+                    before = model.dataset(urn).watermark
+                    reached = before.positions.items() if before else ()
+                    records += sum(int(position) - int(positions.get(p, 0)) for p, position in reached)
             model.append(segment.record)
     return records
 
