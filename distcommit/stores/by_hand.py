@@ -44,10 +44,12 @@ def accept(store: JobStore, urn: str, who: str) -> None:
     accepted by a person. What it has not published is lost.
 
     Raises:
-        ConflictError: if the dataset is not quarantined.
+        ConflictError: if the dataset is not quarantined, or not any more as this is written.
     """
     log, sequence = _quarantined(store, urn)
-    _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED)
+    after = _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED).state_of(urn)
+    if sequence.epoch not in after.accepted_epochs:
+        raise _not(urn, after, "quarantined still")
 
 
 def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> None:
@@ -58,15 +60,18 @@ def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> No
     given is taken back by the committer of `sink`.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or if the sink can't take back what it
-            has committed: the dataset is quarantined as before.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or somebody has let it be tried again
+            meanwhile: nothing was removed; or if the sink can't take back what it has committed: the dataset is
+            quarantined as before.
         SinkUnavailableError: if its steps belong to another sink; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
     log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
     context = StepContext(store.fs, store.roots.staging, store.roots.output, sink)
     steps = list(load_steps(sequence.steps, context))
-    _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    fold = _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
+        raise _not(urn, fold.state_of(urn), "quarantined still")  # a run may publish it, or has
     withdrawn = False
     try:
         for step in steps:
@@ -150,15 +155,19 @@ def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[Co
     return log, state.sequence
 
 
-def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> None:
-    """Appends the action if the sequence still has the status it needs."""
-    name = SequenceName(sequence.dataset_urn, sequence.epoch)
+def _name(sequence: SealedSequence) -> SequenceName:
+    return SequenceName(sequence.dataset_urn, sequence.epoch)
+
+
+def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> Fold:
+    """Appends the action if the sequence still has the status it needs. Whether it had, the fold shows."""
+    name = _name(sequence)
     decide: Callable[[Fold], Record | None] = lambda fold: (  # noqa: E731
         ByHand(action, name, who)
         if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is needed
         else None
     )
-    log.settle(decide)
+    return log.settle(decide)
 
 
 def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:

@@ -70,14 +70,14 @@ def interleave_command(
     seed: Annotated[int, typer.Option(help="Chooses who goes when.")] = 1,
     processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
     cast: Annotated[list[str] | None, typer.Option(help="Only these casts of actors.")] = None,
-    history: Annotated[str, typer.Option("--replay", help="Play one history that was printed: cast:seed.")] = "",
+    history: Annotated[str, typer.Option("--replay", help="Play one history: cast:seed[:trouble].")] = "",
     at_least: Annotated[int, typer.Option(help="Fail if fewer distinct interleavings were seen.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Lets two and three actors work on one store, in any order of their storage operations."""
+    """Lets several actors work on one store, in any order of their storage operations, disks full and calls slow."""
     if history:
-        name, _, number = history.partition(":")
-        _, wrong = play(name, int(number))
+        name, number, *trouble = history.split(":")
+        _, wrong = play(name, int(number), *trouble)
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
     _tell(interleave(seconds, seed, processes, cast or ()), "interleavings", at_least, as_json=as_json)

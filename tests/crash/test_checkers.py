@@ -14,7 +14,8 @@ from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.testing import explore, fault_histories
-from distcommit.testing.casts import CASTS, SOURCE, WORLD, Scene
+from distcommit.testing.cast_parts import SOURCE, WORLD, Scene
+from distcommit.testing.casts import CASTS
 from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
 from distcommit.testing.program_parts import Meddling
 from distcommit.testing.scenarios import SCENARIOS
@@ -118,7 +119,7 @@ def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) ->
         parts["person"](WORLD.store(calls), Scene())
     before = WORLD.watermarks(machine)
     WORLD.run(machine, SOURCE)
-    assert CASTS["person-sets"].violation(machine, before) == ""
+    assert CASTS["person-sets"].violation(CASTS["person-sets"], machine, before) == ""
 
 
 def test_two_runs_with_a_live_lease_are_a_violation() -> None:
