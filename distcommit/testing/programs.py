@@ -18,6 +18,7 @@ from distcommit.testing.programs_files import FILES
 from distcommit.testing.programs_lock import LOCK
 from distcommit.testing.programs_moves import MOVES
 from distcommit.testing.programs_own_steps import OWN_STEPS
+from distcommit.testing.programs_replaced import REPLACED
 from distcommit.testing.programs_sink import SINK
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
@@ -38,11 +39,23 @@ def _one_more_run(machine: SimulatedPosix) -> None:
 def _forgotten(machine: SimulatedPosix) -> str:
     wrong = run_and_look(machine, World(), ModelSource({"a": ModelDataset({"0": KEPT_RUNS + 4})}))
     kept = len(SimulatedFileSystem(machine).list_folder(f"{ROOTS.store}/task_states"))
-    return wrong or ("" if kept <= KEPT_RUNS + 2 else f"{kept} runs are kept")
+    return wrong or ("" if kept == KEPT_RUNS + 1 else f"{kept} runs are kept, with the newest")
 
 
 _RETENTION = Program("retention", _many_runs, _one_more_run, _forgotten)
 PROGRAMS = {
     program.name: program
-    for program in (*BY_HAND, *OWN_STEPS, *SINK, *BROKEN_STEPS, *FILES, *LOCK, _RETENTION, *DAMAGE, *MOVES, *DELIVERY)
+    for program in (
+        *BY_HAND,
+        *OWN_STEPS,
+        *SINK,
+        *BROKEN_STEPS,
+        *FILES,
+        *REPLACED,
+        *LOCK,
+        _RETENTION,
+        *DAMAGE,
+        *MOVES,
+        *DELIVERY,
+    )
 }

@@ -3,8 +3,10 @@ rebuilding."""
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from distcommit.app.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
@@ -117,6 +119,49 @@ def _copied_in_mid_run() -> SimulatedPosix:
     return machine
 
 
+@cache
+def _after_first() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    machine.syncfs("/")
+    return machine
+
+
+def _second_run(machine: SimulatedPosix) -> None:
+    _WORLD.run(machine, _SECOND)
+
+
+def _restore_and_run(machine: SimulatedPosix) -> str:
+    """The store is put back as it was before the run that crashed. It is refused, or that run has published nothing."""
+    replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
+    try:
+        _WORLD.run(machine, _THIRD)
+    except StaleStoreError:
+        _rebuild(machine)
+        _WORLD.run(machine, _THIRD)
+    return _WORLD.violation(machine, _THIRD, {})
+
+
+def _left_open() -> SimulatedPosix:
+    """The first run's store under the output of the second, which could not publish one file and ended."""
+    machine = _after_first().after_kill()
+    refused: list[str] = []
+
+    def refuse(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a/"):
+            if operation.path.endswith(".parquet") and not refused:
+                refused.append(operation.path)
+            if operation.path in refused:
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES), operation.path)
+
+    machine.gate = refuse
+    _WORLD.run(machine, _SECOND)
+    machine.gate = None
+    replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
+    machine.syncfs("/")
+    return machine
+
+
 def _rebuild(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
     found = plan_rebuild(store, known_states(store), accept_gaps=False)
@@ -190,6 +235,8 @@ MOVES = (
     Program("imports-refused", _pending, _no_imports, _nothing_was_set),
     Program("rebuilt", _stale, _rebuild, _rebuild_and_run),
     Program("rebuilt-from-a-copy", _copied_in_mid_run, _rebuild, _rebuild_and_run),
+    Program("rebuilt-of-what-was-open", _left_open, _rebuild, _rebuild_and_run),
+    Program("backup-restored", lambda: _after_first().after_kill(), _second_run, _restore_and_run),
     Program("kept", _stale, _keep, _keep_and_begin),
     Program("stale", _stale, _refuse, _still_refused),
     Program("no-owner", _stale, _no_owner, _still_refused),

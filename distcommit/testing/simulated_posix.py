@@ -198,7 +198,7 @@ class SimulatedPosix:
     # -- crashes
 
     def give_up(self, call: str, where: object) -> None:
-        """A sync (by name and argument) could not write: as in the kernel, the bytes it was to write count as clean then.
+        """A sync (by name and argument) could not write: as in the kernel, its bytes count as clean from then on.
         They can still be read, and no later sync that succeeds makes them durable."""
         concerned = list(self._inodes) if call == "syncfs" else []
         if call == "fsync":
