@@ -11,6 +11,8 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
   run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+
+Faults one upon another are in turn with these: see `testing.fault_chains`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
@@ -33,10 +35,11 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Watermark
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
+from distcommit.testing.fault_chains import NEXT, Chains, Subject
 from distcommit.testing.faults import ERRORS, SYNCS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
-from distcommit.testing.scenarios import SCENARIOS
+from distcommit.testing.scenarios import SCENARIOS, Scenario
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, World
@@ -86,8 +89,11 @@ def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, ob
 def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
     """Histories and what is wrong after each, if anything, one by one: names in turn, of each name kinds in turn."""
     rng = random.Random(seed)
-    orders = [_in_turn(name, rng) for name in names or _NAMES]
+    chosen = list(names) or _NAMES
+    orders = [_in_turn(name, rng) for name in chosen]
     rng.shuffle(orders)
+    chains = [_CHAINS.of(name, random.Random(f"{name}{seed}")) for name in chosen]
+    rng.shuffle(chains)
     while orders:
         for order in [*orders]:
             history = next(order, None)
@@ -95,6 +101,8 @@ def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
                 orders.remove(order)
             else:
                 yield history, replay(history)
+        for chain in map(next, chains):
+            yield chain, replay(chain)
 
 
 def _in_turn(name: str, rng: random.Random) -> Iterator[str]:
@@ -127,6 +135,8 @@ def histories(names: Sequence[str]) -> Iterator[str]:
 
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
+    if NEXT in history:
+        return _CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
     if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
@@ -152,8 +162,14 @@ def replay(history: str) -> str:
         return lost
     if name in PEOPLE:
         return _violation_by_hand(PEOPLE[name], machine)
-    for _ in range(SCENARIOS[name].world.max_attempts):  # what failed to be replayed is tried again by the next run
-        wrong = recovery_violation(SCENARIOS[name], machine)
+    return _violation_of_runs(SCENARIOS[name], machine)
+
+
+def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
+    """What is wrong after some runs: what failed to be replayed is tried again by the next one."""
+    wrong = ""
+    for _ in range(scenario.world.max_attempts):
+        wrong = recovery_violation(scenario, machine)
         if not wrong:
             return ""
     return wrong
@@ -202,6 +218,29 @@ def _machine(name: str) -> SimulatedPosix:
 @cache
 def _found(name: str) -> SimulatedPosix:
     return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
+
+
+def _subject(name: str) -> Subject:
+    """A scenario or program as chains of faults strike it."""
+    if name in SCENARIOS:
+        scenario = SCENARIOS[name]
+        return Subject(
+            partial(_machine, name),
+            lambda calls: scenario.run(calls, scenario.disturbed),
+            {"": lambda calls: scenario.run(calls, scenario.after)},
+            partial(_violation_of_runs, scenario),
+        )
+    program = PEOPLE[name]
+    by_hand = cast(Callable[[PosixCalls], None], program.act)
+    return Subject(
+        partial(_machine, name),
+        by_hand,
+        {"": by_hand, "run ": lambda calls: World().run(calls, SOURCE)},
+        partial(_violation_by_hand, program),
+    )
+
+
+_CHAINS = Chains({name: _subject(name) for name in _NAMES})
 
 
 @dataclass(slots=True)
