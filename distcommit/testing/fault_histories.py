@@ -92,7 +92,7 @@ def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
     chosen = list(names) or _NAMES
     orders = [_in_turn(name, rng) for name in chosen]
     rng.shuffle(orders)
-    chains = [_CHAINS.of(name, random.Random(f"{name}{seed}")) for name in chosen]
+    chains = [CHAINS.of(name, random.Random(f"{name}{seed}")) for name in chosen]
     rng.shuffle(chains)
     while orders:
         for order in [*orders]:
@@ -136,7 +136,7 @@ def histories(names: Sequence[str]) -> Iterator[str]:
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
     if NEXT in history:
-        return _CHAINS.play(history)
+        return CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
     if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
@@ -240,7 +240,7 @@ def _subject(name: str) -> Subject:
     )
 
 
-_CHAINS = Chains({name: _subject(name) for name in _NAMES})
+CHAINS = Chains({name: _subject(name) for name in _NAMES})
 
 
 @dataclass(slots=True)

@@ -133,27 +133,29 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
     return ""
 
 
-def _decided(records: Sequence[Placed]) -> set[int]:
-    found: set[int] = set()
+def _decided(records: Sequence[Placed]) -> dict[int, bool]:
+    """Whether an epoch was decided on, of those whose fence stands in the job log: a decision comes after it, and older
+    ones are forgotten once nobody needs them."""
+    found: dict[int, bool] = {}
     for _, segment in records:
         match segment.record:
-            case Checkpoint(decided_epochs=epochs):
-                found.update(epochs)
-            case Decide(epoch):
-                found.add(epoch)
+            case Fence(epoch):
+                found[epoch] = False
+            case Decide(epoch) if epoch in found:
+                found[epoch] = True
     return found
 
 
-def _held_violation(records: Sequence[Placed], decided: set[int]) -> str:
+def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> str:
     """Held sequences are published if and only if their epoch was decided."""
     held: set[SequenceName] = set()
     for number, segment in records:
         match segment.record:
             case Intent(epoch, sequences, True):
                 held |= {SequenceName(sequence.dataset_urn, epoch) for sequence in sequences}
-            case Done(_, names) if any(name in held and name.epoch not in decided for name in names):
+            case Done(_, names) if any(name in held and not decided.get(name.epoch, True) for name in names):
                 return f"segment {number} closes what nobody has decided on: {names}"
-            case Dropped(_, names) if any(name.epoch in decided for name in names):
+            case Dropped(_, names) if any(decided.get(name.epoch, False) for name in names):
                 return f"segment {number} drops what was decided on: {names}"
     return ""
 
