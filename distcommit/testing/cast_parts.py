@@ -10,14 +10,16 @@ from msgspec import structs
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetStatus
+from distcommit.model.log_records import DatasetStatus, Failed, Record, SequenceName
 from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
 from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.spark.planner import plan_partition, share_out
 from distcommit.spark.recover import recover_partition
 from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.log import CommitLog
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -61,12 +63,17 @@ class Scene:
 Act = Callable[[JobStore, Scene], None]
 
 
-def _violation(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+def violation_of(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    """What is wrong where nobody has moved a watermark by hand."""
     return cast.world.violation(machine, cast.source, before)
 
 
 def _run(cast: Cast, machine: SimulatedPosix) -> bool:
     return cast.world.run(machine, cast.source).succeeded
+
+
+def _opened(cast: Cast, calls: PosixCalls) -> JobStore:
+    return cast.world.store(calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +87,21 @@ class Cast:
         violation: what is wrong once the actors are gone and a run came, from the machine and the watermarks before.
         last_run: the run that comes once the actors are gone; whether it succeeded.
         blind: actors that no error strikes: they fail where they can't see.
+        opens: how actors come to the store.
     """
 
     name: str
     stage: Callable[[SimulatedPosix], Mapping[str, Act]]
-    violation: Callable[[Cast, SimulatedPosix, Mapping[str, Watermark]], str] = _violation
+    violation: Callable[[Cast, SimulatedPosix, Mapping[str, Watermark]], str] = violation_of
     world: World = WORLD
     source: ModelSource = SOURCE
     last_run: Callable[[Cast, SimulatedPosix], bool] = _run
     blind: frozenset[str] = frozenset()
+    opens: Callable[[Cast, PosixCalls], JobStore] = _opened
 
     def open(self, calls: PosixCalls) -> JobStore:
         """The job's store, as an actor has it."""
-        return self.world.store(calls)
+        return self.opens(self, calls)
 
 
 def new_run(machine: SimulatedPosix, world: World = WORLD, source: ModelSource = SOURCE) -> RunSettings:
@@ -151,6 +160,16 @@ def runs(world: World = WORLD, source: ModelSource = SOURCE, *, beside_people: b
             raise AssertionError(f"a run that nobody fenced does not succeed: {result}")
 
     return act
+
+
+def quarantine(log: CommitLog, name: SequenceName) -> None:
+    """Quarantines a pending sequence, by a log of its run's epoch."""
+
+    def decide(fold: Fold) -> Record | None:
+        pending = fold.state_of(name.dataset_urn).status is DatasetStatus.PENDING
+        return Failed(log.epoch, name, True, "by the test") if pending else None
+
+    log.settle(decide)
 
 
 def let_go(store: JobStore) -> None:

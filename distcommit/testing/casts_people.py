@@ -7,16 +7,15 @@ from contextlib import suppress
 from functools import partial
 
 from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import Done, Failed, Record, SequenceName, SetWatermark
+from distcommit.model.log_records import Done, SequenceName, SetWatermark
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import SEGMENT_SUFFIX
 from distcommit.spark.ingest import ingest_partition
 from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.cast_parts import SOURCE, WORLD, Act, Cast, Scene, drains, finishes, new_run, runs
+from distcommit.testing.cast_parts import SOURCE, WORLD, Act, Cast, Scene, drains, finishes, new_run, quarantine, runs
 from distcommit.testing.log_watch import set_back
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import publishing_at_most, violation_after_set_back
@@ -60,13 +59,7 @@ def _quarantined(machine: SimulatedPosix) -> RunSettings:
     settings = new_run(machine)
     with publishing_at_most(machine, 0), suppress(Crashed):
         ingest_partition(settings, 0)
-    log = settings.store.bucket_log(0, settings.epoch)
-    name = SequenceName("a", settings.epoch)
-
-    def decide(fold: Fold) -> Record | None:
-        return Failed(settings.epoch, name, True, "by the test") if fold.state_of("a") in fold.pending() else None
-
-    log.settle(decide)
+    quarantine(settings.store.bucket_log(0, settings.epoch), SequenceName("a", settings.epoch))
     return settings
 
 

@@ -12,6 +12,8 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
   run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+
+Faults one upon another are in turn with these: see `testing.fault_chains`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
@@ -33,10 +35,11 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Watermark
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
+from distcommit.testing.fault_chains import NEXT, Chains, Subject
 from distcommit.testing.faults import ERRORS, SYNCS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
-from distcommit.testing.scenarios import SCENARIOS
+from distcommit.testing.scenarios import SCENARIOS, Scenario
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, World
@@ -87,22 +90,19 @@ def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, ob
 
 
 def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
-    """Histories and what is wrong after each, if anything, one by one: names in turn, of each name kinds in turn."""
+    """Histories and what is wrong after each, if anything, one by one and without an end: names in turn, and of each
+    name all kinds in turn."""
     rng = random.Random(seed)
-    orders = [_in_turn(name, rng) for name in names or _NAMES]
+    orders = [_in_turn(name, rng, seed) for name in names or _NAMES]
     rng.shuffle(orders)
-    while orders:
-        for order in [*orders]:
-            history = next(order, None)
-            if history is None:
-                orders.remove(order)
-            else:
-                yield history, replay(history)
+    while True:
+        for history in map(next, orders):
+            yield history, replay(history)
 
 
-def _in_turn(name: str, rng: random.Random) -> Iterator[str]:
-    """The histories of a name: of errors for once, errors for good, lost answers and so on in turn, each first once at
-    each kind of operation and place."""
+def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
+    """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
+    turn, each first once at each kind of operation and place."""
     lanes: dict[str, dict[tuple[str, str], list[str]]] = {}
     for history in histories([name]):
         found = _HISTORY.fullmatch(history)
@@ -112,7 +112,7 @@ def _in_turn(name: str, rng: random.Random) -> Iterator[str]:
         lane = kind if kind == _UNSYNCED else next((t for t in ("clock", "damage") if kind in _LANES[t]), how)
         site = _sites(name, kind)[int(found["number"])]
         lanes.setdefault(lane, {}).setdefault((kind, site), []).append(history)
-    orders = [_layers(groups, rng) for groups in lanes.values()]
+    orders = [_layers(groups, rng) for groups in lanes.values()] + [_CHAINS.of(name, random.Random(f"{name}{seed}"))]
     rng.shuffle(orders)
     yield from _not_none(itertools.zip_longest(*orders))
 
@@ -148,6 +148,8 @@ def histories(names: Sequence[str]) -> Iterator[str]:
 
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
+    if NEXT in history:
+        return _CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
     if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
@@ -199,9 +201,14 @@ def _violation_after(name: str, machine: SimulatedPosix) -> str:
     """What is wrong once undisturbed runs came, or the command was given again."""
     if name in PEOPLE:
         return _violation_by_hand(PEOPLE[name], machine)
+    return _violation_of_runs(SCENARIOS[name], machine)
+
+
+def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
+    """What is wrong after some runs: what failed to be replayed is tried again by the next one."""
     wrong = ""
-    for _ in range(SCENARIOS[name].world.max_attempts):  # what failed to be replayed is tried again by the next run
-        wrong = recovery_violation(SCENARIOS[name], machine)
+    for _ in range(scenario.world.max_attempts):
+        wrong = recovery_violation(scenario, machine)
         if not wrong:
             return ""
     return wrong
@@ -245,6 +252,29 @@ def _machine(name: str) -> SimulatedPosix:
 @cache
 def _found(name: str) -> SimulatedPosix:
     return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
+
+
+def _subject(name: str) -> Subject:
+    """A scenario or program as chains of faults strike it."""
+    if name in SCENARIOS:
+        scenario = SCENARIOS[name]
+        return Subject(
+            partial(_machine, name),
+            lambda calls: scenario.run(calls, scenario.disturbed),
+            {"": lambda calls: scenario.run(calls, scenario.after)},
+            partial(_violation_of_runs, scenario),
+        )
+    program = PEOPLE[name]
+    by_hand = cast(Callable[[PosixCalls], None], program.act)
+    return Subject(
+        partial(_machine, name),
+        by_hand,
+        {"": by_hand, "run ": lambda calls: World().run(calls, SOURCE)},
+        partial(_violation_by_hand, program),
+    )
+
+
+_CHAINS = Chains({name: _subject(name) for name in _NAMES})
 
 
 def _disturbed(

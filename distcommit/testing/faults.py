@@ -57,13 +57,18 @@ class Fault:
     sites: list[str] = field(default_factory=list, init=False)
     _opened: str = field(default="", init=False)
 
+    @property
+    def seen(self) -> int:
+        """How many calls were counted."""
+        return len(self.sites)
+
     def strikes(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Counts a call; whether it fails."""
         if name == "open_new":
             self._opened = arguments[0]
         if name in _UNTOUCHED or not self.concerns(name, arguments):
             return False
-        number = len(self.sites)
+        number = self.seen
         paths = [argument for argument in arguments if isinstance(argument, str)]
         self.sites.append(Operation(name, paths[-1] if paths else self._opened).site)
         return self.first <= number < self.first + self.times

@@ -31,6 +31,7 @@ from typing import Any, cast
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.protocol.paths import SEGMENT_SUFFIX
+from distcommit.stores.job_store import has_store
 from distcommit.testing.cast_parts import Act, Cast, Scene, let_go
 from distcommit.testing.casts import CASTS
 from distcommit.testing.explore import shares
@@ -151,7 +152,7 @@ def play(name: str, seed: int, trouble: str = "") -> tuple[int, str]:
     staged, parts, operations = _staged(name)
     machine, cast_ = staged.after_kill(), CASTS[name]
     rng = random.Random(f"{name}{seed}{trouble}")
-    watch = LogWatch(cast_.world.store(machine))
+    watch = LogWatch(cast_.open(cast(PosixCalls, machine)))
     watched = cast(PosixCalls, _WatchedCalls(machine, watch))
     calls, slow = dict.fromkeys(parts, watched), ("", 0)
     victim = rng.choice(sorted(set(parts) - cast_.blind))
@@ -211,10 +212,12 @@ def _violation(cast_: Cast, machine: SimulatedPosix, watch: LogWatch, *, disturb
     calls = cast(SimulatedPosix, _WatchedCalls(machine, watch))
     try:
         before = cast_.world.watermarks(machine)
-        if wrong := lost_files(cast_.open(calls)):
-            return wrong
-        if disturbed:
-            let_go(cast_.open(calls))
+        store = cast_.open(calls)
+        if has_store(store.fs, store.roots):
+            if wrong := lost_files(store):
+                return wrong
+            if disturbed:
+                let_go(store)
         for _ in range(cast_.world.max_attempts if disturbed else 1):
             succeeded = cast_.last_run(cast_, calls)
             if wrong := watch.violation(cast_.world.store(machine)):

@@ -14,8 +14,10 @@ from distcommit.model.log_records import (
     Done,
     Dropped,
     Failed,
+    Fence,
     Intent,
     Rebuilt,
+    Record,
     SequenceName,
     SetWatermark,
     SetWatermarks,
@@ -100,8 +102,11 @@ def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
     if not records or not isinstance(records[0][1].record, Checkpoint):
         return "no checkpoint to begin at"
     model = LogModel.beginning_at(records[0][1].record)
+    by_hand: dict[str, Watermark] = {}
     for number, segment in records[1:]:
         record = segment.record
+        if wrong := _undone(record, by_hand):
+            return f"segment {number} undoes what a person did since its rebuild began: {wrong}"
         ours = segment.writer_id != WRITER_ID  # of programs that leave foreign records
         if not model.append(record) and ours:
             return f"segment {number} is not valid where it stands: {record}"
@@ -111,6 +116,21 @@ def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
         if segment.epoch != wanted and ours:
             return f"segment {number} was written by epoch {segment.epoch}, and says {record}"
     return model.difference(fold)
+
+
+def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
+    """A dataset where a rebuild does not begin where a person said; `by_hand` is what people said since the fence."""
+    match record:
+        case Fence():
+            by_hand.clear()
+        case SetWatermark(urn, Watermark() as watermark):
+            by_hand[urn] = watermark
+        case Rebuilt(_, states):
+            for state in states:
+                said = by_hand.get(state.dataset_urn)
+                if said is not None and not said.positions.items() <= state.origin.items():
+                    return f"{said} is {state}"
+    return ""
 
 
 def _decided(records: Sequence[Placed]) -> set[int]:

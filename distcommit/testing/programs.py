@@ -10,6 +10,7 @@ from __future__ import annotations
 from distcommit.stores.retention import KEPT_RUNS
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.program_parts import Program, new_machine, run_and_look
+from distcommit.testing.programs_attempts import ATTEMPTS
 from distcommit.testing.programs_broken_steps import BROKEN_STEPS
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.programs_damage import DAMAGE
@@ -57,5 +58,6 @@ PROGRAMS = {
         *DAMAGE,
         *MOVES,
         *DELIVERY,
+        *ATTEMPTS,
     )
 }
