@@ -87,11 +87,11 @@ def _standing(fs: FileSystem, folder: str) -> list[Placed]:
 
 def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
     job_log = store.job_log()
-    decided = _decided(records[job_log.folder])
+    decided, known_above = _decided(records[job_log.folder])
     for log in _logs(store):
         mine = records[log.folder]
         wrong = _log_violation(mine, log.refresh()) or (
-            "" if log.folder == job_log.folder else _held_violation(mine, decided)
+            "" if log.folder == job_log.folder else _held_violation(mine, decided, known_above)
         )
         if wrong:
             return f"{log.folder}: {wrong}"
@@ -133,7 +133,9 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
     return ""
 
 
-def _decided(records: Sequence[Placed]) -> set[int]:
+def _decided(records: Sequence[Placed]) -> tuple[set[int], int]:
+    """Epochs that were decided on, and above which epoch all such are known: a checkpoint forgets what is closed."""
+    first = records[0][1].record if records else None
     found: set[int] = set()
     for _, segment in records:
         match segment.record:
@@ -141,17 +143,17 @@ def _decided(records: Sequence[Placed]) -> set[int]:
                 found.update(epochs)
             case Decide(epoch):
                 found.add(epoch)
-    return found
+    return found, first.fence_epoch if isinstance(first, Checkpoint) else 0
 
 
-def _held_violation(records: Sequence[Placed], decided: set[int]) -> str:
+def _held_violation(records: Sequence[Placed], decided: set[int], known_above: int) -> str:
     """Held sequences are published if and only if their epoch was decided."""
     held: set[SequenceName] = set()
     for number, segment in records:
         match segment.record:
             case Intent(epoch, sequences, True):
                 held |= {SequenceName(sequence.dataset_urn, epoch) for sequence in sequences}
-            case Done(_, names) if any(name in held and name.epoch not in decided for name in names):
+            case Done(_, names) if any(n in held and n.epoch not in decided and n.epoch > known_above for n in names):
                 return f"segment {number} closes what nobody has decided on: {names}"
             case Dropped(_, names) if any(name.epoch in decided for name in names):
                 return f"segment {number} drops what was decided on: {names}"
