@@ -18,6 +18,7 @@ from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
 from distcommit.testing.mutants import mutants, table
 from distcommit.testing.peers import peers
+from distcommit.testing.planted import planted
 from distcommit.testing.soak import soak
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -160,6 +161,24 @@ def mutants_command(
         for survivor in unexplained:
             typer.echo(f"  {survivor['id']}: {survivor['description']}")
     raise typer.Exit(1 if unexplained else 0)
+
+
+@app.command("planted")
+def planted_command(
+    seconds: Annotated[float, typer.Option(help="How long in all.")] = 600,
+    seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
+    processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
+    only: Annotated[str, typer.Option(help="Only faults whose name or class has this text.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
+    each; exits 1 if one is not found."""
+    found = planted(seconds, seed, processes, only, say=_say)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo(f"{found['found']} of {found['planted']} planted faults found in {found['seconds']} s")
+    raise typer.Exit(0 if found["found"] == found["planted"] else 1)
 
 
 @app.command("soak")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distcommit.fs.posix import PosixCalls
+from distcommit.testing.simulated_posix import Operation
 
 READS = frozenset({"read_file", "lstat", "scandir", "realpath", "fstat"})
 """Calls that change nothing."""
@@ -40,6 +41,9 @@ class Fault:
         meanwhile: nothing fails; this is what happens elsewhere while the operation takes its time.
         damage: nothing fails; the read gives what this makes of the path and the bytes.
         concerns: which calls are counted and fail, by name and arguments; all but a few by default.
+
+    Attributes:
+        sites: the kind and the kind of place of each call that was counted.
     """
 
     code: int
@@ -50,13 +54,23 @@ class Fault:
     meanwhile: Callable[[], object] | None = None
     damage: Callable[[str, bytes], bytes] | None = None
     concerns: Callable[[str, tuple[Any, ...]], bool] = lambda name, arguments: True
-    seen: int = field(default=0, init=False)
+    sites: list[str] = field(default_factory=list, init=False)
+    _opened: str = field(default="", init=False)
+
+    @property
+    def seen(self) -> int:
+        """How many calls were counted."""
+        return len(self.sites)
 
     def strikes(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Counts a call; whether it fails."""
+        if name == "open_new":
+            self._opened = arguments[0]
         if name in _UNTOUCHED or not self.concerns(name, arguments):
             return False
-        number, self.seen = self.seen, self.seen + 1
+        number = self.seen
+        paths = [argument for argument in arguments if isinstance(argument, str)]
+        self.sites.append(Operation(name, paths[-1] if paths else self._opened).site)
         return self.first <= number < self.first + self.times
 
 

@@ -168,8 +168,8 @@ def attempts(seed: int) -> Iterator[tuple[str, str, str]]:
 def play_again(checker: str, history: str) -> str:
     """What is wrong after that history in this process, if anything."""
     if checker == "interleave":
-        name, _, number = history.partition(":")
-        return interleave.play(name, int(number))[1]
+        name, number, *trouble = history.split(":")
+        return interleave.play(name, int(number), *trouble)[1]
     return explore.replay(history) if checker == "explore" else fault_histories.replay(history)
 
 

@@ -73,14 +73,9 @@ _SYNCS = (
     ),
     _fault(
         FaultClass.SYNC,
-        "durable-before-the-sync",
-        "a log counts as durable from before its folder's sync, whatever that says",
-        (
-            _LOG,
-            "CommitLog.making_durable",
-            "yield MakeDurable(self._fs, self.folder)\nself._durable_to = seen",
-            "self._durable_to = seen\nyield MakeDurable(self._fs, self.folder)",
-        ),
+        "put-whose-name-is-unsynced",
+        "a put counts though the folder that it was made in could not be synced",
+        ("fs.local", "LocalFileSystem._sync_name", "put.error = error", "pass"),
     ),
     _fault(
         FaultClass.SYNC,

@@ -17,8 +17,9 @@ from types import CodeType, FunctionType
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """In `function` (a qualified name) of `module` (below distcommit): statements, or one expression, instead of others;
-    no `new` leaves statements out.
+    """In `function` (a qualified name) of `module` (below distcommit): statements, or one expression, for others.
+
+    Without `new` statements are left out.
     """
 
     module: str
@@ -31,7 +32,7 @@ def plant(edits: Sequence[Edit]) -> None:
     """Changes the functions, for as long as this process lives.
 
     Raises:
-        LookupError: if what is to be replaced is not there, or more than once: the product has changed.
+        LookupError, TypeError: if what is to be replaced is not there, or more than once: the product has changed.
     """
     by_module: dict[str, list[Edit]] = {}
     for edit in edits:
@@ -54,7 +55,7 @@ def _definition(tree: ast.Module, edit: Edit) -> ast.FunctionDef:
         found = next(named, None)
         body = found.body if isinstance(found, ast.FunctionDef | ast.ClassDef) else []
     if not isinstance(found, ast.FunctionDef):
-        raise LookupError(f"no function {edit.function} in {edit.module}")
+        raise TypeError(f"no function {edit.function} in {edit.module}")
     return found
 
 
@@ -117,5 +118,5 @@ def _function(module: object, name: str) -> FunctionType:
         found = found.fget
     function = inspect.unwrap(found) if callable(found) else found
     if not isinstance(function, FunctionType):
-        raise LookupError(f"{name} is no function")
+        raise TypeError(f"{name} is no function")
     return function

@@ -190,7 +190,7 @@ def foreign(store: JobStore, bucket: int, record: Record, epoch: int) -> None:
         (Fence(1, "old"), 0, "not valid where it stands"),
         (SetWatermark("a", None, "person"), 7, "was written by epoch 7"),
         (Done(2, (SequenceName("a", 2),)), 2, "not valid where it stands"),
-        (Checkpoint(9, "no such run", (), (), 0), 0, "a checkpoint says fence 9"),
+        (Checkpoint(9, "no such run", (), (), 0), 0, "fence and decisions are"),
     ],
 )
 def test_records_that_break_the_rules_of_the_log_are_a_violation(record: Record, epoch: int, wrong: str) -> None:
