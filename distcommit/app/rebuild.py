@@ -12,16 +12,17 @@ published, and the next run publishes the rest again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
 from distcommit.ingest.staging import staged_epochs, sweep_epoch
-from distcommit.model.errors import StaleStoreError
-from distcommit.model.log_records import DatasetState, Fence, Rebuilt, Record
+from distcommit.model.errors import ConflictError, StaleStoreError
+from distcommit.model.log_records import DatasetState, DatasetStatus, Fence, Rebuilt, Record
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Position
 from distcommit.protocol.fold import Fold
@@ -70,10 +71,12 @@ class RebuildResult(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Plan:
-    """What a rebuild is going to do: states without their closing epoch, and files to set aside."""
+    """What a rebuild is going to do: states without their closing epoch, and files to set aside; `revoked` are those of
+    sequences that somebody is abandoning."""
 
     states: list[DatasetState] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
+    revoked: list[str] = field(default_factory=list)
     newest_epoch: int = 0
     result: RebuildResult = field(default_factory=RebuildResult)
 
@@ -95,11 +98,23 @@ def _plan(store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool)
         if folder.files:
             urn = folder.files[0].footer.dataset_urn
             seen.add(urn)
-            _dataset(plan, folder, known.get(urn) or DatasetState(urn), marks, accept_gaps=accept_gaps)
+            state = known.get(urn) or DatasetState(urn)
+            _dataset(plan, _without_revoked(plan, folder, state), state, marks, accept_gaps=accept_gaps)
     for urn, state in known.items():
         if urn not in seen and state.sequence is not None:
             _add(plan, state, Continued(state), 0, [])
     return plan
+
+
+def _without_revoked(plan: _Plan, folder: PublishedFolder, state: DatasetState) -> PublishedFolder:
+    """The folder without the files of a sequence that is being abandoned: whoever does it may go on to remove them."""
+    if state.status is not DatasetStatus.REVOKING or state.sequence is None:
+        return folder
+    revoked = [file.path for file in folder.files if file.footer.epoch == state.sequence.epoch]
+    plan.revoked += revoked
+    plan.result.set_aside_count += len(revoked)
+    plan.result.set_aside += revoked[: max(0, _LISTED - len(plan.result.set_aside))]
+    return replace(folder, files=[file for file in folder.files if file.path not in revoked])
 
 
 def _dataset(
@@ -211,6 +226,7 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
         FencedError: if somebody else has begun since.
+        ConflictError: if somebody has changed a dataset by hand meanwhile.
         ConfigurationError: if they belong to another job.
     """
     claim_folders(store)
@@ -224,16 +240,23 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
         for bucket in range(store.buckets):
             sweep_epoch(fs, roots.staging, staged, bucket)
-    plan = _plan(store, known_states(store), accept_gaps=accept_gaps)
+    known = known_states(store)
+    plan = _plan(store, known, accept_gaps=accept_gaps)
     if plan.result.problems:
         return plan.result
+    _set_aside(
+        store, epoch, plan.revoked
+    )  # first: once their dataset is idle, nothing tells them from what is published
     by_bucket: dict[int, list[DatasetState]] = {}
     for state in plan.states:
         closed = msgspec.structs.replace(state, closed_epoch=epoch)
         by_bucket.setdefault(bucket_of(state.dataset_urn, store.buckets), []).append(closed)
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
-        require_fence(log.settle(_decide(epoch, tuple(states), who)), epoch, log.folder)  # else others are at work here
+        fold = log.settle(_decide(epoch, tuple(states), known, who))
+        require_fence(fold, epoch, log.folder)  # else others are at work here
+        for state in states:
+            _require_written(state, fold)
     _set_aside(store, epoch, plan.set_aside)
     store.job_log(epoch).checkpoint(at_least=1)
     put_mark(fs, roots.output, epoch, Mark.CLEAN)
@@ -284,12 +307,28 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
         )
 
 
-def _decide(epoch: int, states: tuple[DatasetState, ...], who: str) -> Callable[[Fold], Record | None]:
+def _decide(
+    epoch: int, states: tuple[DatasetState, ...], known: Mapping[str, DatasetState], who: str
+) -> Callable[[Fold], Record | None]:
+    """Writes the states as long as no dataset has changed since they were made: people need no fence."""
+
     def decide(fold: Fold) -> Record | None:
-        there = fold.fence_epoch != epoch or all(fold.state_of(state.dataset_urn) == state for state in states)
-        return None if there else Rebuilt(epoch, states, who)
+        before = {state.dataset_urn: fold.state_of(state.dataset_urn) for state in states}
+        as_planned = all(state == known.get(urn, DatasetState(urn)) for urn, state in before.items())
+        return Rebuilt(epoch, states, who) if fold.fence_epoch == epoch and as_planned else None
 
     return decide
+
+
+def _require_written(state: DatasetState, fold: Fold) -> None:
+    found = fold.state_of(state.dataset_urn)
+    if found != state:
+        raise ConflictError(
+            "a dataset was changed by hand while the store was being rebuilt",
+            dataset=state.dataset_urn,
+            found=f"{found.status.value}, watermark {found.watermark}",
+            todo="rebuild again",
+        )
 
 
 def _set_aside(store: JobStore, epoch: int, paths: list[str]) -> None:
@@ -301,7 +340,8 @@ def _set_aside(store: JobStore, epoch: int, paths: list[str]) -> None:
         folder = target.rpartition("/")[0]
         if folder not in touched:
             fs.make_folders(folder)
-        fs.rename(path, target)
+        with suppress(FileNotFoundError):  # who abandons its sequence was first
+            fs.rename(path, target)
         touched.add(folder)
     fs.sync(touched, store.roots.store)
     fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)

@@ -199,7 +199,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         for root in (roots.store, roots.staging, roots.output):
             fs.make_folders(root)
         _finish_removal(fs, roots.store)
-        _probe(fs, roots, store_id)
+        _probe(fs, roots, uuid.uuid4().hex)  # not the store's id: two rebuilds of a lost store make it under the same
         in_flight(fs.parallel_buckets, CommitLog.create, logs)
         fs.sync([log.folder for log in logs], roots.store)
         fs.sync([roots.store, roots.staging, roots.output], "/")
@@ -214,7 +214,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
         ) from error
 
 
-def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
+def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
     """Tries what the protocol rests on: put-if-absent, rename without replacing, staging and output on one file system;
     and all of it if nobody has tried a file system of this kind.
 
@@ -228,13 +228,13 @@ def _probe(fs: FileSystem, roots: Roots, store_id: str) -> None:
         for entry in fs.list_folder(root):
             if entry.name.removeprefix(TEMPORARY).startswith(_PROBE):
                 _delete(fs, f"{root}/{entry.name}", entry)
-    names = [f"{root}/{_PROBE}{store_id}" for root in places]
+    names = [f"{root}/{_PROBE}{probe_id}" for root in places]
     refused: ConfigurationError | None = None
     for _ in range(_PROBES):
         try:
             refused = _probed(fs, roots, *names)
             if refused is None:
-                refused = _probed_in_full(fs, f"{roots.store}/{_PROBE}folder-{store_id}")
+                refused = _probed_in_full(fs, f"{roots.store}/{_PROBE}folder-{probe_id}")
         except FileNotFoundError as error:
             refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
         finally:

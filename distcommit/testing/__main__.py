@@ -18,6 +18,7 @@ from distcommit.testing.fuzz import fuzz
 from distcommit.testing.interleave import interleave, play
 from distcommit.testing.mutants import mutants, table
 from distcommit.testing.peers import peers
+from distcommit.testing.planted import planted
 from distcommit.testing.soak import soak
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -70,14 +71,14 @@ def interleave_command(
     seed: Annotated[int, typer.Option(help="Chooses who goes when.")] = 1,
     processes: Annotated[int, typer.Option(help="How many processes.")] = 2,
     cast: Annotated[list[str] | None, typer.Option(help="Only these casts of actors.")] = None,
-    history: Annotated[str, typer.Option("--replay", help="Play one history that was printed: cast:seed.")] = "",
+    history: Annotated[str, typer.Option("--replay", help="Play one history: cast:seed[:trouble].")] = "",
     at_least: Annotated[int, typer.Option(help="Fail if fewer distinct interleavings were seen.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Lets two and three actors work on one store, in any order of their storage operations."""
+    """Lets several actors work on one store, in any order of their storage operations, disks full and calls slow."""
     if history:
-        name, _, number = history.partition(":")
-        _, wrong = play(name, int(number))
+        name, number, *trouble = history.split(":")
+        _, wrong = play(name, int(number), *trouble)
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
     _tell(interleave(seconds, seed, processes, cast or ()), "interleavings", at_least, as_json=as_json)
@@ -160,6 +161,24 @@ def mutants_command(
         for survivor in unexplained:
             typer.echo(f"  {survivor['id']}: {survivor['description']}")
     raise typer.Exit(1 if unexplained else 0)
+
+
+@app.command("planted")
+def planted_command(
+    seconds: Annotated[float, typer.Option(help="How long in all.")] = 600,
+    seed: Annotated[int, typer.Option(help="What the checkers choose.")] = 1,
+    processes: Annotated[int, typer.Option(help="How many faults at a time.")] = 2,
+    only: Annotated[str, typer.Option(help="Only faults whose name or class has this text.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
+    each; exits 1 if one is not found."""
+    found = planted(seconds, seed, processes, only, say=_say)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        typer.echo(f"{found['found']} of {found['planted']} planted faults found in {found['seconds']} s")
+    raise typer.Exit(0 if found["found"] == found["planted"] else 1)
 
 
 @app.command("soak")

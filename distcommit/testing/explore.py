@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import random
 import re
 import time
@@ -34,6 +35,7 @@ from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 _BOUND = 5
 """All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
 _SAMPLES = 6
+_SECOND_EVERY = 4
 
 Part = TypeVar("Part")
 
@@ -131,40 +133,68 @@ def replay(text: str) -> str:
 
 
 def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, shares: int) -> Findings:
-    """One process's part: first every crash of every scenario that is its own, then crashes in their recoveries, until
-    time is up."""
+    """One process's part: what it recovers from until time is up."""
     until = time.monotonic() + seconds
-    found, names = Findings(), names[share::shares]
+    found = Findings()
     gc.freeze()  # imports live as long as the process
     gc.set_threshold(20_000, 20, 100)  # hashes and caches stay, and what a run leaves is freed by its counts
-    rng = random.Random(seed * 1000 + share)
+    for history, wrong in recoveries(names[share::shares], seed * 1000 + share, found):
+        found.recoveries += 1
+        if wrong:
+            found.violations.append({"history": history, "violation": wrong})
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[tuple[str, str]]:
+    """Histories and what is wrong after each, if anything, one by one and without end: crashes of all programs and
+    scenarios' runs, each one's in turn, so that a short time reaches all of them; and, in between, crashes in the
+    recoveries from what was crashed so far.
+
+    Args:
+        names: of scenarios and programs.
+        seed: chooses which crashes in recoveries are tried.
+        found: states in it are not tried again; gets those that were.
+    """
     first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
-    for name, crash, machine, site in _first_crashes(names):
+    again = _second_crashes(first, random.Random(seed))
+    for tried, (name, crash, machine, site) in enumerate(_first_crashes(names)):
         if _is_new(machine, found):
             found.sites[site] += 1
             if name in PROGRAMS:
-                _note(program_violation(PROGRAMS[name], machine), f"{name}:{crash}", found)
+                yield f"{name}:{crash}", program_violation(PROGRAMS[name], machine)
             else:
                 first.append((SCENARIOS[name], crash, machine))
-                _check(SCENARIOS[name], machine.after_kill(), [crash], found)
-        if time.monotonic() > until:
-            return found
-    while first and time.monotonic() < until:
+                yield f"{name}:{crash}", recovery_violation(SCENARIOS[name], machine.after_kill())
+        if tried % _SECOND_EVERY == 0 and first:
+            yield from _tried(itertools.islice(again, 1), found)
+    if first:
+        yield from _tried(again, found)
+
+
+def _tried(crashes: Iterator[tuple[str, Scenario, SimulatedPosix, str]], found: Findings) -> Iterator[tuple[str, str]]:
+    for history, scenario, machine, site in crashes:
+        if _is_new(machine, found):
+            found.sites[site] += 1
+            yield history, recovery_violation(scenario, machine)
+
+
+def _second_crashes(
+    first: Sequence[tuple[Scenario, Crash, SimulatedPosix]], rng: random.Random
+) -> Iterator[tuple[str, Scenario, SimulatedPosix, str]]:
+    """Crashes in the recoveries from these crashes, of which there must be one, and more come meanwhile."""
+    while True:
         scenario, crash, machine = rng.choice(first)
         pick = _one_in(rng, 12)
         for second, again, site in crashed_runs(
             scenario, machine.after_kill(), scenario.after, _rng(scenario.name, [crash]), pick
         ):
-            if _is_new(again, found):
-                found.sites[site] += 1
-                _check(scenario, again, [crash, second], found)
-            if time.monotonic() > until:
-                break
-    return found
+            yield f"{scenario.name}:{crash}:{second}", scenario, again, site
 
 
 def _first_crashes(names: Sequence[str]) -> Iterator[tuple[str, Crash, SimulatedPosix, str]]:
-    """The crashes of all programs and of all scenarios' runs, of each one in turn: a short time reaches all of them."""
+    """The crashes of all programs and of all scenarios' runs, of each one in turn."""
     runs = {name: _crashes(name) for name in names}
     while runs:
         for name, run in [*runs.items()]:
@@ -203,7 +233,8 @@ def crashes_of(
     pick: Callable[[int], bool] = lambda operation: True,
 ) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
     """Lets `act` happen on the machine once, and gives the machines as a crash before each of its operations may leave
-    them, each state once. Each machine comes with the site of the operation."""
+    them, each state once, from all over its run: of each operation first a kill and one power loss, later the others.
+    Each machine comes with the site of the operation."""
     snapshots: list[tuple[int, SimulatedPosix, str]] = []
     number, known, seed = count(), set[int](), rng.getrandbits(60)
 
@@ -216,11 +247,21 @@ def crashes_of(
     act(machine)
     machine.gate = None
     snapshots.append((next(number), machine.after_kill(), "end"))
-    for place, snapshot, site in snapshots:
-        yield Crash(place, 0), snapshot.after_kill(), site
-        chance = random.Random(seed + place)  # a state's number is the same whatever else is picked or known
-        for state, survivor in snapshot.power_losses(chance, _BOUND, _SAMPLES, known):
-            yield Crash(place, state), survivor, site
+    random.Random(seed).shuffle(snapshots)
+    places = [_states_at(place, snapshot, seed, known, site) for place, snapshot, site in snapshots]
+    for states in places:
+        yield from itertools.islice(states, 2)
+    for states in places:
+        yield from states
+
+
+def _states_at(
+    place: int, snapshot: SimulatedPosix, seed: int, known: set[int], site: str
+) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
+    yield Crash(place, 0), snapshot.after_kill(), site
+    chance = random.Random(seed + place)  # a state's number is the same whatever else is picked or known
+    for state, survivor in snapshot.power_losses(chance, _BOUND, _SAMPLES, known):
+        yield Crash(place, state), survivor, site
 
 
 def recovery_violation(scenario: Scenario, machine: SimulatedPosix) -> str:
@@ -232,16 +273,6 @@ def recovery_violation(scenario: Scenario, machine: SimulatedPosix) -> str:
     except (DistcommitError, OSError, AssertionError, ValueError) as error:
         return f"recovery fails: {''.join(traceback.format_exception(error))}"
     return wrong or ("" if result.succeeded else f"recovery does not succeed: {result}")
-
-
-def _check(scenario: Scenario, machine: SimulatedPosix, crashes: Sequence[Crash], found: Findings) -> None:
-    _note(recovery_violation(scenario, machine), ":".join([scenario.name, *map(str, crashes)]), found)
-
-
-def _note(wrong: str, history: str, found: Findings) -> None:
-    found.recoveries += 1
-    if wrong:
-        found.violations.append({"history": history, "violation": wrong})
 
 
 def program_violation(program: Program, machine: SimulatedPosix) -> str:

@@ -6,11 +6,15 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
 
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
   and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
+- `unsynced`: the N-th sync fails, and what it was to write is given up, as kernels do: a later sync succeeds and does
+  not write it; with `+` all syncs fail from there on. The power fails when all is over, and keeps nothing unsynced;
 - `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
   nothing are not counted, and the error must say that nothing was written;
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
   run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
+
+Faults one upon another are in turn with these: see `testing.fault_chains`.
 """
 
 from __future__ import annotations
@@ -21,22 +25,23 @@ import random
 import re
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import cache, partial
 from typing import Any, cast
 
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import REFUSALS, DistcommitError, OutcomeUnknownError
 from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Watermark
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
-from distcommit.testing.faults import ERRORS, READS, Fault, FaultyCalls
+from distcommit.testing.fault_chains import NEXT, Chains, Subject
+from distcommit.testing.faults import ERRORS, READS, SYNCS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
-from distcommit.testing.scenarios import SCENARIOS
+from distcommit.testing.scenarios import SCENARIOS, Scenario
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, World
@@ -55,46 +60,65 @@ _HISTORY = re.compile(
 )
 PEOPLE = {program.name: program for program in BY_HAND}
 _NAMES = [*SCENARIOS, *PEOPLE]
+_UNSYNCED = "unsynced"
 _EVER, _NEVER = 1_000_000, 1_000_000_000
 _CRASHES = 4
 """How many places a power loss after a fault is tried at, of one history."""
 
 
 def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, object]:
-    """Plays histories in an order that the seed chooses, each kind of fault in turn, until time is up.
+    """Plays histories in an order that the seed chooses until time is up.
 
     Returns:
         plain values: `faults` (tried), `of` (how many there are), `violations`, `seconds`, `seed`.
     """
     began, tried = time.monotonic(), 0
+    chosen = list(names) or _NAMES
     violations: list[dict[str, str]] = []
-    order = [*histories(list(names) or _NAMES)]
-    random.Random(seed).shuffle(order)
-    for history in _kinds_in_turn(order):
-        if time.monotonic() - began > seconds:
-            break
+    for history, wrong in tries(chosen, seed):
         tried += 1
-        wrong = replay(history)
         if wrong:
             violations.append({"history": history, "violation": wrong})
+        if time.monotonic() - began > seconds:
+            break
     return {
         "faults": tried,
-        "of": len(order),
+        "of": sum(1 for _ in histories(chosen)),
         "violations": violations,
         "seconds": round(time.monotonic() - began, 1),
         "seed": seed,
     }
 
 
-def _kinds_in_turn(order: Sequence[str]) -> list[str]:
-    """First one of each kind, then a second one of each, and so on."""
-    seen: Counter[str] = Counter()
-    ranked: list[tuple[int, str]] = []
-    for history in order:
-        kind = re.sub(r"\d+", "", history.partition(":")[2])
-        ranked.append((seen[kind], history))
-        seen[kind] += 1
-    return [history for _, history in sorted(ranked, key=itemgetter(0))]
+def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
+    """Histories and what is wrong after each, if anything, one by one: names in turn, of each name kinds in turn."""
+    rng = random.Random(seed)
+    chosen = list(names) or _NAMES
+    orders = [_in_turn(name, rng) for name in chosen]
+    rng.shuffle(orders)
+    chains = [_CHAINS.of(name, random.Random(f"{name}{seed}")) for name in chosen]
+    rng.shuffle(chains)
+    while orders:
+        for order in [*orders]:
+            history = next(order, None)
+            if history is None:
+                orders.remove(order)
+            else:
+                yield history, replay(history)
+        for chain in map(next, chains):
+            yield chain, replay(chain)
+
+
+def _in_turn(name: str, rng: random.Random) -> Iterator[str]:
+    """The histories of a name: one of each kind, beginning with any, then a second one of each, and so on."""
+    kinds: dict[str, list[str]] = {}
+    for history in histories([name]):
+        kinds.setdefault(re.sub(r"\d+", "", history.partition(":")[2]), []).append(history)
+    order = list(kinds.values())
+    rng.shuffle(order)
+    for of_a_kind in order:
+        rng.shuffle(of_a_kind)
+    yield from (history for layer in itertools.zip_longest(*order) for history in layer if history is not None)
 
 
 def histories(names: Sequence[str]) -> Iterator[str]:
@@ -109,12 +133,16 @@ def histories(names: Sequence[str]) -> Iterator[str]:
         if name in SCENARIOS:
             for number, kind in itertools.product(range(_count(name, "slow")), _TIMES):
                 yield f"{name}:{kind}@{number}"
+        for number in range(_count(name, _UNSYNCED)):
+            yield from (f"{name}:{_UNSYNCED}@{number}{how}" for how in ("", "+"))
         for number, kind in itertools.product(range(_count(name, "cut")), WHOLE):
             yield from (f"{name}:{kind}@{number}{how}" for how in ("", "+"))
 
 
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
+    if NEXT in history:
+        return _CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
     if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
@@ -132,11 +160,25 @@ def replay(history: str) -> str:
             machine = _crashed(machine, run, history, int(found["crash"]))
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
+    lost = ""
+    if name in PEOPLE and answered:
+        lost = lost_answer(machine)
+    if found["kind"] == _UNSYNCED:
+        known = _watermarks(name, machine) if answered else {}
+        machine = next(machine.after_power_loss(random.Random(history), 0, 0))  # the first keeps nothing unsynced
+        lost = lost or _taken_back(known, _watermarks(name, machine))
+    if lost:
+        return lost
     if name in PEOPLE:
-        lost = lost_answer(machine) if answered else ""
-        return lost or _violation_by_hand(PEOPLE[name], machine)
-    for _ in range(SCENARIOS[name].world.max_attempts):  # what failed to be replayed is tried again by the next run
-        wrong = recovery_violation(SCENARIOS[name], machine)
+        return _violation_by_hand(PEOPLE[name], machine)
+    return _violation_of_runs(SCENARIOS[name], machine)
+
+
+def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
+    """What is wrong after some runs: what failed to be replayed is tried again by the next one."""
+    wrong = ""
+    for _ in range(scenario.world.max_attempts):
+        wrong = recovery_violation(scenario, machine)
         if not wrong:
             return ""
     return wrong
@@ -161,6 +203,15 @@ def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
     return wrong
 
 
+def _watermarks(name: str, machine: SimulatedPosix) -> dict[str, Watermark]:
+    return (SCENARIOS[name].world if name in SCENARIOS else World()).watermarks(machine)
+
+
+def _taken_back(before: Mapping[str, Watermark], after: Mapping[str, Watermark]) -> str:
+    back = [urn for urn, watermark in before.items() if urn not in after or not after[urn].covers(watermark)]
+    return f"a power loss takes back what a run answered: {before} is {after}" if back else ""
+
+
 def lost_answer(machine: SimulatedPosix) -> str:
     """Which state a power loss takes back of those that the command was answered on."""
     now = _states(machine)
@@ -177,7 +228,35 @@ def _states(machine: SimulatedPosix) -> dict[str, DatasetState]:
 
 
 def _machine(name: str) -> SimulatedPosix:
+    return _found(name).after_kill()
+
+
+@cache
+def _found(name: str) -> SimulatedPosix:
     return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
+
+
+def _subject(name: str) -> Subject:
+    """A scenario or program as chains of faults strike it."""
+    if name in SCENARIOS:
+        scenario = SCENARIOS[name]
+        return Subject(
+            partial(_machine, name),
+            lambda calls: scenario.run(calls, scenario.disturbed),
+            {"": lambda calls: scenario.run(calls, scenario.after)},
+            partial(_violation_of_runs, scenario),
+        )
+    program = PEOPLE[name]
+    by_hand = cast(Callable[[PosixCalls], None], program.act)
+    return Subject(
+        partial(_machine, name),
+        by_hand,
+        {"": by_hand, "run ": lambda calls: World().run(calls, SOURCE)},
+        partial(_violation_by_hand, program),
+    )
+
+
+_CHAINS = Chains({name: _subject(name) for name in _NAMES})
 
 
 @dataclass(slots=True)
@@ -214,6 +293,8 @@ def _disturbed(
 
     if kind in _TIMES:
         fault = Fault(0, number, meanwhile=meanwhile)
+    elif kind == _UNSYNCED:
+        fault = Fault(errno.EIO, number, times, besides=machine.give_up, concerns=_syncs)
     elif kind in _REFUSING:
         code, spared = _REFUSING[kind]
         fault = Fault(code, number, _EVER, concerns=lambda name, arguments: name not in spared)
@@ -236,10 +317,15 @@ def _disturbed(
     return run
 
 
+def _syncs(name: str, arguments: tuple[Any, ...]) -> bool:
+    return name in SYNCS
+
+
 def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
     return name == "read_file" and str(arguments[0]).startswith(f"{ROOTS.store}/")
 
 
+@cache
 def _count(name: str, kind: str) -> int:
     """How many operations are such, where nothing is disturbed, that the fault may strike."""
     return _disturbed(name, _machine(name), kind, _NEVER, 1)().seen

@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distcommit.fs.posix import PosixCalls
+from distcommit.testing.simulated_posix import Operation
 
 READS = frozenset({"read_file", "lstat", "scandir", "realpath", "fstat"})
 """Calls that change nothing."""
+
+SYNCS = frozenset({"fsync", "fsync_folder", "syncfs"})
+"""Calls that make durable what others have done."""
 
 _UNTOUCHED = frozenset({"close", "fstat", "realpath"})
 
@@ -33,25 +37,40 @@ class Fault:
         first: number of the first operation that fails, counted from 0.
         times: how many operations from there on fail; a large number is an outage that lasts.
         takes_effect: the operation is done all the same, and only its answer is an error.
+        besides: what happens, by name and first argument of the call, as it fails.
         meanwhile: nothing fails; this is what happens elsewhere while the operation takes its time.
         damage: nothing fails; the read gives what this makes of the path and the bytes.
         concerns: which calls are counted and fail, by name and arguments; all but a few by default.
+
+    Attributes:
+        sites: the kind and the kind of place of each call that was counted.
     """
 
     code: int
     first: int
     times: int = 1
     takes_effect: bool = False
+    besides: Callable[[str, object], None] | None = None
     meanwhile: Callable[[], object] | None = None
     damage: Callable[[str, bytes], bytes] | None = None
     concerns: Callable[[str, tuple[Any, ...]], bool] = lambda name, arguments: True
-    seen: int = field(default=0, init=False)
+    sites: list[str] = field(default_factory=list, init=False)
+    _opened: str = field(default="", init=False)
+
+    @property
+    def seen(self) -> int:
+        """How many calls were counted."""
+        return len(self.sites)
 
     def strikes(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Counts a call; whether it fails."""
+        if name == "open_new":
+            self._opened = arguments[0]
         if name in _UNTOUCHED or not self.concerns(name, arguments):
             return False
-        number, self.seen = self.seen, self.seen + 1
+        number = self.seen
+        paths = [argument for argument in arguments if isinstance(argument, str)]
+        self.sites.append(Operation(name, paths[-1] if paths else self._opened).site)
         return self.first <= number < self.first + self.times
 
 
@@ -74,6 +93,8 @@ class FaultyCalls:
                 return call(*arguments)
             if self._fault.takes_effect:
                 call(*arguments)
+            if self._fault.besides is not None:
+                self._fault.besides(name, arguments[0])
             path = next((argument for argument in arguments if isinstance(argument, str)), None)
             raise OSError(self._fault.code, os.strerror(self._fault.code), path)
 

@@ -70,6 +70,26 @@ class LogModel:
         self.datasets: dict[str, LogDataset] = {}
         self.wrong = ""
 
+    @classmethod
+    def beginning_at(cls, record: Checkpoint) -> LogModel:
+        """The model of a log whose segments below a checkpoint are gone: it is believed."""
+        model = cls()
+        model.fence, model.run_id, model.decided = record.fence_epoch, record.fence_run_id, set(record.decided_epochs)
+        model.datasets = {
+            state.dataset_urn: LogDataset(
+                state.status.value,
+                state.sequence,
+                state.held,
+                state.watermark,
+                state.closed_epoch,
+                state.done_epoch,
+                set(state.tried_epochs),
+                list(state.accepted_epochs),
+            )
+            for state in record.datasets
+        }
+        return model
+
     def dataset(self, urn: str) -> LogDataset:
         """The dataset; one never heard of is idle."""
         return self.datasets.get(urn) or LogDataset()

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A state of a file; machines that came from one another share it."""
+    """A state of a file; machines that came from one another share it. `given_up`: what is not durable of it never will
+    be, as its sync has failed."""
 
     data: bytes
     durable: bytes | None = None
     mtime_ns: int = 0
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

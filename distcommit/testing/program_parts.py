@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -158,6 +158,19 @@ def put_file(machine: SimulatedPosix, path: str, data: bytes) -> None:
     machine.write(fd, data)
     machine.fsync(fd)
     machine.close(fd)
+
+
+def files_below(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {path: data for _, path, data in machine.files() if path.startswith(f"{root}/") and data is not None}
+
+
+def replace_files(machine: SimulatedPosix, root: str, files: Mapping[str, bytes]) -> None:
+    """Somebody puts other files, such as a backup, in the place of all that are below a folder."""
+    for path in files_below(machine, root):
+        machine.unlink(path)
+    for path, data in files.items():
+        put_file(machine, path, data)
 
 
 def require_refused(refused: Iterable[Callable[[], object]], kind: type[DistcommitError] = DistcommitError) -> None:

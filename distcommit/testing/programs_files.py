@@ -39,34 +39,37 @@ _WORLD = World(max_attempts=1)
 _OUTSIDE = "/job/outside"
 
 
-def _sealed() -> tuple[SimulatedPosix, list[FsRenameCommitStep]]:
+def sealed() -> tuple[SimulatedPosix, list[FsRenameCommitStep]]:
     """A run has sealed both datasets and died before it published a file; with the steps of what it sealed."""
     machine = new_machine()
     settings = planned(machine, _WORLD, SOURCE)
     with publishing_at_most(machine, 0), suppress(Crashed):
         ingest_partition(settings, 0)
-    steps = _steps(_WORLD.store(machine).fs)
-    for folder in sorted({_folder(step.target) for step in steps}):
+    steps = steps_of(_WORLD.store(machine).fs)
+    for folder in sorted({folder_above(step.target) for step in steps}):
         machine.rmdir(folder)
     return machine, steps
 
 
-def _steps(fs: FileSystem) -> list[FsRenameCommitStep]:
+def steps_of(fs: FileSystem) -> list[FsRenameCommitStep]:
+    """The steps of all sequences that are not done."""
     states = open_store(fs, ROOTS, "job", create=False).bucket_log(0).refresh().datasets.values()
     context = StepContext(fs, ROOTS.staging, ROOTS.output)
     batches = [batch for state in states if state.sequence for batch in state.sequence.steps]
     return [step for step in load_steps(batches, context) if isinstance(step, FsRenameCommitStep)]
 
 
-def _folder(path: str) -> str:
+def folder_above(path: str) -> str:
+    """The folder that a path lies in."""
     return path.rpartition("/")[0]
 
 
-def _replay(calls: PosixCalls) -> None:
+def replay(calls: PosixCalls) -> None:
+    """A run that gets no further than its recovery."""
     recover_partition(_WORLD.begin(calls, SOURCE), 0)
 
 
-def _retry_and_run(machine: SimulatedPosix) -> str:
+def retry_and_run(machine: SimulatedPosix) -> str:
     """What was quarantined is mended by now: it is tried again."""
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
@@ -77,11 +80,11 @@ def _retry_and_run(machine: SimulatedPosix) -> str:
 
 def _occupied() -> SimulatedPosix:
     """Where one file has to be lies another program's file, where another has to be lies a folder."""
-    machine, steps = _sealed()
+    machine, steps = sealed()
     fs = SimulatedFileSystem(machine)
     first, second = steps[0], steps[-1]
     for step in (first, second):
-        fs.make_folders(_folder(step.target))
+        fs.make_folders(folder_above(step.target))
     put_file(machine, first.target, b"x" * first.file.size_bytes)
     machine.mkdir(second.target)
     machine.syncfs("/")
@@ -90,18 +93,18 @@ def _occupied() -> SimulatedPosix:
 
 def _make_room_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
-    for step in _steps(fs):
+    for step in steps_of(fs):
         found = fs.status(step.target)
         if found is not None and found.is_folder:
             fs.delete_folder(step.target)
         elif found is not None and fs.read(step.target).startswith(b"x"):
             fs.delete(step.target)
-    return _retry_and_run(machine)
+    return retry_and_run(machine)
 
 
 def _copied() -> SimulatedPosix:
     """Two staged files were replaced: one by a copy of itself, one by other bytes. The original lies aside."""
-    machine, steps = _sealed()
+    machine, steps = sealed()
     copied, altered = steps[0].source, steps[-1].source
     data = machine.read_file(copied)
     machine.unlink(copied)
@@ -114,32 +117,32 @@ def _copied() -> SimulatedPosix:
 
 def _replay_beside_a_twin(machine: SimulatedPosix) -> None:
     """A twin publishes the copied file while it is looked at."""
-    step = _steps(SimulatedFileSystem(machine))[0]
+    step = steps_of(SimulatedFileSystem(machine))[0]
 
     def publish() -> None:
         fs = SimulatedFileSystem(machine)
-        fs.make_folders(_folder(step.target))
-        fs.sync([_folder(step.target)], ROOTS.output)
+        fs.make_folders(folder_above(step.target))
+        fs.sync([folder_above(step.target)], ROOTS.output)
         fs.rename(step.source, step.target)
 
     reads = Meddling(machine, lambda name, arguments: (name, *arguments) == ("read_file", step.source), publish)
-    _replay(reads.as_calls())
+    replay(reads.as_calls())
 
 
 def _put_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
-    for step in _steps(fs):
+    for step in steps_of(fs):
         found = fs.status(step.source)
         if found is not None and fs.read(step.source).startswith(b"x"):
             fs.delete(step.source)
             fs.rename(ASIDE, step.source)
-    return _retry_and_run(machine)
+    return retry_and_run(machine)
 
 
 def _file_for_folder() -> SimulatedPosix:
     """A file lies where a dataset's folder has to be."""
-    machine, steps = _sealed()
-    put_file(machine, _folder(steps[0].target), b"x")
+    machine, steps = sealed()
+    put_file(machine, folder_above(steps[0].target), b"x")
     machine.syncfs("/")
     return machine
 
@@ -147,10 +150,10 @@ def _file_for_folder() -> SimulatedPosix:
 def _abandon_and_run(machine: SimulatedPosix) -> str:
     """The file goes, and what was quarantined on its account is read again."""
     store = _WORLD.store(machine)
-    for step in _steps(store.fs):
-        found = store.fs.status(_folder(step.target))
+    for step in steps_of(store.fs):
+        found = store.fs.status(folder_above(step.target))
         if found is not None and not found.is_folder:
-            store.fs.delete(_folder(step.target))
+            store.fs.delete(folder_above(step.target))
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
             by_hand.abandon(store, state.dataset_urn, "person")
@@ -159,9 +162,9 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
 
 def _linked() -> SimulatedPosix:
     """Symbolic links: one dataset's folder leads out of the output, the other's to another folder in it."""
-    machine, steps = _sealed()
+    machine, steps = sealed()
     machine.mkdir(_OUTSIDE)
-    first, last = _folder(steps[0].target), _folder(steps[-1].target)
+    first, last = folder_above(steps[0].target), folder_above(steps[-1].target)
     machine.symlink(_OUTSIDE, first)
     machine.mkdir(f"{last}.real")
     machine.symlink(f"{last}.real", last)
@@ -179,13 +182,13 @@ def _unlink_and_run(machine: SimulatedPosix) -> str:
             fs.delete(path)
             if fs.status(f"{path}.real") is not None:
                 fs.rename(f"{path}.real", path)
-    return _retry_and_run(machine)
+    return retry_and_run(machine)
 
 
 def _staged_outside() -> SimulatedPosix:
     """The folder of an attempt was moved elsewhere, and a symbolic link leads there."""
-    machine, steps = _sealed()
-    folder = _folder(steps[0].source)
+    machine, steps = sealed()
+    folder = folder_above(steps[0].source)
     machine.rename_noreplace(folder, _OUTSIDE)
     machine.symlink(_OUTSIDE, folder)
     machine.syncfs("/")
@@ -194,18 +197,18 @@ def _staged_outside() -> SimulatedPosix:
 
 def _move_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
-    for folder in {_folder(step.source) for step in _steps(fs)}:
+    for folder in {folder_above(step.source) for step in steps_of(fs)}:
         if machine.realpath(folder) != folder:
             fs.delete(folder)
             fs.rename(_OUTSIDE, folder)
-    return _retry_and_run(machine)
+    return retry_and_run(machine)
 
 
 def _unpublished() -> SimulatedPosix:
     """The datasets' folders are there, as after an earlier run: files go one by one."""
-    machine, steps = _sealed()
+    machine, steps = sealed()
     for step in steps:
-        SimulatedFileSystem(machine).make_folders(_folder(step.target))
+        SimulatedFileSystem(machine).make_folders(folder_above(step.target))
     machine.syncfs("/")
     return machine
 
@@ -213,43 +216,43 @@ def _unpublished() -> SimulatedPosix:
 def _replay_while_folders_go(machine: SimulatedPosix) -> None:
     """Both datasets' folders are removed as their first files are about to move in. As that is tried again, a twin has
     moved one of them, and the other's folder goes once more."""
-    first, *_, last = _steps(SimulatedFileSystem(machine))
+    first, *_, last = steps_of(SimulatedFileSystem(machine))
 
     def moves(step: FsRenameCommitStep, name: str, arguments: tuple[Any, ...]) -> bool:
         return name == "rename_noreplace" and arguments[1] == step.target
 
     def remove(step: FsRenameCommitStep) -> None:
-        machine.rmdir(_folder(step.target))
+        machine.rmdir(folder_above(step.target))
 
     def move() -> None:
         machine.rename_noreplace(first.source, first.target)
 
     calls = Meddling(machine, partial(moves, first), partial(remove, first), move)
-    _replay(Meddling(calls, partial(moves, last), partial(remove, last), partial(remove, last)).as_calls())
+    replay(Meddling(calls, partial(moves, last), partial(remove, last), partial(remove, last)).as_calls())
 
 
 def _replay_while_a_folder_is_renamed(machine: SimulatedPosix) -> None:
     """Somebody gives a dataset's folder another name once its files are in it, before it is synced."""
-    folder = _folder(_steps(SimulatedFileSystem(machine))[-1].target)
+    folder = folder_above(steps_of(SimulatedFileSystem(machine))[-1].target)
 
     def syncs(name: str, arguments: tuple[Any, ...]) -> bool:
         return name == "fsync_folder" and arguments[0] == folder
 
-    _replay(Meddling(machine, syncs, partial(machine.rename_noreplace, folder, ASIDE)).as_calls())
+    replay(Meddling(machine, syncs, partial(machine.rename_noreplace, folder, ASIDE)).as_calls())
 
 
 def _rename_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
-    for folder in {_folder(step.target) for step in _steps(fs)}:
+    for folder in {folder_above(step.target) for step in steps_of(fs)}:
         if fs.status(folder) is None and fs.status(ASIDE) is not None:
             fs.rename(ASIDE, folder)
-    return _retry_and_run(machine)
+    return retry_and_run(machine)
 
 
 def _file_for_attempt() -> SimulatedPosix:
     """A file lies where an attempt's folder has to be, which lies aside."""
-    machine, steps = _sealed()
-    folder = _folder(steps[0].source)
+    machine, steps = sealed()
+    folder = folder_above(steps[0].source)
     machine.rename_noreplace(folder, ASIDE)
     put_file(machine, folder, b"x")
     machine.syncfs("/")
@@ -258,12 +261,12 @@ def _file_for_attempt() -> SimulatedPosix:
 
 def _put_attempt_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
-    for folder in {_folder(step.source) for step in _steps(fs)}:
+    for folder in {folder_above(step.source) for step in steps_of(fs)}:
         found = fs.status(folder)
         if found is not None and not found.is_folder:
             fs.delete(folder)
             fs.rename(ASIDE, folder)
-    return _retry_and_run(machine)
+    return retry_and_run(machine)
 
 
 @cache
@@ -274,7 +277,8 @@ def _planned_run() -> tuple[SimulatedPosix, RunSettings]:
     return machine, settings
 
 
-def _about_to_ingest() -> SimulatedPosix:
+def about_to_ingest() -> SimulatedPosix:
+    """A run has planned, and will be ingesting."""
     return _planned_run()[0].after_kill()
 
 
@@ -291,25 +295,40 @@ def _ingest_while_files_go_late(machine: SimulatedPosix) -> None:
 
 
 def _ingest_beside_a_thief(machine: SimulatedPosix, comes: Callable[[str, tuple[Any, ...]], bool]) -> None:
-    planned_run = _planned_run()[1]
-    attempts = f"{ROOTS.staging}/{bucket_folder(planned_run.epoch, 0)}"
-
-    def concerns(name: str, arguments: tuple[Any, ...]) -> bool:
-        return str(arguments[0]).startswith(attempts) and comes(name, arguments)
-
     def remove() -> None:
-        for path in [path for path, _ in machine.walk(attempts) if path.endswith(".parquet")]:
+        for path in staged_by_attempts(machine):
             machine.unlink(path)
 
-    settings = replace(planned_run, store=_WORLD.store(Meddling(machine, concerns, remove).as_calls()))
+    ingest_beside(machine, comes, remove)
+
+
+def ingest_beside(
+    machine: SimulatedPosix, comes: Callable[[str, tuple[Any, ...]], bool], does: Callable[[], object]
+) -> None:
+    """Ingest and drain of the run that has planned, where somebody else does something before a call that fits; only
+    calls that begin at its attempts' folders are looked at."""
+
+    def concerns(name: str, arguments: tuple[Any, ...]) -> bool:
+        return str(arguments[0]).startswith(_attempts()) and comes(name, arguments)
+
+    settings = replace(_planned_run()[1], store=_WORLD.store(Meddling(machine, concerns, does).as_calls()))
     ingest_partition(settings, 0)
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     drain_partition(settings, 0)
 
 
-def _abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
+def staged_by_attempts(machine: SimulatedPosix) -> list[str]:
+    """Files that attempts of the run that has planned have staged."""
+    return [path for path, _ in machine.walk(_attempts()) if path.endswith(".parquet")]
+
+
+def _attempts() -> str:
+    return f"{ROOTS.staging}/{bucket_folder(_planned_run()[1].epoch, 0)}"
+
+
+def abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
     """What a thief took is read again, once a person says so."""
-    wrong = _retry_and_run(machine)
+    wrong = retry_and_run(machine)
     store = _WORLD.store(machine)
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
@@ -319,14 +338,14 @@ def _abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
 
 
 FILES = (
-    Program("target-occupied", _occupied, _replay, _make_room_and_run),
+    Program("target-occupied", _occupied, replay, _make_room_and_run),
     Program("staged-replaced", _copied, _replay_beside_a_twin, _put_back_and_run),
-    Program("file-for-folder", _file_for_folder, _replay, _abandon_and_run),
-    Program("links-out", _linked, _replay, _unlink_and_run),
-    Program("staged-outside", _staged_outside, _replay, _move_back_and_run),
-    Program("staged-vanishes", _about_to_ingest, _ingest_while_files_go, _retry_and_run),
-    Program("staged-vanishes-late", _about_to_ingest, _ingest_while_files_go_late, _abandon_what_is_lost_and_run),
-    Program("folder-vanishes", _unpublished, _replay_while_folders_go, _retry_and_run),
+    Program("file-for-folder", _file_for_folder, replay, _abandon_and_run),
+    Program("links-out", _linked, replay, _unlink_and_run),
+    Program("staged-outside", _staged_outside, replay, _move_back_and_run),
+    Program("staged-vanishes", about_to_ingest, _ingest_while_files_go, retry_and_run),
+    Program("staged-vanishes-late", about_to_ingest, _ingest_while_files_go_late, abandon_what_is_lost_and_run),
+    Program("folder-vanishes", _unpublished, _replay_while_folders_go, retry_and_run),
     Program("folder-renamed", _unpublished, _replay_while_a_folder_is_renamed, _rename_back_and_run),
-    Program("file-for-attempt", _file_for_attempt, _replay, _put_attempt_back_and_run),
+    Program("file-for-attempt", _file_for_attempt, replay, _put_attempt_back_and_run),
 )

@@ -3,8 +3,10 @@ rebuilding."""
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from distcommit.app.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
@@ -14,7 +16,16 @@ from distcommit.stores.claims import Mark, a_published_file, read_marks
 from distcommit.stores.fencing import require_newest
 from distcommit.stores.job_store import open_store
 from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.program_parts import Program, half_done, new_machine, put_file, require_refused, unsettled
+from distcommit.testing.program_parts import (
+    Program,
+    files_below,
+    half_done,
+    new_machine,
+    put_file,
+    replace_files,
+    require_refused,
+    unsettled,
+)
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 
@@ -78,13 +89,13 @@ def _stale() -> SimulatedPosix:
     its files is missing."""
     machine = new_machine()
     _WORLD.run(machine, _FIRST)
-    backup = _files(machine, ROOTS.store)
+    backup = files_below(machine, ROOTS.store)
     _WORLD.run(machine, _SECOND)
-    _replace_store(machine, backup)
-    for path in _files(machine, _MARKS):
+    replace_files(machine, ROOTS.store, backup)
+    for path in files_below(machine, _MARKS):
         if path.endswith(f"-{Mark.CLEAN.value}"):
             machine.unlink(path)
-    machine.unlink(max(path for path in _files(machine, f"{ROOTS.output}/a") if path.endswith(".parquet")))
+    machine.unlink(max(path for path in files_below(machine, f"{ROOTS.output}/a") if path.endswith(".parquet")))
     machine.syncfs("/")
     return machine
 
@@ -98,25 +109,57 @@ def _copied_in_mid_run() -> SimulatedPosix:
     def copy(operation: Operation) -> None:
         publishes = operation.path.startswith(f"{ROOTS.output}/") and operation.path.endswith(".parquet")
         if publishes and operation.kind == "rename" and not backup:
-            backup.update(_files(machine, ROOTS.store))
+            backup.update(files_below(machine, ROOTS.store))
 
     machine.gate = copy
     _WORLD.run(machine, _SECOND)
     machine.gate = None
-    _replace_store(machine, backup)
+    replace_files(machine, ROOTS.store, backup)
     machine.syncfs("/")
     return machine
 
 
-def _replace_store(machine: SimulatedPosix, backup: dict[str, bytes]) -> None:
-    for path in _files(machine, ROOTS.store):
-        machine.unlink(path)
-    for path, data in backup.items():
-        put_file(machine, path, data)
+@cache
+def _after_first() -> SimulatedPosix:
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    machine.syncfs("/")
+    return machine
 
 
-def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
-    return {path: data for _, path, data in machine.files() if path.startswith(f"{root}/") and data is not None}
+def _second_run(machine: SimulatedPosix) -> None:
+    _WORLD.run(machine, _SECOND)
+
+
+def _restore_and_run(machine: SimulatedPosix) -> str:
+    """The store is put back as it was before the run that crashed. It is refused, or that run has published nothing."""
+    replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
+    try:
+        _WORLD.run(machine, _THIRD)
+    except StaleStoreError:
+        _rebuild(machine)
+        _WORLD.run(machine, _THIRD)
+    return _WORLD.violation(machine, _THIRD, {})
+
+
+def _left_open() -> SimulatedPosix:
+    """The first run's store under the output of the second, which could not publish one file and ended."""
+    machine = _after_first().after_kill()
+    refused: list[str] = []
+
+    def refuse(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a/"):
+            if operation.path.endswith(".parquet") and not refused:
+                refused.append(operation.path)
+            if operation.path in refused:
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES), operation.path)
+
+    machine.gate = refuse
+    _WORLD.run(machine, _SECOND)
+    machine.gate = None
+    replace_files(machine, ROOTS.store, files_below(_after_first(), ROOTS.store))
+    machine.syncfs("/")
+    return machine
 
 
 def _rebuild(machine: SimulatedPosix) -> None:
@@ -192,6 +235,8 @@ MOVES = (
     Program("imports-refused", _pending, _no_imports, _nothing_was_set),
     Program("rebuilt", _stale, _rebuild, _rebuild_and_run),
     Program("rebuilt-from-a-copy", _copied_in_mid_run, _rebuild, _rebuild_and_run),
+    Program("rebuilt-of-what-was-open", _left_open, _rebuild, _rebuild_and_run),
+    Program("backup-restored", lambda: _after_first().after_kill(), _second_run, _restore_and_run),
     Program("kept", _stale, _keep, _keep_and_begin),
     Program("stale", _stale, _refuse, _still_refused),
     Program("no-owner", _stale, _no_owner, _still_refused),

@@ -82,6 +82,7 @@ _MORE_HOLES = ModelSource(
     {"a": ModelDataset({"0": 8, "1": 3}, holes={"0": frozenset({0, 1, 3, 5, 6, 7}), "1": frozenset({1})})}
 )
 _BEYOND_A_GAP = ModelSource({"a": ModelDataset({"0": 2}, units=2, bad={"0": 0})})
+_UNITS = ModelSource({"a": ModelDataset({"0": 7}, units=2), "b": ModelDataset({"0": 2})})
 _TWO_FILES = _source(a={"0": 3}, b={"0": 2})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
@@ -94,6 +95,7 @@ SCENARIOS = {
         Scenario("second-run", World(), (_ONE,), _ONE_MORE, _ONE_MORE),
         Scenario("second-run-two", World(buckets=2), (_TWO,), _TWO_MORE, _TWO_MORE),
         Scenario("one-sweep", World(buckets=3, min_interval_s=1), (_BOTH,), _ALL_THREE, _ALL_THREE),
+        Scenario("tries-again", World(task_attempts=2), (_ONE,), _UNITS, _UNITS),
         Scenario("several-files", World(files=FILE_A_RECORD), (_source(a={"0": 1}),), _TWO_FILES, _TWO_FILES),
         Scenario("more-after-the-crash", World(), (_TWO,), _TWO_MORE, _source(a={"0": 3, "1": 6}, b={"0": 2})),
         Scenario("partial-success", World(policy=CommitPolicy.SUCCESSFUL), (), _FAILING, _MENDED),

@@ -78,7 +78,7 @@ class SimulatedPosix:
     def write(self, fd: int, data: bytes | bytearray | memoryview) -> int:
         self._begin("write", f"<{fd}>")
         file = self._file(self._open[fd])
-        self._inodes[self._open[fd]] = File(file.data + bytes(data), file.durable, next(self._ticks))
+        self._inodes[self._open[fd]] = File(file.data + bytes(data), file.durable, next(self._ticks), file.given_up)
         return len(data)
 
     def fsync(self, fd: int) -> None:
@@ -196,6 +196,17 @@ class SimulatedPosix:
         self._change(folder, name, inode)
 
     # -- crashes
+
+    def give_up(self, call: str, where: object) -> None:
+        """A sync (by name and argument) could not write: as in the kernel, its bytes count as clean from then on.
+        They can still be read, and no later sync that succeeds makes them durable."""
+        concerned = list(self._inodes) if call == "syncfs" else []
+        if call == "fsync":
+            concerned = [self._open[int(str(where))]]
+        for inode in concerned:
+            file = self._inodes[inode]
+            if type(file) is File and file.durable is not file.data and file.durable != file.data:
+                self._inodes[inode] = File(file.data, file.durable, file.mtime_ns, given_up=True)
 
     def after_kill(self) -> SimulatedPosix:
         """What the next process finds when this one was killed: everything, synced or not."""
@@ -332,7 +343,8 @@ class SimulatedPosix:
 
     def _sync_file(self, inode: int) -> None:
         file = self._file(inode)
-        self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
+        if not file.given_up:
+            self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
         inode = self._known_folders.get(path, 0)

@@ -29,6 +29,7 @@ from distcommit.spark.run import RunResult, new_run_id, run
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.log_watch import log_violation
 from distcommit.testing.model_source import ModelSource
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
@@ -77,6 +78,7 @@ class World:
     policy: CommitPolicy = CommitPolicy.FULL
     job_level: bool = False
     max_attempts: int = 3
+    task_attempts: int = 1
     max_seconds: float = 0
     watched: bool = False
     loses_ingest: bool = False
@@ -116,7 +118,7 @@ class World:
             job_level=self.job_level,
             min_interval_s=self.min_interval_s,
             max_attempts=self.max_attempts,
-            task_attempts=1,
+            task_attempts=self.task_attempts,
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),
         )
@@ -176,7 +178,7 @@ class World:
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
                     return f"left behind: {folder}/{entry.name}"
         left = left_in_staging(calls)
-        return f"left behind in task output: {left}" if left else ""
+        return f"left behind in task output: {left}" if left else log_violation(store)
 
 
 def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -142,6 +143,37 @@ def test_what_a_person_retries_is_published_by_the_next_run_and_what_is_accepted
         (sequence.epoch,),
     )
     assert go(WORLD, machine, data).totals.records_read == 0
+
+
+@pytest.mark.parametrize("command", [by_hand.abandon, by_hand.accept])
+def test_what_another_person_retries_meanwhile_and_a_run_publishes_is_left_alone(command: Callable[..., None]) -> None:
+    data, left_alone = source(a=3, b=1), 0
+    for number in range(100):
+        machine = Machine()
+        quarantined(machine, data)
+
+        def other(machine: Machine = machine) -> bool:
+            with suppress(ConflictError):
+                by_hand.retry(WORLD.store(machine), "a", "another person")
+                return go(WORLD, machine, data).succeeded
+            return False
+
+        meeting = Meeting(machine, number, other)
+        machine.faults.append(meeting)
+        try:
+            command(WORLD.store(machine), "a", "person")
+        except ConflictError:
+            left_alone += 1
+            assert meeting.result
+        else:
+            assert not meeting.result, f"nobody is told that the other was first, at {number}"
+        machine.restart()
+        if command is by_hand.abandon or meeting.result:
+            check_recovery(machine, data)
+        if meeting.result is None:
+            break
+    assert left_alone > 1
+    assert number > left_alone
 
 
 def test_a_watermark_that_another_person_died_in_setting_is_durable_once_it_was_set_again() -> None:

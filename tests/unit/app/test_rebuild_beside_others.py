@@ -1,0 +1,139 @@
+"""Rebuilding a store beside people at work, and beside another rebuild, wherever they meet."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.steps import StepContext
+from distcommit.model.watermark import Watermark
+from distcommit.steps.registry import load_steps
+from distcommit.stores import by_hand
+from distcommit.stores.job_store import open_store
+from distcommit.stores.log import CommitLog
+from distcommit.testing.program_parts import files_below, replace_files
+from distcommit.testing.simulated_posix import Crashed, Operation
+from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+from tests.unit.spark.machines import OUTPUT, Machine, Meeting, dies_at, fails, published, source, states, with_folders
+from tests.unit.spark.situations import quarantine
+
+WORLD = World()
+STORE = ROOTS.store
+FIRST, SECOND, THIRD = source(a=[1, 1], b=1), source(a=[2, 2], b=3), source(a=[3, 2], b=4)
+
+
+def rebuild(machine: Machine, run_id: str = "rebuild") -> None:
+    store = WORLD.store(machine)
+    found = plan_rebuild(store, known_states(store), accept_gaps=False)
+    assert rebuild_store(store, found, run_id, "me", accept_gaps=False).written
+
+
+def stale() -> Machine:
+    machine = Machine()
+    WORLD.run(machine, FIRST)
+    backup = files_below(machine, STORE)
+    WORLD.run(machine, SECOND)
+    replace_files(machine, STORE, backup)
+    return machine
+
+
+def test_a_watermark_that_a_person_sets_while_the_store_is_rebuilt_stays_or_the_rebuild_is_refused() -> None:
+    refused = 0
+    for number in range(0, 400, 3):
+        machine = stale()
+        store = WORLD.store(machine)
+
+        def person(machine: Machine = machine) -> bool:
+            by_hand.set_watermark(WORLD.store(machine), "b", Watermark({"0": 2}), "person")
+            return True
+
+        meeting = Meeting(machine, number, person)
+        machine.faults.append(meeting)
+        try:
+            rebuild(machine)
+        except ConflictError:
+            refused += 1
+            machine.restart()
+            rebuild(machine, "again")
+        if meeting.result is None:
+            break
+        assert store.bucket_log(0).refresh().state_of("b").origin == {"0": 2}, number
+    assert refused > 0
+    assert number > 3 * refused
+
+
+def test_whoever_abandons_a_sequence_takes_nothing_away_that_a_rebuild_has_counted() -> None:
+    machine = Machine()
+    WORLD.run(machine, FIRST)
+    with_folders(machine, "a").faults.append(fails(errno.EIO, "rename", f"{OUTPUT}/a/"))
+    WORLD.run(machine, SECOND)
+    machine.restart()
+    sequence = quarantine(machine)
+    store = WORLD.store(machine)
+    steps = list(load_steps(sequence.steps, StepContext(store.fs, ROOTS.staging, ROOTS.output)))
+    steps[0].execute()
+    machine.faults.append(fails(errno.EIO, "unlink", f"{OUTPUT}/a/"))
+    with suppress(DistcommitError):
+        by_hand.abandon(store, "a", "person")
+    machine.restart()
+    assert states(WORLD, machine)["a"].status is DatasetStatus.REVOKING
+    half = [path for path in published(machine) if f"/{sequence.epoch:010d}-" in path and "/a/" in path]
+    assert len(half) == 1
+    backup = files_below(machine, STORE)
+    WORLD.run(machine, THIRD)
+    replace_files(machine, STORE, backup)
+    rebuild(machine)
+    assert half[0] not in published(machine)
+    for step in steps:  # the person goes on
+        step.undo()
+    WORLD.run(machine, THIRD)
+    assert WORLD.violation(machine, THIRD, {}) == ""
+
+
+@pytest.mark.parametrize("place", range(0, 24, 2))
+def test_two_rebuilds_make_a_lost_store_anew_though_one_of_them_stops_anywhere(place: int) -> None:
+    for number in range(100):
+        machine = Machine()
+
+        def make(machine: Machine = machine) -> str:
+            fs = SimulatedFileSystem(machine)
+            return open_store(fs, ROOTS, "job", 1, create=True, lost_store_id="0" * 32).store_id
+
+        def stops(machine: Machine = machine, make: Callable[[], str] = make) -> bool:
+            machine.faults.append(dies_at(place))
+            with suppress(Crashed):
+                make()
+            machine.restart()
+            return True
+
+        meeting = Meeting(machine, number, stops)
+        machine.faults.append(meeting)
+        assert make() == "0" * 32, number
+        if meeting.result is None:
+            break
+    assert number > 20
+
+
+def test_a_rebuild_whose_store_another_one_uses_already_goes_on_with_it() -> None:
+    machine = Machine()
+    fs = SimulatedFileSystem(machine)
+    log = f"{STORE}/log/bucket=00000"
+    swept: list[str] = []
+
+    def sweep(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path == f"{log}/000000000001.seg" and not swept:
+            machine.faults.clear()
+            swept.extend(f"{log}/{entry.name}" for entry in machine.scandir(log))
+            CommitLog(fs, log).create()
+            for path in swept:
+                machine.unlink(path)
+
+    machine.faults.append(sweep)
+    assert open_store(fs, ROOTS, "job", 1, create=True, lost_store_id="0" * 32).store_id == "0" * 32
+    assert len(swept) == 1
