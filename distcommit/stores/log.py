@@ -71,13 +71,13 @@ class CommitLog:
         one, never a new one. Idempotent; durable after a sync of the folder above."""
         self._fs.make_folders(self.folder)
         genesis = Segment(self.epoch, self._writer_id, Fold().checkpoint())
-        for attempt in range(_UNKNOWN_LIMIT):
+        for attempt in range(_TRIES):
             if self._numbers():
                 return
             try:
                 self._fs.put_if_absent(f"{self.folder}/{segment_name(1)}", encode_segment(genesis))
             except FileNotFoundError:  # who has made the same log meanwhile, and uses it, swept the temporary file
-                if attempt == _UNKNOWN_LIMIT - 1:
+                if attempt == _TRIES - 1:
                     raise
 
     def refresh(self) -> Fold:

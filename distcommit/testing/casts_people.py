@@ -87,6 +87,21 @@ def _person_retries(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"zombie": drains(_quarantined(machine)), "person": _changes_their_mind, "run": runs(beside_people=True)}
 
 
+def _stops(store: JobStore, scene: Scene) -> None:
+    """A person lets nobody go on with what is pending, and then lets it go."""
+    for act in (by_hand.quarantine, by_hand.abandon, by_hand.retry):
+        with suppress(ConflictError):
+            act(store, "a", "person")
+
+
+def _person_stops(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """A sequence is pending, and a zombie is about to execute it; a person stops it, and a run comes."""
+    settings = new_run(machine)
+    with publishing_at_most(machine, 0), suppress(Crashed):
+        ingest_partition(settings, 0)
+    return {"zombie": drains(settings), "person": _stops, "run": runs(beside_people=True)}
+
+
 def _confirms(urn: str) -> Act:
     """A person says that a watermark is right as it is: what was planned on it may not be sealed any more."""
 
@@ -136,6 +151,7 @@ PEOPLE = (
     Cast("person-sets", _person_sets, _violation_after_set),
     Cast("person-abandons", _person_abandons),
     Cast("person-retries", _person_retries),
+    Cast("person-stops", _person_stops),
     Cast("people-confirm", _people_confirm, _violation_after_confirming),
     Cast("two-people", _two_people),
 )

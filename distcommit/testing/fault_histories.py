@@ -7,7 +7,8 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
 - an errno: the operation fails, before it takes effect; with `+` all fail from there on, with ` lost` it takes effect
   and only the answer is an error; with `/C` the power fails later on, at the C-th of the crashes that are tried;
 - `unsynced`: the N-th sync fails, and what it was to write is given up, as kernels do: a later sync succeeds and does
-  not write it; with `+` all syncs fail from there on. The power fails when all is over, and keeps nothing unsynced;
+  not write it; with `+` all syncs fail from there on. The power fails when all is over, or at one of a few places
+  before, and keeps nothing unsynced;
 - `full`, `readonly`: from there on the storage takes nothing more, or no change; it can be read. Operations that change
   nothing are not counted, and the error must say that nothing was written;
 - `slow`, `ahead`, `back`: the operation outlasts the lock's lease, or the clock is set while it goes on, and another
@@ -25,7 +26,7 @@ import random
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -42,7 +43,7 @@ from distcommit.testing.faults import ERRORS, READS, SYNCS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.scenarios import SCENARIOS, Scenario
-from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, World
 
@@ -61,7 +62,10 @@ _HISTORY = re.compile(
 PEOPLE = {program.name: program for program in BY_HAND}
 _NAMES = [*SCENARIOS, *PEOPLE]
 _UNSYNCED = "unsynced"
+_LANES = {"clock": set(_TIMES), "damage": set(WHOLE)}
 _EVER, _NEVER = 1_000_000, 1_000_000_000
+_POWER_LOSSES = 4
+"""How many power losses are tried, of one history, before all is over."""
 _CRASHES = 4
 """How many places a power loss after a fault is tried at, of one history."""
 
@@ -91,84 +95,119 @@ def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, ob
 
 
 def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
-    """Histories and what is wrong after each, if anything, one by one: names in turn, of each name kinds in turn."""
+    """Histories and what is wrong after each, if anything, one by one and without an end: names in turn, and of each
+    name all kinds in turn."""
     rng = random.Random(seed)
-    chosen = list(names) or _NAMES
-    orders = [_in_turn(name, rng) for name in chosen]
+    orders = [_in_turn(name, rng, seed) for name in names or _NAMES]
     rng.shuffle(orders)
-    chains = [_CHAINS.of(name, random.Random(f"{name}{seed}")) for name in chosen]
-    rng.shuffle(chains)
-    while orders:
-        for order in [*orders]:
-            history = next(order, None)
-            if history is None:
-                orders.remove(order)
-            else:
-                yield history, replay(history)
-        for chain in map(next, chains):
-            yield chain, replay(chain)
+    while True:
+        for history in map(next, orders):
+            yield history, replay(history)
 
 
-def _in_turn(name: str, rng: random.Random) -> Iterator[str]:
-    """The histories of a name: one of each kind, beginning with any, then a second one of each, and so on."""
-    kinds: dict[str, list[str]] = {}
+def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
+    """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
+    turn, each first once at each kind of operation and place."""
+    lanes: dict[str, dict[tuple[str, str], list[str]]] = {}
     for history in histories([name]):
-        kinds.setdefault(re.sub(r"\d+", "", history.partition(":")[2]), []).append(history)
-    order = list(kinds.values())
+        found = _HISTORY.fullmatch(history)
+        if found is None:
+            raise AssertionError(history)
+        kind, how = found["kind"], re.sub(r"\d", "", history.partition("@")[2])
+        lane = kind if kind == _UNSYNCED else next((t for t in ("clock", "damage") if kind in _LANES[t]), how)
+        site = _sites(name, kind)[int(found["number"])]
+        lanes.setdefault(lane, {}).setdefault((kind, site), []).append(history)
+    orders = [_layers(groups, rng) for groups in lanes.values()] + [CHAINS.of(name, random.Random(f"{name}{seed}"))]
+    rng.shuffle(orders)
+    yield from _not_none(itertools.zip_longest(*orders))
+
+
+def _layers(groups: Mapping[tuple[str, str], list[str]], rng: random.Random) -> Iterator[str]:
+    """One of each kind and place, then a second one of each, and so on."""
+    order = list(groups.values())
     rng.shuffle(order)
-    for of_a_kind in order:
-        rng.shuffle(of_a_kind)
-    yield from (history for layer in itertools.zip_longest(*order) for history in layer if history is not None)
+    for group in order:
+        rng.shuffle(group)
+    yield from _not_none(itertools.zip_longest(*order))
+
+
+def _not_none(layers: Iterable[tuple[str | None, ...]]) -> Iterator[str]:
+    return (history for layer in layers for history in layer if history is not None)
 
 
 def histories(names: Sequence[str]) -> Iterator[str]:
     """All histories of these scenarios and programs by hand."""
     for name in names:
         codes = [errno.errorcode[code] for code in ERRORS]
-        for number, code in itertools.product(range(_count(name, "EIO")), codes):
+        for number, code in itertools.product(range(len(_sites(name, "EIO"))), codes):
             yield from (f"{name}:{code}@{number}{how}" for how in ("", "+", " lost"))
             yield f"{name}:{code}@{number}/{number % _CRASHES}"
         for kind in _REFUSING:
-            yield from (f"{name}:{kind}@{number}" for number in range(_count(name, kind)))
+            yield from (f"{name}:{kind}@{number}" for number in range(len(_sites(name, kind))))
         if name in SCENARIOS:
-            for number, kind in itertools.product(range(_count(name, "slow")), _TIMES):
+            for number, kind in itertools.product(range(len(_sites(name, "slow"))), _TIMES):
                 yield f"{name}:{kind}@{number}"
-        for number in range(_count(name, _UNSYNCED)):
+        for number in range(len(_sites(name, _UNSYNCED))):
             yield from (f"{name}:{_UNSYNCED}@{number}{how}" for how in ("", "+"))
-        for number, kind in itertools.product(range(_count(name, "cut")), WHOLE):
+        for number, kind in itertools.product(range(len(_sites(name, "cut"))), WHOLE):
             yield from (f"{name}:{kind}@{number}{how}" for how in ("", "+"))
 
 
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
     if NEXT in history:
-        return _CHAINS.play(history)
+        return CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
     if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
     name, number, times = found["name"], int(found["number"]), _EVER if found["ever"] else 1
     machine = _machine(name)
-    run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
-    answered = False
+    fault, run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
     try:
-        if found["crash"] is None:
-            played = run()
-            answered = played.answered
-            if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
-                return wrong
-        else:
-            machine = _crashed(machine, run, history, int(found["crash"]))
+        if found["kind"] == _UNSYNCED:
+            return _violation_without_power(name, machine, run, fault, history)
+        if found["crash"] is not None:
+            return _violation_after(name, _crashed(machine, run, history, int(found["crash"])))
+        played = run()
+        if wrong := _untold_refusal(found["kind"], found["lost"], played.error):
+            return wrong
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
-    lost = ""
-    if name in PEOPLE and answered:
-        lost = lost_answer(machine)
-    if found["kind"] == _UNSYNCED:
-        known = _watermarks(name, machine) if answered else {}
-        machine = next(machine.after_power_loss(random.Random(history), 0, 0))  # the first keeps nothing unsynced
-        lost = lost or _taken_back(known, _watermarks(name, machine))
-    if lost:
-        return lost
+    return (lost_answer(machine) if name in PEOPLE and played.answered else "") or _violation_after(name, machine)
+
+
+def _violation_without_power(
+    name: str, machine: SimulatedPosix, run: Callable[[], _Played], fault: Fault, history: str
+) -> str:
+    """What is wrong if the power fails once all is over, or somewhere after the fault; nothing unsynced is left."""
+    rng = random.Random(history)
+    places: list[SimulatedPosix] = []
+
+    def gate(operation: Operation) -> None:
+        if len(fault.sites) > fault.first:
+            places.append(machine.after_kill())
+
+    machine.gate = gate
+    answered = run().answered
+    machine.gate = None
+    known = _watermarks(name, machine) if answered else {}
+    after = _powerless(machine)
+    try:
+        now = _watermarks(name, after)
+    except DistcommitError as error:
+        return f"a power loss leaves what can't be read: {error}"
+    if any(urn not in now or not now[urn].covers(watermark) for urn, watermark in known.items()):
+        return f"a power loss takes back what was answered: {known} is {now}"
+    before = rng.sample(places, min(len(places), _POWER_LOSSES))
+    return next(filter(None, (_violation_after(name, m) for m in (after, *map(_powerless, before)))), "")
+
+
+def _powerless(machine: SimulatedPosix) -> SimulatedPosix:
+    return next(machine.after_power_loss(random.Random(0), 0, 0))
+
+
+def _violation_after(name: str, machine: SimulatedPosix) -> str:
+    """What is wrong once undisturbed runs came, or the command was given again."""
     if name in PEOPLE:
         return _violation_by_hand(PEOPLE[name], machine)
     return _violation_of_runs(SCENARIOS[name], machine)
@@ -205,11 +244,6 @@ def _violation_by_hand(program: Program, machine: SimulatedPosix) -> str:
 
 def _watermarks(name: str, machine: SimulatedPosix) -> dict[str, Watermark]:
     return (SCENARIOS[name].world if name in SCENARIOS else World()).watermarks(machine)
-
-
-def _taken_back(before: Mapping[str, Watermark], after: Mapping[str, Watermark]) -> str:
-    back = [urn for urn, watermark in before.items() if urn not in after or not after[urn].covers(watermark)]
-    return f"a power loss takes back what a run answered: {before} is {after}" if back else ""
 
 
 def lost_answer(machine: SimulatedPosix) -> str:
@@ -256,22 +290,22 @@ def _subject(name: str) -> Subject:
     )
 
 
-_CHAINS = Chains({name: _subject(name) for name in _NAMES})
+CHAINS = Chains({name: _subject(name) for name in _NAMES})
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Played:
-    """How often the fault might have struck, whether there was an answer and no error, and the error."""
+    """Whether there was an answer, or else the error."""
 
-    seen: int
     answered: bool
     error: Exception | None = None
 
 
 def _disturbed(
     name: str, machine: SimulatedPosix, kind: str, number: int, times: int, *, lost: bool = False
-) -> Callable[[], _Played]:
-    """The scenario's run, or what the person does, with the fault; it may fail, with a typed error."""
+) -> tuple[Fault, Callable[[], _Played]]:
+    """The fault, and the scenario's run, or what the person does, with it, which tells whether there was an answer; it
+    may fail instead, with a typed error."""
     clock = SimulatedClock()
 
     def act(calls: PosixCalls) -> None:
@@ -311,10 +345,10 @@ def _disturbed(
             else:
                 act(calls)
         except (DistcommitError, OSError) as error:  # a run may fail; it may not do harm
-            return _Played(fault.seen, False, error)
-        return _Played(fault.seen, True)
+            return _Played(False, error)
+        return _Played(True)
 
-    return run
+    return fault, run
 
 
 def _syncs(name: str, arguments: tuple[Any, ...]) -> bool:
@@ -325,10 +359,16 @@ def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
     return name == "read_file" and str(arguments[0]).startswith(f"{ROOTS.store}/")
 
 
+def _sites(name: str, kind: str) -> list[str]:
+    """The kinds of operations and places, where nothing is disturbed, that the fault may strike, one by one."""
+    return _traced(name, kind if kind in (_UNSYNCED, *_REFUSING) else "cut" if kind in WHOLE else "EIO")
+
+
 @cache
-def _count(name: str, kind: str) -> int:
-    """How many operations are such, where nothing is disturbed, that the fault may strike."""
-    return _disturbed(name, _machine(name), kind, _NEVER, 1)().seen
+def _traced(name: str, kind: str) -> list[str]:
+    fault, run = _disturbed(name, _machine(name), kind, _NEVER, 1)
+    run()
+    return fault.sites
 
 
 def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, number: int) -> SimulatedPosix:

@@ -305,7 +305,7 @@ def case(reader: str, data: Callable[[], bytes]) -> Any:
 
 
 OTHER_VERSIONS = [
-    case("segment", lambda: of_version(golden("segments/fence.seg"), 3)),
+    case("segment", lambda: of_version(golden("segments/fence.seg"), 4)),
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":2', 1)),
