@@ -71,8 +71,14 @@ class CommitLog:
         one, never a new one. Idempotent; durable after a sync of the folder above."""
         self._fs.make_folders(self.folder)
         genesis = Segment(self.epoch, self._writer_id, Fold().checkpoint())
-        if not self._numbers():
-            self._fs.put_if_absent(f"{self.folder}/{segment_name(1)}", encode_segment(genesis))
+        for attempt in range(_UNKNOWN_LIMIT):
+            if self._numbers():
+                return
+            try:
+                self._fs.put_if_absent(f"{self.folder}/{segment_name(1)}", encode_segment(genesis))
+            except FileNotFoundError:  # who has made the same log meanwhile, and uses it, swept the temporary file
+                if attempt == _UNKNOWN_LIMIT - 1:
+                    raise
 
     def refresh(self) -> Fold:
         """The fold of all segments, up to the newest that existed when this call began or later.

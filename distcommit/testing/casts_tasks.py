@@ -118,6 +118,14 @@ def _zombie_of_whole_job(machine: SimulatedPosix) -> Mapping[str, Act]:
     }
 
 
+def _late_decision(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """All is sealed; a driver is about to decide, and a publisher waits for that, as a newer run begins."""
+    settings = new_run(machine, _WHOLE_JOB, _SPREAD)
+    ingests(settings)(settings.store, Scene())
+    drains(settings)(settings.store, Scene())
+    return {"driver": _decides(settings), "publisher": _publishes(settings), "run": runs(_WHOLE_JOB, _SPREAD)}
+
+
 def _late_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
     """Twins of a run's tasks that recover and plan come once more while its datasets are read and published."""
     settings = new_run(machine)
@@ -156,6 +164,7 @@ TASKS = (
     _spread("drains-at-least-once", _MANY_AT_LEAST_ONCE),
     Cast("whole-job", _whole_job, world=_WHOLE_JOB, source=_SPREAD),
     Cast("zombie-of-whole-job", _zombie_of_whole_job, world=_WHOLE_JOB, source=_SPREAD),
+    Cast("late-decision", _late_decision, world=_WHOLE_JOB, source=_SPREAD),
     Cast("late-twins", _late_twins),
     Cast("second-attempts", _second_attempts, world=_TWO_PARTITIONS, source=_SPREAD),
 )

@@ -118,11 +118,10 @@ class Chains:
 
     def _act(self, name: str, before: Sequence[str], who: str) -> Act:
         subject = self._subjects[name]
-        if not before:
-            return subject.first
-        if who not in subject.again:
+        acts = subject.again if before else {"": subject.first}
+        if who not in acts:
             raise NoSuchStageError(f"nobody is {who!r}")
-        return subject.again[who]
+        return acts[who]
 
     def _struck(self, name: str, stages: tuple[str, ...]) -> SimulatedPosix:
         """What these stages leave."""

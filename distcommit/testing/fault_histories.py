@@ -109,7 +109,7 @@ def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
         _lane(name, (_UNSYNCED,), ("", "+"), rng),
         _lane(name, tuple(WHOLE), ("", "+"), rng),
         *([_lane(name, tuple(_TIMES), ("",), rng)] if name in SCENARIOS else []),
-        _CHAINS.of(name, random.Random(f"{name}{seed}")),
+        CHAINS.of(name, random.Random(f"{name}{seed}")),
     ]
     rng.shuffle(lanes)
     return (history for layer in itertools.zip_longest(*lanes) for history in layer if history is not None)
@@ -150,7 +150,7 @@ def histories(names: Sequence[str]) -> Iterator[str]:
 def replay(history: str) -> str:
     """Plays one history and returns what was violated, if anything."""
     if NEXT in history:
-        return _CHAINS.play(history)
+        return CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
     if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
@@ -275,7 +275,7 @@ def _subject(name: str) -> Subject:
     )
 
 
-_CHAINS = Chains({name: _subject(name) for name in _NAMES})
+CHAINS = Chains({name: _subject(name) for name in _NAMES})
 
 
 def _disturbed(

@@ -46,7 +46,7 @@ _UNSEEN = frozenset({"close", "fstat", "write", "realpath"})
 _EVER = 1_000_000
 
 
-class _Turns:
+class Turns:
     """Lets one actor go at a time, from one storage operation to the next."""
 
     def __init__(self, names: Sequence[str], rng: random.Random, stickiness: float, slow: tuple[str, int]) -> None:
@@ -89,7 +89,7 @@ class _Turns:
 class _GatedCalls:
     """System calls of one actor: each waits for its turn first."""
 
-    def __init__(self, calls: PosixCalls, turns: _Turns, name: str) -> None:
+    def __init__(self, calls: PosixCalls, turns: Turns, name: str) -> None:
         self._calls, self._turns, self._name = calls, turns, name
 
     def __getattr__(self, operation: str) -> Callable[..., Any]:
@@ -136,7 +136,7 @@ def _staged(name: str) -> tuple[SimulatedPosix, Mapping[str, Act], Mapping[str, 
     parts = CASTS[name].stage(machine)
     machine.syncfs("/")
     rehearsal = machine.after_kill()
-    turns = _Turns(sorted(parts), random.Random(name), 0.9, ("", 0))
+    turns = Turns(sorted(parts), random.Random(name), 0.9, ("", 0))
     _act(CASTS[name], parts, turns, Scene(), dict.fromkeys(parts, cast(PosixCalls, rehearsal)))
     return machine, parts, turns.taken
 
@@ -164,7 +164,7 @@ def play(name: str, seed: int, trouble: str = "") -> tuple[int, str]:
         struck = sorted(set(parts) - cast_.blind) if trouble == "full" and rng.random() < 0.5 else [victim]
         calls |= {role: cast(PosixCalls, FaultyCalls(watched, fault)) for role in struck}
     scene = Scene(disturbed=trouble not in ("", "slow"))
-    turns = _Turns(sorted(parts), rng, rng.choice((0.0, 0.5, 0.9, 0.98)), slow)
+    turns = Turns(sorted(parts), rng, rng.choice((0.0, 0.5, 0.9, 0.98)), slow)
     wrong = _act(cast_, parts, turns, scene, calls) or _violation(cast_, machine, watch, disturbed=scene.disturbed)
     return hash(tuple(turns.trace)), wrong
 
@@ -181,7 +181,7 @@ def _fault(trouble: str, at: int, rng: random.Random) -> Fault:
     raise ValueError(trouble)
 
 
-def _act(cast_: Cast, parts: Mapping[str, Act], turns: _Turns, scene: Scene, calls: Mapping[str, PosixCalls]) -> str:
+def _act(cast_: Cast, parts: Mapping[str, Act], turns: Turns, scene: Scene, calls: Mapping[str, PosixCalls]) -> str:
     """Lets all actors act to their end; what they did wrong, if anything."""
     wrong: list[str] = []
 

@@ -87,11 +87,11 @@ def _standing(fs: FileSystem, folder: str) -> list[Placed]:
 
 def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
     job_log = store.job_log()
-    decided, known_above = _decided(records[job_log.folder])
+    decided = _decided(records[job_log.folder])
     for log in _logs(store):
         mine = records[log.folder]
         wrong = _log_violation(mine, log.refresh()) or (
-            "" if log.folder == job_log.folder else _held_violation(mine, decided, known_above)
+            "" if log.folder == job_log.folder else _held_violation(mine, decided)
         )
         if wrong:
             return f"{log.folder}: {wrong}"
@@ -133,29 +133,29 @@ def _undone(record: Record, by_hand: dict[str, Watermark]) -> str:
     return ""
 
 
-def _decided(records: Sequence[Placed]) -> tuple[set[int], int]:
-    """Epochs that were decided on, and above which epoch all such are known: a checkpoint forgets what is closed."""
-    first = records[0][1].record if records else None
-    found: set[int] = set()
+def _decided(records: Sequence[Placed]) -> dict[int, bool]:
+    """Whether an epoch was decided on, of those whose fence stands in the job log: a decision comes after it, and older
+    ones are forgotten once nobody needs them."""
+    found: dict[int, bool] = {}
     for _, segment in records:
         match segment.record:
-            case Checkpoint(decided_epochs=epochs):
-                found.update(epochs)
-            case Decide(epoch):
-                found.add(epoch)
-    return found, first.fence_epoch if isinstance(first, Checkpoint) else 0
+            case Fence(epoch):
+                found[epoch] = False
+            case Decide(epoch) if epoch in found:
+                found[epoch] = True
+    return found
 
 
-def _held_violation(records: Sequence[Placed], decided: set[int], known_above: int) -> str:
+def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> str:
     """Held sequences are published if and only if their epoch was decided."""
     held: set[SequenceName] = set()
     for number, segment in records:
         match segment.record:
             case Intent(epoch, sequences, True):
                 held |= {SequenceName(sequence.dataset_urn, epoch) for sequence in sequences}
-            case Done(_, names) if any(n in held and n.epoch not in decided and n.epoch > known_above for n in names):
+            case Done(_, names) if any(name in held and not decided.get(name.epoch, True) for name in names):
                 return f"segment {number} closes what nobody has decided on: {names}"
-            case Dropped(_, names) if any(name.epoch in decided for name in names):
+            case Dropped(_, names) if any(decided.get(name.epoch, False) for name in names):
                 return f"segment {number} drops what was decided on: {names}"
     return ""
 

@@ -56,6 +56,13 @@ def _ingest(machine: SimulatedPosix) -> None:
     ingest_partition(_on(machine), 0)
 
 
+def _ingest_badly(machine: SimulatedPosix) -> None:
+    """The attempt can't read one partition, and says so before it dies."""
+    settings = _on(machine)
+    source = ModelSource({"a": replace(_UNITS.datasets["a"], fails=frozenset({"0"})), "b": _UNITS.datasets["b"]})
+    ingest_partition(replace(settings, flow=replace(settings.flow, source=source)), 0)
+
+
 def _take_over(machine: SimulatedPosix) -> str:
     """The task's second attempt, a late twin of the recovery, and the drain: the run finishes all of it by itself."""
     settings = _on(machine)
@@ -148,6 +155,7 @@ def _publish_at_last(machine: SimulatedPosix) -> str:
 
 ATTEMPTS = (
     Program("second-attempt", _about_to_ingest, _ingest, _take_over),
+    Program("attempt-after-failure", _about_to_ingest, _ingest_badly, _take_over),
     Program("fails-for-good", _failed_once, _fail_again, _fail_for_good),
     Program("decided", _decided, _publish_nothing, _publish_at_last),
 )

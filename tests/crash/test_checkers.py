@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from operator import eq
 from pathlib import Path
 
@@ -12,12 +15,31 @@ import pytest
 
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.errors import ConflictError
-from distcommit.model.log_records import DatasetStatus
+from distcommit.model.log_records import (
+    Checkpoint,
+    DatasetState,
+    DatasetStatus,
+    Done,
+    Fence,
+    Rebuilt,
+    Record,
+    SequenceName,
+    SetWatermark,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import segment_name
+from distcommit.stores.by_hand import set_watermark
+from distcommit.stores.fencing import fence_bucket
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.segment import Segment, encode_segment
 from distcommit.testing import explore, fault_histories
 from distcommit.testing.cast_parts import SOURCE, WORLD, Scene
 from distcommit.testing.casts import CASTS
 from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
-from distcommit.testing.program_parts import Meddling
+from distcommit.testing.fault_chains import NEXT, Chains, Subject
+from distcommit.testing.interleave import TROUBLES, Turns, play
+from distcommit.testing.log_watch import log_violation
+from distcommit.testing.program_parts import Meddling, new_machine
 from distcommit.testing.scenarios import SCENARIOS
 from distcommit.testing.simulated_posix import SimulatedPosix
 
@@ -81,19 +103,135 @@ def test_an_answer_that_a_power_loss_takes_back_is_a_violation() -> None:
     assert "takes back what was answered" in fault_histories.lost_answer(survivor[-1])
 
 
+@pytest.mark.parametrize("name", ["second-run", "one-sweep", "at-least-once", "abandon", "set-back", "refusals"])
+def test_faults_one_upon_another_replay_from_their_printed_form(name: str) -> None:
+    chains = [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
+    assert all(NEXT in chain for chain in chains)
+    assert chains == [*islice(fault_histories.CHAINS.of(name, random.Random(1)), 8)]
+    for chain in chains:
+        assert fault_histories.replay(chain) == "", chain
+
+
+def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
+    found: list[list[str]] = []
+
+    def violation(machine: SimulatedPosix) -> str:
+        found.append(sorted(path for path, _ in machine.walk("/") if path != "/job"))
+        return "seen"
+
+    def makes(*names: str) -> Callable[[PosixCalls], None]:
+        def act(calls: PosixCalls) -> None:
+            for name in names:
+                calls.mkdir(f"/job/{name}")
+
+        return act
+
+    chains = Chains({"folders": Subject(new_machine, makes("a", "b"), {"": makes("c", "d")}, violation)})
+    for history, left in {
+        "folders:kill@1": ["a"],
+        "folders:kill@2": ["a", "b"],
+        "folders:kill@1 > EIO@1": ["a", "c"],
+        "folders:kill@1 > EIO@1 lost": ["a", "c", "d"],
+        "folders:kill@1 > ENOSPC@0+": ["a"],
+        "folders:kill@0 > kill@1 > kill@0": ["c"],
+    }.items():
+        assert chains.play(history) == "seen"
+        assert found.pop() == [f"/job/{name}" for name in left], history
+    assert chains.play("folders:power@2.0") == "seen"
+    assert found.pop() == [], "nothing was synced"
+    for wrong in (
+        "folders:kill",
+        "folders:run kill@1",
+        "folders:kill@1 > somebody EIO@1",
+        "folders:ENONE@1",
+        "no:kill@1",
+    ):
+        assert "no history" in chains.play(wrong)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("name", ["drains-of-two", "zombie-of-whole-job", "people-confirm", "rebuild-two"])
+def test_a_play_replays_whatever_troubles_its_actors(name: str, trouble: str) -> None:
+    first, again = play(name, 3, trouble), play(name, 3, trouble)
+    assert first == again
+    assert first[1] == ""
+
+
+def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
+    order: list[str] = []
+    turns = Turns(("one", "two"), random.Random(1), 0.0, ("one", 1))
+
+    def act(name: str) -> None:
+        for number in range(3):
+            turns.take(name, "x")
+            order.append(f"{name}{number}")
+        turns.end(name)
+
+    threads = [threading.Thread(target=act, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    turns.conduct()
+    for thread in threads:
+        thread.join()
+    assert order.index("one1") > order.index("two2")
+
+
+def foreign(store: JobStore, bucket: int, record: Record, epoch: int) -> None:
+    """A record by a writer that keeps to no rule."""
+    log = store.bucket_log(bucket)
+    log.refresh()
+    segment = Segment(epoch, "f" * 32, record)
+    store.fs.put_if_absent(f"{log.folder}/{segment_name(log.last_number + 1)}", encode_segment(segment))
+
+
+@pytest.mark.parametrize(
+    ("record", "epoch", "wrong"),
+    [
+        (Fence(1, "old"), 0, "not valid where it stands"),
+        (SetWatermark("a", None, "person"), 7, "was written by epoch 7"),
+        (Done(2, (SequenceName("a", 2),)), 2, "not valid where it stands"),
+        (Checkpoint(9, "no such run", (), (), 0), 0, "fence and decisions are"),
+    ],
+)
+def test_records_that_break_the_rules_of_the_log_are_a_violation(record: Record, epoch: int, wrong: str) -> None:
+    machine = new_machine()
+    WORLD.run(machine, SOURCE)
+    store = WORLD.store(machine)
+    assert log_violation(store) == ""
+    foreign(store, 0, record, epoch)
+    assert wrong in log_violation(store)
+
+
+def test_a_rebuild_that_undoes_what_a_person_said_since_it_began_is_a_violation() -> None:
+    machine = new_machine()
+    WORLD.run(machine, SOURCE)
+    store, said = WORLD.store(machine), Watermark({"0": 1, "1": 0})
+    fence_bucket(store.bucket_log(0, 9), 9, "rebuild")
+    set_watermark(store, "a", said, "person")
+    store.bucket_log(0, 9).settle(
+        lambda fold: (
+            Rebuilt(9, (DatasetState("a", closed_epoch=9, origin={"0": 0}),), "another")
+            if fold.state_of("a").origin == said.positions
+            else None
+        )
+    )
+    assert "undoes what a person did" in log_violation(store)
+
+
 def test_what_is_no_history_is_said_so() -> None:
     assert "no history" in fault_histories.replay("no-such:EIO@1")
     assert "no history" in fault_histories.replay("second-run:EIO")
     assert "no history" in fault_histories.replay("abandon:slow@1"), "people take no lock"
 
 
-@pytest.mark.parametrize("role", ["owner", "zombie", "run"])
+@pytest.mark.parametrize("role", ["owner", "zombie", "run", "second"])
 def test_an_actor_that_meets_nobody_commits_everything(role: str) -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
-    name = {"owner": "twins", "zombie": "zombie", "run": "person-sets"}[role]
-    CASTS[name].stage(machine)[role](WORLD.store(machine), Scene())
-    assert WORLD.watermarks(machine).keys() == SOURCE.datasets.keys()
+    name = {"owner": "twins", "zombie": "zombie", "run": "person-sets", "second": "second-attempts"}[role]
+    cast = CASTS[name]
+    cast.stage(machine)[role](cast.open(machine), Scene())
+    assert cast.world.watermarks(machine).keys() == cast.source.datasets.keys()
 
 
 def test_people_meet_a_quarantined_dataset() -> None:

@@ -46,27 +46,36 @@ def store_at(folder: Path, fs: LocalFileSystem | None = None, *, create: bool = 
     return open_store(fs or LocalFileSystem(), roots, "golden", BUCKETS, create=create)
 
 
-def run_job(store: JobStore, read: ModelSource, run_id: str) -> RunResult:
+def run_job(
+    store: JobStore, read: ModelSource, run_id: str, *, job_level: bool = False, at_least_once: bool = False
+) -> RunResult:
     """One run, which commits when all is read, so that a bucket's datasets are sealed together."""
-    settings = RunSettings(
+    return run(launch_here, begin(store, read, run_id, fence_job(store, run_id), job_level, at_least_once))
+
+
+def begin(
+    store: JobStore, read: ModelSource, run_id: str, epoch: int, job_level: bool, at_least_once: bool
+) -> RunSettings:
+    """The settings of a run that has fenced the job log."""
+    return RunSettings(
         store=store,
         run_id=run_id,
-        epoch=fence_job(store, run_id),
+        epoch=epoch,
         partitions=1,
         flow=WorkUnitFlow(read, Decoder(), FileSinkSettings(compression="none"), False),
         policy=CommitPolicy.FULL,
-        job_level=False,
+        job_level=job_level,
+        at_least_once=at_least_once,
         min_interval_s=1e9,
         max_attempts=3,
         task_attempts=1,
         clock=SimulatedClock(),
     )
-    return run(launch_here, settings)
 
 
 def make_job(folder: Path) -> None:
     """Two datasets committed in a first run; two more sealed in a second, which is killed between two renames."""
-    calls = _StableCalls(str(folder / "output"))
+    calls = StableCalls(str(folder / "output"))
     numbers = random.Random(1)
 
     def uuid4() -> uuid.UUID:
@@ -87,13 +96,14 @@ def make_job(folder: Path) -> None:
     raise AssertionError("the second run was not killed")
 
 
-class _StableCalls(RealPosixCalls):
+class StableCalls(RealPosixCalls):
     """The kernel's calls, with inodes and times that are the same wherever the files are made, until the process dies
-    before one more rename into the output."""
+    before one more rename into the output, or before it removes one more data file."""
 
     def __init__(self, output: str) -> None:
         super().__init__()
         self.renames_left: int | None = None
+        self.keeps_files = False
         self._output, self._dead = output, False
         self._numbers = itertools.count(1)
         self._known: dict[int, int] = {}
@@ -103,6 +113,7 @@ class _StableCalls(RealPosixCalls):
         return super().open_new(path)
 
     def unlink(self, path: str) -> None:
+        self._dead |= self.keeps_files and path.endswith(".parquet")
         self._go_on()
         inode = os.lstat(path).st_ino
         super().unlink(path)
@@ -144,6 +155,10 @@ class _StableCalls(RealPosixCalls):
 
     def _number(self, inode: int) -> int:
         return self._known.setdefault(inode, next(self._numbers))
+
+    def revive(self) -> None:
+        """Another process, on which nothing is lost."""
+        self._dead, self.renames_left, self.keeps_files = False, None, False
 
     def _go_on(self) -> None:
         if self._dead:

@@ -18,11 +18,13 @@ from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing import samples
 from tests.golden.job import make_job
+from tests.golden.jobs import make_jobs
 
 GOLDEN = Path(__file__).parent / "v1"
 GOLDEN_2 = Path(__file__).parent / "v2"
 GOLDEN_3 = Path(__file__).parent / "v3"
 GOLDEN_4 = Path(__file__).parent / "v4"
+GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
 def make_4(folder: Path) -> None:
@@ -71,7 +73,8 @@ def make(folder: Path) -> None:
 
 if __name__ == "__main__":
     parent = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN.parent
-    for name, write in ((GOLDEN.name, make), (GOLDEN_2.name, make_2), (GOLDEN_3.name, make_3), (GOLDEN_4.name, make_4)):
+    writers = {GOLDEN: make, GOLDEN_2: make_2, GOLDEN_3: make_3, GOLDEN_4: make_4, GOLDEN_JOBS: make_jobs}
+    for name, write in ((folder.name, write) for folder, write in writers.items()):
         if (parent / name).exists():
             sys.stderr.write(f"{parent / name} is there and stays: golden files are never overwritten\n")
         else:

@@ -27,9 +27,12 @@ MORE = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    return checked_out(GOLDEN / "job", tmp_path / "job")
+
+
+def checked_out(golden: Path, copy: Path) -> Path:
     """A copy as a checkout gives it: other inodes, other times, no empty folders."""
-    copy = tmp_path / "job"
-    shutil.copytree(GOLDEN / "job", copy, copy_function=shutil.copyfile)
+    shutil.copytree(golden, copy, copy_function=shutil.copyfile)
     for below, folders, files in os.walk(copy, topdown=False):
         if not folders and not files:
             Path(below).rmdir()

@@ -16,8 +16,9 @@ from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import open_store
+from distcommit.stores.log import CommitLog
 from distcommit.testing.program_parts import files_below, replace_files
-from distcommit.testing.simulated_posix import Crashed
+from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.spark.machines import OUTPUT, Machine, Meeting, dies_at, fails, published, source, states, with_folders
 from tests.unit.spark.situations import quarantine
@@ -117,3 +118,22 @@ def test_two_rebuilds_make_a_lost_store_anew_though_one_of_them_stops_anywhere(p
         if meeting.result is None:
             break
     assert number > 20
+
+
+def test_a_rebuild_whose_store_another_one_uses_already_goes_on_with_it() -> None:
+    machine = Machine()
+    fs = SimulatedFileSystem(machine)
+    log = f"{STORE}/log/bucket=00000"
+    swept: list[str] = []
+
+    def sweep(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path == f"{log}/000000000001.seg" and not swept:
+            machine.faults.clear()
+            swept.extend(f"{log}/{entry.name}" for entry in machine.scandir(log))
+            CommitLog(fs, log).create()
+            for path in swept:
+                machine.unlink(path)
+
+    machine.faults.append(sweep)
+    assert open_store(fs, ROOTS, "job", 1, create=True, lost_store_id="0" * 32).store_id == "0" * 32
+    assert len(swept) == 1

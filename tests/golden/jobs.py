@@ -1,0 +1,126 @@
+"""Jobs in every state that a store can be left in, made by the product and killed: one folder each.
+
+`stuck`: a dataset is idle, one half published, one quarantined as its staged file is gone, one on its way back.
+`held`: a run of `scope: job` was killed before the decision. `decided`: after it, before anything was published.
+`unsealed`: an at-least-once run was killed when it had published a file that no record names.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from unittest import mock
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.log_records import SealedSequence
+from distcommit.model.steps import StepContext
+from distcommit.spark.ingest import drain_partition, ingest_partition
+from distcommit.spark.planner import plan_partition, share_out
+from distcommit.spark.recover import recover_partition
+from distcommit.spark.run import decide_run, run
+from distcommit.spark.settings import RunSettings
+from distcommit.steps.registry import load_steps
+from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.stores import by_hand
+from distcommit.stores.fencing import begin_run, end_run
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.plans import publish_manifest
+from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.model_source import ModelSource
+from distcommit.testing.simulated_posix import Crashed
+from distcommit.testing.world import launch_here
+from tests.golden.job import BUCKETS, StableCalls, begin, source, store_at
+
+FINE, HALF, GONE, BACK = "fine", "half-done", "quarantined", "taken-back"
+READ = {FINE: {"0": 3}, HALF: {"0": 2, "1": 2, "2": 1}, GONE: {"0": 2}, BACK: {"0": 2, "1": 1}}
+STATES = {FINE: "idle", HALF: "pending", GONE: "quarantined", BACK: "revoking"}
+_RUN = "20260203T0{}0000-00000000000a"
+
+
+def make_jobs(folder: Path) -> None:
+    """Makes all of them."""
+    for name, make in JOBS.items():
+        calls = StableCalls(str(folder / name / "output"))
+        numbers = random.Random(name)
+        uuid4 = mock.patch.object(uuid, "uuid4", _counted(numbers))
+        with uuid4:
+            make(store_at(folder / name, LocalFileSystem(calls), create=True), calls)
+        shutil.rmtree(folder / name / "store" / "progress", ignore_errors=True)  # display only, no format of ours
+
+
+def go_on(store: JobStore, read: ModelSource, number: int = 9, **how: bool) -> RunSettings:
+    """A run of today's program that has taken an epoch."""
+    run_id = _RUN.format(number)
+    epoch = begin_run(store, run_id, unsealed=how.get("at_least_once", False))
+    return begin(store, read, run_id, epoch, how.get("job_level", False), how.get("at_least_once", False))
+
+
+def _counted(numbers: random.Random) -> Callable[[], uuid.UUID]:
+    return lambda: uuid.UUID(int=numbers.getrandbits(128), version=4)
+
+
+def _killed_after(renames: int, calls: StableCalls, settings: RunSettings) -> None:
+    """A run that dies in its commit, after so many renames into the output."""
+    calls.renames_left = renames
+    with suppress(Crashed):
+        run(launch_here, settings)
+        raise AssertionError("the run was not killed")
+    calls.revive()
+
+
+def _pending(store: JobStore) -> list[SealedSequence]:
+    folds = [store.bucket_log(bucket).refresh() for bucket in range(BUCKETS)]
+    return [state.sequence for fold in folds for state in fold.pending() if state.sequence is not None]
+
+
+def _stuck(store: JobStore, calls: StableCalls) -> None:
+    first = go_on(store, source({FINE: READ[FINE]}), 1)
+    end_run(store, first.epoch, clean=run(launch_here, first).succeeded)
+    for urn in (HALF, GONE, BACK):
+        store.fs.make_folders(f"{store.roots.output}/{urn}")  # so that files go one by one
+    for number, urn in enumerate((GONE, BACK), 2):
+        _killed_after(0, calls, go_on(store, source({urn: READ[urn]}), number))
+        for sequence in _pending(store):
+            steps = load_steps(sequence.steps, StepContext(store.fs, store.roots.staging, store.roots.output))
+            Path(next(step.source for step in steps if isinstance(step, FsRenameCommitStep))).unlink()  # by somebody
+    _killed_after(2, calls, go_on(store, source(READ), 4))
+    calls.keeps_files = True
+    with suppress(Crashed):
+        by_hand.abandon(store, BACK, "a person")
+    calls.revive()
+
+
+def _held(store: JobStore, calls: StableCalls) -> None:
+    _all_sealed(store)
+
+
+def _decided(store: JobStore, calls: StableCalls) -> None:
+    settings = _all_sealed(store)
+    if not decide_run(store, settings.epoch):
+        raise AssertionError(settings.epoch)
+
+
+def _all_sealed(store: JobStore) -> RunSettings:
+    """A run of `scope: job` up to its decision."""
+    settings = go_on(store, source(READ), 1, job_level=True)
+    recover_partition(settings, 0)
+    publish_manifest(store.fs, store.roots.store, share_out(settings, [plan_partition(settings, 0)]))
+    for task in range(2):
+        ingest_partition(settings, task)
+    record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+    drain_partition(settings, 0)
+    return settings
+
+
+def _unsealed(store: JobStore, calls: StableCalls) -> None:
+    first = go_on(store, source({FINE: READ[FINE]}), 1, at_least_once=True)
+    end_run(store, first.epoch, clean=run(launch_here, first).succeeded)
+    store.fs.make_folders(f"{store.roots.output}/{HALF}")
+    _killed_after(2, calls, go_on(store, source({HALF: READ[HALF]}), 2, at_least_once=True))
+
+
+JOBS = {"stuck": _stuck, "held": _held, "decided": _decided, "unsealed": _unsealed}
