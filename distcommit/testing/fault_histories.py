@@ -26,7 +26,7 @@ import random
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -62,7 +62,7 @@ _HISTORY = re.compile(
 PEOPLE = {program.name: program for program in BY_HAND}
 _NAMES = [*SCENARIOS, *PEOPLE]
 _UNSYNCED = "unsynced"
-_LANES = {"clock": set(_TIMES), "damage": set(WHOLE)}
+_HOWS = ("", "+", " lost")
 _EVER, _NEVER = 1_000_000, 1_000_000_000
 _POWER_LOSSES = 4
 """How many power losses are tried, of one history, before all is over."""
@@ -108,31 +108,33 @@ def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
 def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
     """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
     turn, each first once at each kind of operation and place."""
-    lanes: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for history in histories([name]):
-        found = _HISTORY.fullmatch(history)
-        if found is None:
-            raise AssertionError(history)
-        kind, how = found["kind"], re.sub(r"\d", "", history.partition("@")[2])
-        lane = kind if kind == _UNSYNCED else next((t for t in ("clock", "damage") if kind in _LANES[t]), how)
-        site = _sites(name, kind)[int(found["number"])]
-        lanes.setdefault(lane, {}).setdefault((kind, site), []).append(history)
-    orders = [_layers(groups, rng) for groups in lanes.values()] + [CHAINS.of(name, random.Random(f"{name}{seed}"))]
-    rng.shuffle(orders)
-    yield from _not_none(itertools.zip_longest(*orders))
+    codes = [errno.errorcode[code] for code in ERRORS]
+    lanes = [
+        *(_lane(name, codes, (how,), rng) for how in (*_HOWS, "/")),
+        _lane(name, (_UNSYNCED,), ("", "+"), rng),
+        *(_lane(name, (kind,), ("",), rng) for kind in _REFUSING),
+        _lane(name, tuple(WHOLE), ("", "+"), rng),
+        *([_lane(name, tuple(_TIMES), ("",), rng)] if name in SCENARIOS else []),
+        CHAINS.of(name, random.Random(f"{name}{seed}")),
+    ]
+    rng.shuffle(lanes)
+    return (history for layer in itertools.zip_longest(*lanes) for history in layer if history is not None)
 
 
-def _layers(groups: Mapping[tuple[str, str], list[str]], rng: random.Random) -> Iterator[str]:
-    """One of each kind and place, then a second one of each, and so on."""
-    order = list(groups.values())
+def _lane(name: str, kinds: Sequence[str], hows: Sequence[str], rng: random.Random) -> Iterator[str]:
+    """One history of each kind and place, then a second one of each, and so on."""
+    places: dict[str, list[int]] = {}
+    for number, site in enumerate(_sites(name, kinds[0])):
+        places.setdefault(site, []).append(number)
+    for numbers in places.values():
+        rng.shuffle(numbers)
+    order = [*itertools.product(kinds, hows, places)]
     rng.shuffle(order)
-    for group in order:
-        rng.shuffle(group)
-    yield from _not_none(itertools.zip_longest(*order))
-
-
-def _not_none(layers: Iterable[tuple[str | None, ...]]) -> Iterator[str]:
-    return (history for layer in layers for history in layer if history is not None)
+    for layer in range(max(map(len, places.values()), default=0)):
+        for kind, how, site in order:
+            if layer < len(places[site]):
+                number = places[site][layer]
+                yield f"{name}:{kind}@{number}{how}{number % _CRASHES if how == '/' else ''}"
 
 
 def histories(names: Sequence[str]) -> Iterator[str]:
@@ -140,7 +142,7 @@ def histories(names: Sequence[str]) -> Iterator[str]:
     for name in names:
         codes = [errno.errorcode[code] for code in ERRORS]
         for number, code in itertools.product(range(len(_sites(name, "EIO"))), codes):
-            yield from (f"{name}:{code}@{number}{how}" for how in ("", "+", " lost"))
+            yield from (f"{name}:{code}@{number}{how}" for how in _HOWS)
             yield f"{name}:{code}@{number}/{number % _CRASHES}"
         for kind in _REFUSING:
             yield from (f"{name}:{kind}@{number}" for number in range(len(_sites(name, kind))))
@@ -361,7 +363,9 @@ def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
 
 def _sites(name: str, kind: str) -> list[str]:
     """The kinds of operations and places, where nothing is disturbed, that the fault may strike, one by one."""
-    return _traced(name, kind if kind in (_UNSYNCED, *_REFUSING) else "cut" if kind in WHOLE else "EIO")
+    if kind in (_UNSYNCED, *_REFUSING):
+        return _traced(name, kind)
+    return _traced(name, "cut" if kind in WHOLE else "slow" if kind in _TIMES else "EIO")
 
 
 @cache
