@@ -172,7 +172,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "sweep-whatever-is-pending": (
         "task output of older runs is swept whether or not its sequences are done",
-        [(_RECOVER, "            if epoch not in kept:\n", "            if True:\n")],
+        [(_STAGING, "if older < epoch and older not in kept]", "if older < epoch]")],
     ),
     "lost-is-done": (
         "a step of which neither source nor target is there is taken for done",
