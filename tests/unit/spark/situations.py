@@ -96,10 +96,10 @@ def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
 
 def quarantine(machine: Machine) -> SealedSequence:
     """Quarantines what is pending of dataset `a`."""
-    log = WORLD.store(machine).bucket_log(0)
-    fold = log.refresh()
+    store = WORLD.store(machine)
+    fold = store.bucket_log(0).refresh()
     sequence = fold.state_of("a").sequence
     assert sequence is not None
-    log.settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
+    store.bucket_log(0, fold.fence_epoch).settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
     assert statuses(WORLD, machine)["a"] == "quarantined"
     return sequence

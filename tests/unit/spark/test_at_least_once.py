@@ -83,18 +83,18 @@ def test_no_crash_leaves_a_watermark_ahead_of_its_data_and_the_next_run_complete
     machine, data, tried = SimulatedPosix(), source(a=[2, 1], b=1), 0
     machine.mkdir("/job")
     world.store(machine)
-    before: dict[str, Watermark] = {}
+    reached: list[dict[str, Watermark]] = []
     for crash, survivor, _ in crashes_of(machine, partial(world.run, source=data), random.Random(1)):
         if crash.state > 1:
             continue  # the explorer tries them all
         tried += 1
         found = audit(survivor, world)
         assert (found.gaps, found.pending, found.unknown_files) == (0, [], []), crash
-        before = world.watermarks(survivor)
+        reached.append(world.watermarks(survivor))
         assert world.run(survivor, data).succeeded, crash
-        assert world.violation(survivor, data, before) == "", crash
+        assert world.violation(survivor, data, reached[-1]) == "", crash
     assert tried > 100
-    assert before, "the last crash comes after all was recorded"
+    assert max(map(len, reached)) == 2, "some crashes come after all was recorded"
 
 
 @pytest.mark.parametrize(("moved", "records"), [(1, 0), (2, 2), (3, 3)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import random
 
-import msgspec
 import pytest
 
 from distcommit.model.errors import ConfigurationError, CorruptError, TransientError, UnknownVersionError
@@ -14,6 +13,7 @@ from distcommit.stores.documents import encode_document
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import RecordedSettings, read_settings, record_settings, require_settings
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.stored_bytes import of_version
 from tests.unit.spark.machines import Machine, Meeting, fails
 from tests.unit.spark.situations import WORLD
 
@@ -83,7 +83,7 @@ def test_what_can_not_be_carried_over_says_what_can_be_done_instead() -> None:
         (b"", CorruptError),
         (b"not ours", CorruptError),
         (encode_document(RecordedSettings(1, {}))[:-3], CorruptError),
-        (msgspec.json.encode({"version": 2, "settings": {}}), UnknownVersionError),
+        (of_version(encode_document(RecordedSettings(1, {})), 2), UnknownVersionError),
     ],
 )
 def test_a_record_that_can_not_be_read_is_named_and_not_made_anew(data: bytes, kind: type[CorruptError]) -> None:
