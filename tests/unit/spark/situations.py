@@ -100,6 +100,8 @@ def quarantine(machine: Machine) -> SealedSequence:
     fold = store.bucket_log(0).refresh()
     sequence = fold.state_of("a").sequence
     assert sequence is not None
-    store.bucket_log(0, fold.fence_epoch).settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
+    store.bucket_log(0, fold.fence_epoch).settle(
+        Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test"))
+    )
     assert statuses(WORLD, machine)["a"] == "quarantined"
     return sequence
