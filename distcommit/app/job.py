@@ -29,7 +29,7 @@ from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
 from distcommit.ingest.flow import WorkUnitFlow
-from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
+from distcommit.model.errors import ConfigurationError, ConflictError, TransientError, printable
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import Sink
@@ -133,7 +133,7 @@ class Job:
         if result.succeeded:
             return
         if not isinstance(source, MicroBatchSource):
-            logger.warning("the run did not commit all datasets: %s", reasons, extra={"run": result.run_id})
+            logger.warning("the run did not commit all datasets: %s", printable(reasons), extra={"run": result.run_id})
             return
         raise TransientError(
             "a micro-batch is not committed as a whole",

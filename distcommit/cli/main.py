@@ -97,7 +97,7 @@ def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verb
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err) as progress:
             result = configured.run(progress)
-        terminal.show(result, partial(run_view, result))
+        terminal.show(result, run_view)
     _exit(0 if result.succeeded else 1)
 
 
@@ -107,7 +107,7 @@ def recover(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, 
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err) as progress:
             result = configured.recover(progress)
-        terminal.show(result, partial(recover_view, result))
+        terminal.show(result, recover_view)
     _exit(0 if result.succeeded else 1)
 
 
@@ -122,7 +122,7 @@ def status(
     """Show what is stored of the job. Reads only, also beside a live run; exit code 5 if a log can't be read."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.status()
-        terminal.show(result, partial(status_view, result, show_all=show_all))
+        terminal.show(result, partial(status_view, show_all=show_all))
     _exit(5 if result.unreadable else 0)
 
 
@@ -138,7 +138,7 @@ def audit(
     least once). Reads only; not beside a live run."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.audit(deep=deep)
-        terminal.show(result, partial(audit_view, result))
+        terminal.show(result, audit_view)
     _exit(0 if result.passed else 6)
 
 
@@ -255,7 +255,7 @@ def import_watermarks(
     """Go on where another system stopped: set the watermarks of datasets that have none. Can be repeated."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.import_watermarks(file, group=group, overwrite=overwrite, dry_run=dry_run)
-        terminal.show(result, partial(import_view, result))
+        terminal.show(result, import_view)
 
 
 @app.command()
@@ -276,7 +276,7 @@ def compare(
         if sum(given is not None for given in (other, file, group)) != 1:
             raise ConfigurationError("compare with one thing", expected="OTHER.yaml, --from or --kafka-group")
         result = Job.from_file(job, overrides or ()).compare(other or file, group=group)
-        terminal.show(result, partial(compare_view, result))
+        terminal.show(result, compare_view)
     _exit(0 if result.same else 6)
 
 
@@ -301,14 +301,14 @@ def rebuild(
     """Mend a store that is lost or older than what was published, from the published files."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.rebuild(accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run)
-        terminal.show(result, partial(rebuild_view, result))
+        terminal.show(result, rebuild_view)
     _exit(5 if result.problems else 0)
 
 
 def _show_datasets(terminal: Terminal, job: Job, urns: Collection[str]) -> None:
     found = job.status()
     result = msgspec.structs.replace(found, datasets=[row for row in found.datasets if row.dataset in set(urns)])
-    terminal.show(result, partial(status_view, result, show_all=True))
+    terminal.show(result, partial(status_view, show_all=True))
 
 
 @app.command()
@@ -327,7 +327,7 @@ def demo(
         place = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
         result = run_demo(place, terminal.say)
         terminal.say("")
-        terminal.show(result, partial(demo_view, result))
+        terminal.show(result, demo_view)
         if folder is None and result.exact and not keep:
             shutil.rmtree(place)
         else:

@@ -51,7 +51,7 @@ def run_view(result: RunResult) -> RenderableType:
             "not published", f"the run publishes all datasets or none, and not all could be; {held}, to be read again"
         )
     facts = {
-        "run": f"{result.run_id}, epoch {result.epoch}",
+        "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "datasets": _datasets(totals),
         "records": f"{totals.records_published:,} published"
         + (f", {totals.records_diverted:,} of them diverted as undecodable" if totals.records_diverted else ""),
@@ -73,7 +73,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
     else:
         verdict = _good("nothing to recover", "nothing was pending")
     facts = {
-        "run": f"{result.run_id}, epoch {result.epoch}",
+        "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "replayed": _replayed(totals),
         "left over": f"{totals.files_swept:,} staged files that no dataset needs any more deleted",
     }
@@ -102,7 +102,7 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
-        "last run": f"{result.run_id}, epoch {result.epoch}" if result.epoch else "none yet",
+        "last run": f"{escape(result.run_id)}, epoch {result.epoch}" if result.epoch else "none yet",
         "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
         **_lost(sum(row.positions_lost for row in result.datasets)),
     }
@@ -160,7 +160,7 @@ def import_view(result: ImportResult) -> RenderableType:
     listed = [row for row in result.rows if row.action != "same"]
     table = _table("dataset", ">watermark", ">next offset there", "action")
     for row in listed[:_LISTED]:
-        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), row.action)
+        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), Text(row.action))
     counts = Counter(row.action for row in result.rows)
     would = "would be set" if result.dry_run else "set"
     verdict = _good("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
@@ -188,7 +188,7 @@ def compare_view(result: CompareResult) -> RenderableType:
     differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
     table = _table("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
     for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:_LISTED]:
-        shown = ("-" if position is None else str(position) for position in (row.ours, row.theirs))
+        shown = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
         counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
         table.add_row(Text(row.dataset), Text(row.partition), *shown, *counts)
     facts = {"with": escape(result.other)}
@@ -238,7 +238,7 @@ def demo_view(result: DemoResult) -> RenderableType:
     )
     table = _table("", ">produced", ">published")
     table.add_row("records", f"{result.records_produced:,}", f"{result.records_published:,}")
-    table.add_row("checksum", result.checksum_produced, result.checksum_published)
+    table.add_row("checksum", escape(result.checksum_produced), escape(result.checksum_published))
     facts = {
         "duplicates": _count(result.duplicates),
         "missing": _count(result.missing),
@@ -324,7 +324,7 @@ def _lost(positions: int) -> dict[str, str]:
 
 
 def _seconds(seconds: Mapping[str, float]) -> str:
-    parts = [f"{name} {value:.1f}" for name, value in seconds.items()]
+    parts = [f"{escape(name)} {value:.1f}" for name, value in seconds.items()]
     return " · ".join([*parts, f"together {sum(seconds.values()):.1f}"])
 
 
@@ -350,7 +350,11 @@ def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
     for row in rows[:_LISTED]:
         counts = (row.published, row.duplicates, row.gaps, row.past_watermark)
         table.add_row(
-            Text(row.dataset), Text(row.partition), str(row.first), str(row.watermark), *(f"{n:,}" for n in counts)
+            Text(row.dataset),
+            Text(row.partition),
+            Text(str(row.first)),
+            Text(str(row.watermark)),
+            *(f"{n:,}" for n in counts),
         )
     more = len(rows) - _LISTED
     return Group(table, _more(more, "partitions (--json has them all)")) if more > 0 else table
@@ -376,18 +380,18 @@ def _count(count: int) -> str:
     return f"[bold red]{count:,}[/]" if count else "0"
 
 
-def _each(positions: Mapping[str, Position]) -> str:
+def _each(positions: Mapping[str, Position]) -> Text:
     """Positions one by one, as far as they fit."""
     shown = [f"{partition}:{position}" for partition, position in list(positions.items())[:4]]
-    return " ".join([*shown, *(["..."] if len(positions) > len(shown) else [])]) or "none"
+    return Text(" ".join([*shown, *(["..."] if len(positions) > len(shown) else [])]) or "none")
 
 
-def _position(positions: Mapping[str, Position]) -> str:
+def _position(positions: Mapping[str, Position]) -> Text:
     """One number for a watermark over several partitions: how many offsets lie below it."""
     numbers = [position for position in positions.values() if isinstance(position, int)]
     if len(numbers) != len(positions):
-        return ", ".join(str(position) for position in positions.values())
-    return f"{sum(numbers):,}" if numbers else "none"
+        return Text(", ".join(str(position) for position in positions.values()))
+    return Text(f"{sum(numbers):,}" if numbers else "none")
 
 
 def _next(row: DatasetStatusRow) -> str:

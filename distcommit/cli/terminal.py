@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from typing import IO
+from typing import IO, Any, TypeVar
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -19,7 +19,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.model.errors import ConflictError, DistcommitError, storage_error
+from distcommit.model.errors import ConflictError, DistcommitError, escaped_in_json, printable, storage_error
+
+Result = TypeVar("Result", bound=msgspec.Struct)
 
 _WIDTH_IN_FILES = 100
 _KEPT_LINES = 20
@@ -69,17 +71,17 @@ class Terminal:
         if code:
             sys.exit(code)
 
-    def show(self, result: msgspec.Struct, view: Callable[[], RenderableType]) -> None:
-        """Writes a result to stdout: as one line of JSON, or for people."""
+    def show(self, result: Result, view: Callable[[Result], RenderableType]) -> None:
+        """Writes a result to stdout: as one line of JSON, or for people, whose terminal none of its texts controls."""
         if self.as_json:
-            sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+            sys.stdout.write(_as_json(result) + "\n")
             sys.stdout.flush()
         else:
-            self.out.print(view())
+            self.out.print(view(_printable(result)))
 
     def say(self, text: str) -> None:
         """Writes a line of narration: to stdout, or to stderr where stdout is for JSON. Headings are not indented."""
-        console = self.err if self.as_json else self.out
+        console, text = self.err if self.as_json else self.out, printable(text)
         if console.is_terminal and text.startswith(" "):
             plain = text.lstrip()
             console.print(Padding(Text(plain), (0, 0, 0, len(text) - len(plain))))
@@ -88,11 +90,12 @@ class Terminal:
 
     def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
         if self.verbose:
-            self.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False, end="")
+            trace = printable("".join(traceback.format_exception(error)), lines=True)
+            self.err.print(trace, markup=False, highlight=False, end="")
         elif with_noise:
             for line in self._last_noise():
-                self.err.print(Text(f"  | {line}", style="dim"), soft_wrap=True)
-        text = " ".join(text.split())
+                self.err.print(Text(f"  | {printable(line, lines=True)}", style="dim"), soft_wrap=True)
+        text = printable(" ".join(text.split()))
         self.err.print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
         if self.as_json:
             kind = type(error).__name__
@@ -153,18 +156,47 @@ class _StderrHandler(logging.Handler):
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._print(record)
+        except Exception:  # noqa: BLE001 - as every handler
+            self.handleError(record)
+
+    def _print(self, record: logging.LogRecord) -> None:
         ids = ", ".join(f"{key}={value}" for key, value in vars(record).items() if key not in self._PLAIN)
-        text = record.getMessage() + (f" [{ids}]" if ids else "")
+        text = printable(record.getMessage() + (f" [{ids}]" if ids else ""))
         if self._terminal.verbose:
             clock = self._formatter.formatTime(record, "%H:%M:%S")
             text = f"{clock}.{record.msecs:03.0f} {record.levelname} {record.name}: {text}"
             if record.exc_info:
-                text += "\n" + self._formatter.formatException(record.exc_info)
+                text += "\n" + printable(self._formatter.formatException(record.exc_info), lines=True)
         else:
             error = record.exc_info[1] if record.exc_info else None
-            text = f"{record.levelname.lower()}: {text}" + (f": {_first_line(error)}" if error else "")
+            text = f"{record.levelname.lower()}: {text}" + (f": {printable(_first_line(error))}" if error else "")
         style = "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else "dim"
         self._terminal.err.print(Text(text, style=style), soft_wrap=True)
+
+
+def _as_json(result: msgspec.Struct) -> str:
+    try:
+        return escaped_in_json(msgspec.json.encode(result).decode())
+    except UnicodeEncodeError:  # the name of a file that is no valid text
+        return json.dumps(msgspec.to_builtins(result))
+
+
+def _printable(value: Any) -> Any:
+    """The same value with all of its texts printable."""
+    match value:
+        case str():
+            return printable(value)
+        case msgspec.Struct():
+            fields = {name: _printable(getattr(value, name)) for name in value.__struct_fields__}
+            return msgspec.structs.replace(value, **fields)
+        case dict():
+            return {_printable(key): _printable(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(_printable, value))
+        case _:
+            return value
 
 
 def _console(file: IO[str]) -> Console:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.staging import AttemptFolder
-from distcommit.model.errors import ConfigurationError, RecordError, SourceError, error_text
+from distcommit.model.errors import ConfigurationError, RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock, FileSystem
 from distcommit.model.sink import AttemptIdentity, Sink, SinkWriter, check_plain
 from distcommit.model.source import Extractor, Source
@@ -124,7 +124,7 @@ def run_work_unit(
         storable(state)  # else the rows that are stored with it could not be stored either
     except Exception as error:
         text = error_text(error)
-        logger.warning("work unit failed: %s", text, extra={"work_unit": unit.work_unit_id}, exc_info=True)
+        logger.warning("work unit failed: %s", printable(text), extra={"work_unit": unit.work_unit_id}, exc_info=True)
         state = replace(failed, error=text)
         if writer is not None:
             _abort(writer)

@@ -7,6 +7,7 @@ because Spark carries errors between processes.
 from __future__ import annotations
 
 import errno
+import re
 from typing import Any, Self
 
 
@@ -29,7 +30,7 @@ class DistcommitError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        ids = ", ".join(f"{name}={value}" for name, value in self.ids.items())
+        ids = ", ".join(f"{name}={printable(value)}" for name, value in self.ids.items())
         text = f"{self.what} [{ids}]" if ids else self.what
         if self.expected:
             text += f"; expected {self.expected}"
@@ -37,7 +38,7 @@ class DistcommitError(Exception):
             text += f"; found {self.found.rstrip('.')}"
         if self.todo:
             text += f". To do: {self.todo}"
-        return text
+        return printable(_LINE_BREAK.sub(" ", text))
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {"expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
@@ -47,6 +48,31 @@ class DistcommitError(Exception):
     def rebuilt(cls, what: str, fields: dict[str, str]) -> Self:
         """The same error again, from its parts (pickle calls this)."""
         return cls(what, **fields)
+
+
+_LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
+_UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, line separators, what turns the direction of text, and halves of characters."""
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    """Text for a terminal or a log, whatever it came from: what would control the terminal, forge a line or show text
+    in another order stands there as its escape.
+
+    Args:
+        text: what is shown.
+        lines: whether line breaks and tabs stay.
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _escape(found[0]), f"{text}")
+
+
+def escaped_in_json(text: str) -> str:
+    """JSON text, which is left the same value, without characters that would control a terminal."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def plain_text(text: object, limit: int = 2000) -> str:

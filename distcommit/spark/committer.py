@@ -20,6 +20,7 @@ from distcommit.model.errors import (
     DistcommitError,
     LostError,
     plain_text,
+    printable,
 )
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import (
@@ -211,7 +212,7 @@ class BucketCommitter:
         if lost:
             self._report.positions_lost += lost
             reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)
-            logger.warning("%d positions of %s are lost: %s", lost, plan.dataset_urn, reasons)
+            logger.warning("%d positions of %s are lost: %s", lost, printable(plan.dataset_urn), printable(reasons))
 
     def count_held(self, plans: Iterable[DatasetPlan]) -> None:
         """Job-level, after the drain: what the driver's decision rests on, from the fold; and why it can't be made, as
@@ -354,7 +355,9 @@ class BucketCommitter:
             )
         for name, error in failed.items():
             self._unpublished[name.dataset_urn] = error
-            logger.warning("not published yet: %s", error, extra={"dataset": name.dataset_urn, "epoch": name.epoch})
+            logger.warning(
+                "not published yet: %s", error, extra={"dataset": printable(name.dataset_urn), "epoch": name.epoch}
+            )
         published = [sequence for sequence in sequences if _name(sequence) not in failed]
         fold = yield from self._seal(published)
         done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
@@ -446,7 +449,7 @@ class BucketCommitter:
                 )
                 if status is DatasetStatus.QUARANTINED:
                     self._report.datasets_quarantined += 1
-                    ids = {"dataset": name.dataset_urn, "epoch": name.epoch}
+                    ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
                     logger.error("dataset quarantined: %s", failure.reason, extra=ids)
             elif last:
                 left[name] = failure

@@ -27,7 +27,7 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
     Raises:
         StaleStoreError: if runs that this store does not know of have published into the output.
         ConfigurationError: if staging or output belong to another job.
-        FencedError, OutcomeUnknownError: as `fence_job`.
+        FencedError, OutcomeUnknownError, StorageRefusedError: as `fence_job`.
     """
     require_newest(store)
     epoch = fence_job(store, run_id)
@@ -98,7 +98,7 @@ def fence_job(store: JobStore, run_id: str) -> int:
 
     Raises:
         FencedError: if another run fenced it at the same moment. This run ends; it never tries again.
-        OutcomeUnknownError: if the log can't be written.
+        OutcomeUnknownError, StorageRefusedError: if the log can't be written.
     """
     log = store.job_log()
     found: list[int] = []

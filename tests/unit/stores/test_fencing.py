@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.model.errors import FencedError, OutcomeUnknownError
+from distcommit.model.errors import FencedError, StorageRefusedError
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from tests.unit.spark.machines import Machine, Meeting, fails, on_every_power_loss, source
@@ -51,7 +51,7 @@ def test_a_run_that_can_not_write_the_job_log_says_so_and_not_that_another_run_b
     machine = Machine()
     store = WORLD.store(machine)
     machine.faults.append(fails(errno.ENOSPC, "write", "/log/job/"))
-    with pytest.raises(OutcomeUnknownError, match="No space left"):
+    with pytest.raises(StorageRefusedError, match="No space left"):
         fence_job(store, "r1")
     assert not [path for path in machine.paths("/job/store/log") if ".tmp-" in path]
     machine.restart()

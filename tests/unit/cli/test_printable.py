@@ -1,0 +1,151 @@
+"""No text from outside controls the terminal that it is shown on, or looks like a line of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+import typing
+from collections.abc import Callable
+from functools import partial
+from types import UnionType
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.app.audit import AuditResult
+from distcommit.app.compare import CompareResult
+from distcommit.app.demo.story import DemoResult
+from distcommit.app.imports import ImportResult
+from distcommit.app.job import RecoverResult
+from distcommit.app.rebuild import RebuildResult
+from distcommit.app.status import StatusResult
+from distcommit.cli import output
+from distcommit.cli.terminal import Terminal
+from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
+from distcommit.spark.run import RunResult
+
+HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"
+CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+VIEWS: dict[type, list[Callable[[Any], Any]]] = {
+    RunResult: [output.run_view],
+    RecoverResult: [output.recover_view],
+    StatusResult: [partial(output.status_view, show_all=True), partial(output.status_view, show_all=False)],
+    AuditResult: [output.audit_view],
+    ImportResult: [output.import_view],
+    CompareResult: [output.compare_view],
+    RebuildResult: [output.rebuild_view],
+    DemoResult: [output.demo_view],
+}
+
+
+def filled(kind: Any, text: str, flag: bool) -> Any:
+    """A value of the type with this text wherever it has one."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, UnionType):
+        return filled(next(a for a in arguments if a is str or a is not type(None)), text, flag)
+    if origin is dict:
+        return {filled(arguments[0], text, flag): filled(arguments[1], text, flag)}
+    if origin in (list, tuple):
+        return origin([filled(arguments[0], text, flag)])
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: filled(hints[name], text, flag) for name in kind.__struct_fields__})
+    return {str: text, bool: flag, int: 3, float: 1.5}[kind]
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, act: Callable[[Terminal], None], *, as_json: bool = False) -> str:
+    """What stands on stdout and stderr, as bytes of a terminal in UTF-8."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    act(Terminal(as_json=as_json, verbose=False))
+    return raw.getvalue().decode()
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(kind, view, flag, id=f"{kind.__name__}-{number}-{flag}")
+        for kind, views in VIEWS.items()
+        for number, view in enumerate(views)
+        for flag in (False, True)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "view", "flag"), cases())
+@pytest.mark.parametrize("text", [HOSTILE, "\udcff[/red]"])
+def test_no_view_shows_what_controls_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, kind: type, view: Callable[[Any], Any], flag: bool, text: str
+) -> None:
+    result = filled(kind, text, flag)
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, view))
+    assert CONTROLS.search(told) is None
+    assert not re.search("^ *error: forged", told, re.MULTILINE)
+    as_json = shown(monkeypatch, lambda terminal: terminal.show(result, view), as_json=True)
+    assert CONTROLS.search(as_json) is None
+    assert len(as_json.splitlines()) == 1
+    assert json.loads(as_json) == json.loads(json.dumps(msgspec.to_builtins(result)))
+
+
+def test_a_name_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = filled(StatusResult, "[red]a[/]", False)
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, partial(output.status_view, show_all=True)))
+    assert "[red]a[/]" in told.replace("\n", "")
+
+
+def fail(terminal: Terminal) -> None:
+    logger = logging.getLogger("distcommit.test")
+    logger.warning("of %s", HOSTILE, extra={"dataset": HOSTILE})
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logger.exception("failed")
+    terminal.say(HOSTILE)
+    raise ConfigurationError("wrong", dataset=HOSTILE, found=HOSTILE)
+
+
+def test_errors_and_logs_show_no_control_characters_and_forge_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def act(terminal: Terminal) -> None:
+        with pytest.raises(SystemExit), terminal.command():
+            fail(terminal)
+
+    for as_json in (False, True):
+        told = shown(monkeypatch, act, as_json=as_json)
+        assert CONTROLS.search(told) is None
+        assert "error: forged" in told
+        assert not re.search("^error: forged", told, re.MULTILINE)
+
+
+def test_other_errors_show_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (OSError(5, HOSTILE, HOSTILE), RuntimeError(HOSTILE)):
+
+        def act(terminal: Terminal, error: Exception = error) -> None:
+            with pytest.raises(SystemExit), terminal.command():
+                raise error
+
+        assert CONTROLS.search(shown(monkeypatch, act)) is None
+
+
+@given(st.text(st.characters(), max_size=40))
+def test_printable_text_has_no_control_character_and_leaves_all_others(text: str) -> None:
+    told = printable(text)
+    assert CONTROLS.search(told) is None
+    assert "\n" not in told
+    if not CONTROLS.search(text) and "\n" not in text and "\t" not in text:
+        assert told == text
+    assert json.loads(escaped_in_json(json.dumps(text, ensure_ascii=False))) == text
+    error = DistcommitError(text, dataset=text, found=text)
+    assert CONTROLS.search(str(error)) is None
+    assert "\n" not in str(error)
+    assert error.ids["dataset"] == text
+
+
+def test_names_of_other_scripts_stay_as_they_are() -> None:
+    for name in ("ünï/côde", "\u0645\u200c\u0646", "話題", "👩\u200d💻", "a\\x1b"):
+        assert printable(name) == name
