@@ -1,5 +1,5 @@
 """The product's fold against the executable model: the same validity and the same state after every log that a few
-thousand states of each scenario have; and what the model says of imports and rebuilds."""
+thousand states of each scenario have; and what the model says of imports, rebuilds, delivery at least once and cuts."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ def product_record(record: Any, urn: str) -> Record:
         case "INTENT":
             sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
             return Intent(epoch, (sequence,), arg.held)
+        case "PUBLISHED":
+            sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
+            return Intent(epoch, (sequence,), published=True)
         case "DONE":
             return Done(epoch, (SequenceName(urn, arg),))
         case "FAILED":
@@ -111,13 +114,20 @@ def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
     return list(logs)
 
 
-@pytest.mark.parametrize("name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild"])
+@pytest.mark.parametrize(
+    "name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "mixed"]
+)
 def test_the_fold_is_the_model_s(name: str) -> None:
     logs = logs_of(name, 3000)
     kinds = {record.kind for _, log in logs for _, record in log[1:]}
-    assert {"import": {"SETS"}, "rebuild": {"REBUILT"}, "stop": {"LEFT", "QUARANTINE", "RETRY"}}.get(
-        name, {"INTENT"}
-    ) <= kinds
+    expected = {
+        "import": {"SETS"},
+        "rebuild": {"REBUILT"},
+        "stop": {"LEFT", "QUARANTINE", "RETRY"},
+        "loose": {"PUBLISHED"},
+        "mixed": {"SET"},
+    }
+    assert expected.get(name, {"INTENT"}) <= kinds
     records = {(urn, record) for urn, log in logs for _, record in log[1:] if record.kind != "CHECKPOINT"}
     chances = random.Random(2)
     for urn, log in logs:
@@ -148,3 +158,28 @@ def test_imports_stops_and_rebuilds_hold_as_designed_and_break_where_they_are_na
     wrong, states, _ = MODEL.explore(MODEL.scenario(name, naive.split()), 12_000 if not naive else 100_000, 0, 1)
     assert states > 1000
     assert wrong.startswith("none") == (not naive), wrong
+
+
+NEW_RULES = ("loose", "mixed", "cuts", "settled", "heads", "halves")
+NAIVE_RULES = [(name, switches) for name, switches, _ in MODEL.NAIVE if name in NEW_RULES]
+
+
+@pytest.mark.parametrize("name", NEW_RULES)
+def test_delivery_at_least_once_and_cuts_hold_over_their_first_states(name: str) -> None:
+    wrong, states, history = MODEL.explore(MODEL.scenario(name), 6_000, 20, 1)
+    assert wrong.startswith("none"), history
+    assert wrong == "none" or states >= 6_000
+
+
+@pytest.mark.parametrize(("name", "naive"), NAIVE_RULES)
+def test_delivery_at_least_once_and_cuts_break_where_they_are_naive(name: str, naive: str) -> None:
+    wrong, _, history = MODEL.explore(MODEL.scenario(name, naive.split()), 60_000, 0, 1)
+    assert not wrong.startswith("none")
+    assert history
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NEW_RULES)
+def test_delivery_at_least_once_and_cuts_hold_over_all_states_there_is_time_for(name: str) -> None:
+    wrong, _, history = MODEL.explore(MODEL.scenario(name), 300_000, 1_000, 1)
+    assert wrong.startswith("none"), history
