@@ -114,9 +114,7 @@ def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
     return list(logs)
 
 
-@pytest.mark.parametrize(
-    "name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "mixed"]
-)
+@pytest.mark.parametrize("name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose"])
 def test_the_fold_is_the_model_s(name: str) -> None:
     logs = logs_of(name, 3000)
     kinds = {record.kind for _, log in logs for _, record in log[1:]}
@@ -125,7 +123,6 @@ def test_the_fold_is_the_model_s(name: str) -> None:
         "rebuild": {"REBUILT"},
         "stop": {"LEFT", "QUARANTINE", "RETRY"},
         "loose": {"PUBLISHED"},
-        "mixed": {"SET"},
     }
     assert expected.get(name, {"INTENT"}) <= kinds
     records = {(urn, record) for urn, log in logs for _, record in log[1:] if record.kind != "CHECKPOINT"}
@@ -166,9 +163,9 @@ NAIVE_RULES = [(name, switches) for name, switches, _ in MODEL.NAIVE if name in 
 
 @pytest.mark.parametrize("name", NEW_RULES)
 def test_delivery_at_least_once_and_cuts_hold_over_their_first_states(name: str) -> None:
-    wrong, states, history = MODEL.explore(MODEL.scenario(name), 6_000, 20, 1)
+    wrong, states, history = MODEL.explore(MODEL.scenario(name), 4_000, 20, 1)
     assert wrong.startswith("none"), history
-    assert wrong == "none" or states >= 6_000
+    assert wrong == "none" or states >= 4_000
 
 
 @pytest.mark.parametrize(("name", "naive"), NAIVE_RULES)
