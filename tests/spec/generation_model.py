@@ -1,0 +1,549 @@
+"""Executable model of another number of buckets: REBUCKET, MOVED and GENERATION beside the rules of `log_model`.
+
+    python -m tests.spec.generation_model                      the table: every scenario and every naive variant
+    python -m tests.spec.generation_model sizes another_size   one scenario (with naive switches), history in full
+
+What is modelled. The job log says which generation counts: (number, buckets). Each generation has logs of its own: a
+beginning, which is a checkpoint, and records. Buckets hold several datasets; what a record may do to one of them is
+`log_model.valid`. `rebucket` fences the job log, then every bucket; refuses if a dataset is not idle; REBUCKET in the
+job log; MOVED in each log, after which nothing is valid there; the new logs' beginnings, a pure function of the ended
+folds; GENERATION, the switch. Given again, by anybody, it takes a new epoch and goes on with what is under way. Heads
+of buckets (`log_model`, cuts) are of one generation.
+
+Actors move as in `log_model`: one action is one fold with its decision, one put, or one publication; who never moves
+again has crashed. A rebucket looks at the job log only where a record goes there, so that each is also its own zombie.
+
+Invariants, on every state: in the generation that counts, no record published twice, nothing missing below a watermark,
+nothing published without a sequence; what a person was told to be set is there, once; each log begins in one way only;
+nothing but idle datasets while a rebucket is under way, and one number of buckets; no false alarm about a head. When
+nobody can move any more, whoever fenced last has come to the end of what it began.
+
+Not modelled: a log's truncation, files of a sequence one by one, mapping of URNs, deleting the old generation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+LOG: Any = importlib.import_module("tests.spec.log_model")
+DATASETS, HIGH = ("a", "b"), 2
+NO_SWITCHES: frozenset[str] = frozenset()
+
+Size = tuple[int, int]  # (generation, number of buckets)
+Key = tuple[int, int]  # (generation, bucket)
+
+
+class Rec(NamedTuple):
+    kind: str
+    e: int | None  # epoch of the writer; None: by hand
+    arg: Any = None
+    d: str = ""  # the dataset, where it concerns one
+
+
+class Job(NamedTuple):
+    """The fold of the job log."""
+
+    fence: int
+    owner: str
+    gen: Size
+    under: Size | None = None  # the rebucket that is under way
+    heads: tuple[tuple[Key, int], ...] = ()
+
+
+class Bucket(NamedTuple):
+    """The fold of a bucket's log; `ds` has (name, state) of each dataset."""
+
+    fence: int
+    owner: str
+    ds: tuple[tuple[str, Any], ...]
+    moved: int = 0  # the generation it has moved to
+
+
+class Log(NamedTuple):
+    key: Key
+    begin: Bucket
+    records: tuple[Rec, ...] = ()
+
+
+class Proc(NamedTuple):
+    id: str
+    kind: str
+    want: int = 0  # number of buckets that a rebucket is to make
+    mortal: bool = False
+    e: int = 0
+    pc: str = "look"
+    x: Any = None
+    phase: str = ""
+    gen: Size = (0, 0)
+    tried: int = 0
+    did: Any = None
+    told: str = ""
+
+
+class State(NamedTuple):
+    job: tuple[Rec, ...]
+    logs: tuple[Log, ...]
+    final: frozenset[tuple[str, int, int]]  # (dataset, its SETs so far, record)
+    procs: tuple[Proc, ...]
+    bad: str
+
+
+class Scen(NamedTuple):
+    name: str
+    switches: frozenset[str]
+    begin: Job
+    init: State
+
+
+Moves = Iterator[tuple[str, State]]
+
+
+# ---- rules: validity, folds, the new logs' beginnings
+def valid_in_job(r: Rec, f: Job, v: frozenset[str]) -> bool:
+    match r.kind:
+        case "FENCE":
+            return r.e is not None and r.e > f.fence
+        case "CUT":
+            return r.e == f.fence and all(dict(r.arg).get(key, n) >= n for key, n in f.heads)
+        case "REBUCKET":
+            same = f.under in (None, r.arg) or "another_size" in v
+            return (r.e == f.fence or "no_fence" in v) and r.arg[0] == f.gen[0] + 1 and same
+        case "GENERATION":
+            return (r.e == f.fence or "no_fence" in v) and r.arg == f.under
+    raise AssertionError(r.kind)
+
+
+def apply_to_job(r: Rec, f: Job) -> Job:
+    match r.kind:
+        case "FENCE" if r.e is not None:
+            return f._replace(fence=r.e, owner=r.arg)
+        case "CUT":
+            return f._replace(heads=tuple(sorted({**dict(f.heads), **dict(r.arg)}.items())))
+        case "REBUCKET":
+            return f._replace(under=r.arg)
+        case "GENERATION":
+            return f._replace(gen=r.arg, under=None)
+    raise AssertionError(r.kind)
+
+
+def of_dataset(r: Rec, f: Bucket) -> Any:
+    """The fold of one dataset, as `log_model` has it."""
+    return LOG.Fold(f.fence, f.owner, frozenset(), dict(f.ds)[r.d])
+
+
+def valid_in_bucket(r: Rec, f: Bucket, v: frozenset[str]) -> bool:
+    if f.moved and "moved_open" not in v:
+        return False
+    match r.kind:
+        case "FENCE":
+            return r.e is not None and r.e > f.fence
+        case "MOVED":
+            fenced_in = r.e == f.fence or "no_fence" in v or "job_fence_only" in v
+            return fenced_in and not f.moved and (all(t.state == "idle" for _, t in f.ds) or "moved_busy" in v)
+    return bool(LOG.valid(LOG.Rec(r.kind, r.e, r.arg), of_dataset(r, f), NO_SWITCHES))
+
+
+def apply_to_bucket(r: Rec, f: Bucket) -> Bucket:
+    match r.kind:
+        case "FENCE" if r.e is not None:
+            return f._replace(fence=r.e, owner=r.arg)
+        case "MOVED":
+            return f._replace(moved=r.arg)
+    state = LOG.apply(LOG.Rec(r.kind, r.e, r.arg), of_dataset(r, f)).ds
+    return f._replace(ds=tuple((d, state if d == r.d else t) for d, t in f.ds))
+
+
+@cache
+def job_fold(records: tuple[Rec, ...], begin: Job, v: frozenset[str]) -> Job:
+    f = begin
+    for r in records:
+        f = apply_to_job(r, f) if valid_in_job(r, f, v) else f
+    return f
+
+
+@cache
+def bucket_fold(log: Log, v: frozenset[str]) -> Bucket:
+    f = log.begin
+    for r in log.records:
+        f = apply_to_bucket(r, f) if valid_in_bucket(r, f, v) else f
+    return f
+
+
+def buckets(size: Size) -> list[Key]:
+    return [(size[0], bucket) for bucket in range(size[1])]
+
+
+def key_of(dataset: str, size: Size) -> Key:
+    return size[0], DATASETS.index(dataset) % size[1]
+
+
+def beginning(ended: dict[Key, Bucket], old: Size, key: Key, size: Size, fence: int = 0) -> Bucket:
+    """How a new log begins: whoever writes it writes the same, since it knows the ended folds and nothing else."""
+    newest = max(ended.values(), key=lambda f: f.fence)
+    mine = tuple((d, dict(ended[key_of(d, old)].ds)[d]) for d in DATASETS if key_of(d, size) == key)
+    return Bucket(fence or newest.fence, newest.owner, mine)
+
+
+# ---- actors
+class Mover:
+    """What one actor may do next; `view` is what it sees now."""
+
+    def __init__(self, s: State, i: int, v: frozenset[str], job: Job, folds: dict[Key, Bucket]) -> None:
+        self.s, self.i, self.p, self.v = s, i, s.procs[i], v
+        self.job, self.folds = job, folds
+        self.logs = {log.key: log for log in s.logs}
+
+    def go(self, label: str, state: State | None = None, **changes: Any) -> tuple[str, State]:
+        s, q = state or self.s, self.p._replace(**{"pc": "look", "x": None, **changes})
+        return f"{self.p.id}: {label}", s._replace(procs=(*s.procs[: self.i], q, *s.procs[self.i + 1 :]))
+
+    def end(self, why: str, told: str = "") -> tuple[str, State]:
+        return self.go(why, pc="end", told=told or why)
+
+    def wrong(self, what: str) -> tuple[str, State]:
+        return self.go("meets what must not be", self.s._replace(bad=what), pc="end")
+
+    def append(self, where: Key | None, r: Rec, **changes: Any) -> tuple[str, State]:
+        number = len(self.s.job) if where is None else len(self.logs[where].records)
+        return self.go(f"decides {shown(where, r)}", pc="put", x=(where, number, r), **changes)
+
+
+def shown(where: Key | None, r: Rec) -> str:
+    place = "the job log" if where is None else f"log {where[0]}.{where[1]}"
+    arg = f" {r.arg}" if r.kind in ("REBUCKET", "MOVED", "GENERATION") else f" of {r.d}" if r.d else ""
+    return r.kind + (f"({r.e})" if r.e else "") + f"{arg} in {place}"
+
+
+def put(m: Mover) -> Moves:
+    where, number, r = m.p.x
+    log = m.s.job if where is None else m.logs[where].records
+    told = "set" if r.kind == "SET" and "put_is_set" in m.v else m.p.told
+    if len(log) != number:
+        yield m.go("put lost")
+    elif where is None:
+        yield m.go(f"puts {shown(where, r)}", m.s._replace(job=(*log, r)))
+    else:
+        more = tuple(x._replace(records=(*log, r)) if x.key == where else x for x in m.s.logs)
+        yield m.go(f"puts {shown(where, r)}", m.s._replace(logs=more), told=told)
+
+
+def takes_epoch(m: Mover, phase: str) -> Moves:
+    """A run or a rebucket fences the job log; it is its own if the fold shows so."""
+    if not m.p.tried:
+        yield m.append(None, Rec("FENCE", m.job.fence + 1, m.p.id), tried=m.job.fence + 1)
+    elif (m.job.fence, m.job.owner) == (m.p.tried, m.p.id):
+        yield m.go(f"is epoch {m.p.tried}", e=m.p.tried, gen=m.job.gen, phase=phase)
+    else:
+        yield m.end("fenced")
+
+
+def fences_buckets(m: Mover, after: str) -> Moves:
+    """For a rebucket a log that has moved is done with; for a run it means that it has opened what no longer counts."""
+    for key in buckets(m.p.gen):
+        if key not in m.folds:
+            yield m.wrong("GENERATION WITHOUT LOGS")
+            return
+        f = m.folds[key]
+        if f.moved and m.p.kind == "run":
+            yield m.end("open the store again")
+            return
+        if not f.moved and f.fence != m.p.e:
+            yield m.end("fenced") if f.fence > m.p.e else m.append(key, Rec("FENCE", m.p.e, m.p.id))
+            return
+    yield m.go("has fenced", phase=after)
+
+
+ORDER = ("fence", "check", "begin", "move", "copy", "switch")
+
+
+def order(v: frozenset[str]) -> tuple[str, ...]:
+    if "copies_early" in v:
+        return ("fence", "check", "begin", "copy", "move", "switch")
+    if "early_switch" in v:
+        return ("fence", "check", "begin", "copy", "switch", "move")
+    if "switch_first" in v:
+        return ("fence", "check", "begin", "move", "switch", "copy")
+    if "no_fence" in v or "job_fence_only" in v:
+        return ORDER[1:]
+    return ORDER
+
+
+def rebucket(m: Mover) -> Moves:
+    p, job, phases = m.p, m.job, order(m.v)
+    target = (p.gen[0] + 1, p.want)
+    if not p.e:
+        if not p.tried and job.under and job.under[1] != p.want and "another_size" not in m.v:
+            yield m.end("refused: another number of buckets is under way")
+        elif not p.tried and job.gen[1] == p.want and not job.under:
+            yield m.end("nothing to do")
+        elif "no_fence" in m.v:
+            yield m.go("begins without a fence", e=job.fence + 1, gen=job.gen, phase=phases[0])
+        else:
+            yield from takes_epoch(m, phases[0])
+        return
+    phase = p.phase
+    after = dict(zip((*phases, "end"), (*phases[1:], "end", ""), strict=True))[phase]
+    old = {key: m.folds[key] for key in buckets(p.gen)}
+    match phase:
+        case "fence":
+            yield from fences_buckets(m, after)
+        case "check":
+            if all(t.state == "idle" for f in old.values() for _, t in f.ds) or "moved_busy" in m.v:
+                yield m.go("finds all idle", phase=after)
+            else:
+                yield m.end("refused: a dataset is not idle")
+        case "begin":
+            r = Rec("REBUCKET", p.e, target)
+            if job.under == target:
+                yield m.go("goes on with it", phase=after)
+            else:
+                yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
+        case "move":
+            left = [key for key, f in old.items() if not f.moved]
+            if not left:
+                yield m.go("has moved all", phase=after)
+            elif valid_in_bucket(r := Rec("MOVED", p.e, target[0]), old[left[0]], m.v):
+                yield m.append(left[0], r)
+            else:
+                yield m.end("fenced")
+        case "copy":
+            yield from copies(m, old, target, after)
+        case "switch":
+            r = Rec("GENERATION", p.e, target)
+            if job.gen == target:
+                yield m.go("has switched", phase=after)
+            else:
+                yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
+        case "end":
+            yield m.end("done")
+
+
+def copies(m: Mover, old: dict[Key, Bucket], target: Size, after: str) -> Moves:
+    for key in buckets(target):
+        begin = beginning(old, m.p.gen, key, target, m.p.e if "own_epoch" in m.v else 0)
+        if key not in m.logs:
+            logs = tuple(sorted((*m.s.logs, Log(key, begin))))
+            yield m.go(f"begins log {key[0]}.{key[1]}", m.s._replace(logs=logs))
+            return
+        if m.logs[key].begin != begin:
+            yield m.wrong("A LOG THAT BEGINS IN TWO WAYS")
+            return
+    yield m.go("has begun all logs", phase=after)
+
+
+def run(m: Mover) -> Moves:
+    p = m.p
+    if not p.e or p.phase == "fence":
+        lost = any(n > len(m.logs[key].records) for key, n in heads(m) if key in m.logs)
+        if not p.e and m.job.under and "run_ignores" not in m.v:
+            yield m.end("a rebucket is under way: give it again")
+        elif lost and p.e:
+            yield m.wrong("FALSE ALARM: A LOG LOST ITS TAIL")
+        elif not p.e:
+            yield from takes_epoch(m, "fence")
+        else:
+            yield from fences_buckets(m, "work")
+        return
+    if p.phase == "cut":
+        r = Rec("CUT", p.e, tuple((key, len(m.logs[key].records)) for key in buckets(p.gen)))
+        if r.arg == tuple(x for x in m.job.heads if x[0][0] == p.gen[0]) or not valid_in_job(r, m.job, m.v):
+            yield m.end("ends")
+        else:
+            yield m.append(None, r)
+        return
+    for key in buckets(p.gen):
+        f = m.folds[key]
+        if f.moved or f.fence > p.e:
+            yield m.end("fenced")
+            return
+        for d, t in f.ds:
+            r = Rec("INTENT", p.e, LOG.Seq(d, p.e, (), t.wm, t.wm + 1, t.gen, False), d)
+            if t.state == "pending" and p.did == (d, t.seq.e):
+                yield m.append(key, Rec("DONE", p.e, t.seq.e, d))
+                return
+            if t.state == "pending":
+                files = m.s.final | {(d, t.seq.gen, t.seq.lo)}
+                yield m.go(f"publishes {d} [{t.seq.lo}]", m.s._replace(final=files), did=(d, t.seq.e))
+                return
+            if t.wm < HIGH and valid_in_bucket(r, f, m.v):
+                yield m.append(key, r)
+                return
+    yield m.go("has done all", phase="cut" if m.job.heads else "over")
+
+
+def heads(m: Mover) -> list[tuple[Key, int]]:
+    """Heads of this generation's logs; naive: by the bucket's number alone."""
+    gen = m.p.gen if m.p.e else m.job.gen
+    if "heads_of_any" in m.v:
+        return [((gen[0], bucket), n) for (_, bucket), n in m.job.heads]
+    return [(key, n) for key, n in m.job.heads if key[0] == gen[0]]
+
+
+def person(m: Mover) -> Moves:
+    """SET of dataset a by hand, in the generation that the store was opened with."""
+    if not m.p.phase:
+        yield m.go(f"opens generation {m.job.gen[0]}", gen=m.job.gen, phase="act")
+        return
+    key = key_of("a", m.p.gen)
+    if key not in m.folds:
+        yield m.wrong("GENERATION WITHOUT LOGS")
+        return
+    f = m.folds[key]
+    t, r = dict(f.ds)["a"], Rec("SET", None, "x", "a")
+    if t.gen or m.p.told:
+        yield m.end("is told that it is set", told="set")
+    elif f.moved and not m.v & {"moved_open", "put_is_set"}:
+        yield m.go("opens the store again", phase="") if m.job.gen != m.p.gen else m.end("a rebucket is under way")
+    elif valid_in_bucket(r, f, m.v) or "put_is_set" in m.v:
+        yield m.append(key, r)
+    else:
+        yield m.end("refused: not idle")
+
+
+ACTORS = {"run": run, "rebucket": rebucket, "person": person}
+
+
+def moves(s: State, scen: Scen) -> Moves:
+    v = scen.switches
+    job, folds = job_fold(s.job, scen.begin, v), {log.key: bucket_fold(log, v) for log in s.logs}
+    for i, p in enumerate(s.procs):
+        if p.pc != "end" and p.phase != "over":
+            m = Mover(s, i, v, job, folds)
+            if p.mortal:
+                yield m.end("dies")
+            yield from put(m) if p.pc == "put" else ACTORS[p.kind](m)
+
+
+# ---- invariants
+def check(s: State, scen: Scen, last: bool) -> str:
+    if s.bad:
+        return s.bad
+    v = scen.switches
+    job, logs = job_fold(s.job, scen.begin, v), {log.key: log for log in s.logs}
+    begun = sizes(s.job, scen)
+    if len({generation for generation, _ in begun}) < len(begun):
+        return "TWO NUMBERS OF BUCKETS IN ONE GENERATION"
+    if any(key not in logs for key in buckets(job.gen)):
+        return "GENERATION WITHOUT LOGS"
+    for d in DATASETS:
+        t = dict(bucket_fold(logs[key_of(d, job.gen)], v).ds)[d]
+        files = {record for dataset, gen, record in s.final if (dataset, gen) == (d, t.gen)}
+        below = set(range(t.wm))
+        if t.seq and t.seq.lo in below:
+            return "SEALED TWICE"
+        if not below <= files:
+            return "WATERMARK AHEAD OF DATA"
+        if not files <= below | ({t.seq.lo} if t.seq else set()):
+            return "PUBLISHED, NOT SEALED: IT WOULD BE READ AGAIN"
+        if d == "a" and not t.gen and any(p.told == "set" for p in s.procs):
+            return "WHAT WAS SET IS LOST"
+        if t.gen > 1:
+            return "SET TWICE"
+        if job.under and t.state != "idle" and "moved_busy" not in v:
+            return "UNDER WAY, AND NOT IDLE: NOBODY CAN GO ON"
+    newest = next((p for p in s.procs if p.id == job.owner), None)
+    if (
+        last
+        and newest
+        and newest.kind == "rebucket"
+        and (newest.told == "fenced" or (job.under and newest.told != "dies"))
+    ):
+        return "NOBODY FENCED IT, AND YET IT DID NOT COME TO ITS END"
+    return ""
+
+
+def sizes(records: tuple[Rec, ...], scen: Scen) -> set[Size]:
+    """What rebuckets have begun to make."""
+    begin, v = scen.begin, scen.switches
+    begun = [(n, r) for n, r in enumerate(records) if r.kind == "REBUCKET"]
+    return {r.arg for n, r in begun if valid_in_job(r, job_fold(records[:n], begin, v), v)}
+
+
+# ---- scenarios
+def scenario(name: str, switches: tuple[str, ...] = ()) -> Scen:
+    idle = LOG.DS(0, 0, None, "idle", 0, 0, 0)
+    pending = idle._replace(seq=LOG.Seq("a", 1, (), 0, 1, 0, False), state="pending", closed=1)
+    states = {"a": idle, "b": idle}
+    begin, old = Job(1, "Z", (0, 2)), (0, 2)
+    zombie = Proc("Z", "run", e=1, gen=old, phase="work")
+    x, y = Proc("X", "rebucket", 1), Proc("Y", "rebucket", 1)
+    match name:
+        case "commands":  # the command is given twice, while an old run goes on
+            procs = [x, y, zombie]
+        case "by_hand":
+            procs = [x, Proc("H", "person")]
+        case "commands_by_hand":
+            procs = [x, y, Proc("H", "person")]
+        case "between":  # a run between two commands, from a dataset that is pending
+            procs, states["a"] = [x, Proc("R", "run"), y], pending
+        case "sizes":
+            procs = [x, Proc("Y", "rebucket", 3), Proc("H", "person")]
+        case "after" | "two_runs":  # runs in the new generation, with heads of the old one
+            begin = begin._replace(heads=(((0, 0), 2), ((0, 1), 2)))
+            procs = [x, Proc("R", "run"), Proc("Q", "run")][: 2 + (name == "two_runs")]
+        case "crashed":  # the first command may die anywhere
+            procs = [x._replace(mortal=True), y]
+        case _:
+            raise ValueError(name)
+    full = Rec("FENCE", 0, "before")  # (two records that any log of a run has)
+    logs = tuple(
+        Log(key, Bucket(1, "Z", tuple((d, states[d]) for d in DATASETS if key_of(d, old) == key)), (full, full))
+        for key in buckets(old)
+    )
+    return Scen(name, frozenset(switches), begin, State((), logs, frozenset(), tuple(procs), ""))
+
+
+DESIGN = ("commands", "crashed", "by_hand", "commands_by_hand", "sizes", "after", "between", "two_runs")
+NAIVE = (
+    ("commands", "no_fence", "no fence at all"),
+    ("commands", "job_fence_only", "a fence in the job log alone"),
+    ("by_hand", "copies_early", "the new logs begin before the old ones have moved"),
+    ("by_hand", "early_switch", "GENERATION before MOVED"),
+    ("by_hand", "switch_first", "GENERATION before the new logs are there"),
+    ("by_hand", "moved_open", "MOVED ends nothing: what comes after it counts"),
+    ("by_hand", "put_is_set", "put without asking the fold, and set because the put succeeded"),
+    ("crashed", "own_epoch", "new logs begin with the epoch of their writer"),
+    ("after", "run_ignores", "a run goes on though a rebucket is under way"),
+    ("sizes", "another_size", "another number of buckets while one is under way"),
+    ("after", "heads_of_any", "heads of a bucket, whatever its generation"),
+)
+
+
+def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 0) -> tuple[str, int, list[str]]:
+    """What is wrong ("none", or "none*" where the limit was reached), states, and the history that led there."""
+    job_fold.cache_clear()
+    bucket_fold.cache_clear()
+    found = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)
+    wrong, states, history = found
+    return str(wrong), int(states), list(history)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenario", nargs="?", choices=DESIGN)
+    parser.add_argument("switch", nargs="*")
+    parser.add_argument("--limit", type=int, default=400_000)
+    parser.add_argument("--walks", type=int, default=1_000)
+    given = parser.parse_args()
+    table = [(name, "", "as designed") for name in DESIGN] + list(NAIVE)
+    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else table
+    unexpected, began = 0, time.monotonic()
+    for name, switches, text in todo:
+        wrong, states, history = explore(name, switches, given.limit, given.walks)
+        unexpected += bool(switches) != (not wrong.startswith("none"))
+        print(f"{name:16s} {switches or '-':15s} {text:62s} {states:8,d}  {wrong}", flush=True)
+        if history and given.scenario:
+            print(*(f"    {step}" for step in history), sep="\n")
+        elif history:
+            print("          " + " | ".join(step for step in history if "decides" not in step)[-400:])
+    print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
+    raise SystemExit(bool(unexpected))
+
+
+if __name__ == "__main__":
+    main()
