@@ -1,0 +1,559 @@
+"""Executable model of anchors: how store, output and each bucket's log notice that one of them is older than others.
+
+    python -m tests.spec.anchor_model                 the table: as designed, and every naive variant
+    python -m tests.spec.anchor_model sweep_early     one variant, with a history for each thing that went wrong
+
+What is modelled. Two buckets with a dataset each. A run of epoch e reads "record e" of both; in dataset a, twins stage
+it. A run is a row of steps and may crash after any; it may go on as a zombie after any step of the next one. A person
+sets dataset a by hand (SET in the bucket's log, HEAD in the job log, then the answer) and deletes published files on
+purpose. One disaster a history: a part (one bucket's log, the job log, task states, the whole store, the output,
+staging) is put back to any earlier moment, or the output is emptied. Then whole runs follow.
+
+The rules are those of a run's begin (`begin`) and of each bucket (`fence`): marks BEGAN and ENDED in the output anchor
+the job log; CUT1 after all is fenced and replayed, CUT2 after the drain, before the ENDED mark; both anchor buckets'
+logs by heads (here the whole log below: its number and its chained hash). No staged file of a row that was not sealed
+goes before a cut: those of older epochs after CUT1, those of own failures after CUT2. After a death the next run looks
+at the datasets of the run that died.
+
+Held: without a disaster no run is refused and no dataset is left alone; after one, no run seals anything in a dataset
+whose log and files disagree, or whose SET by hand is gone. What is left stands in `known_limit`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+DATASETS = ("a", "b")
+ATTEMPTS = {"a": (1, 2), "b": (1,)}
+PARTS = ("log of a", "job log", "task states", "store", "output", "output emptied", "staging")
+
+Rec = tuple[Any, ...]  # (kind, epoch, more)
+Log = tuple[Rec, ...]
+
+
+class World(NamedTuple):
+    staged: frozenset[tuple[str, int, int]] = frozenset()  # (dataset, epoch, attempt)
+    rows: frozenset[tuple[str, int, int]] = frozenset()
+    job: Log = ()
+    logs: tuple[Log, Log] = ((), ())
+    files: frozenset[tuple[str, int]] = frozenset()  # (dataset, epoch)
+    began: int = 0
+    ended: int = 0
+    claimed: bool = False
+    deleted: frozenset[tuple[str, int]] = frozenset()  # what people took away on purpose
+    told: int = 0  # SETs by hand whose command came to its end
+
+
+class Run(NamedTuple):
+    e: int = 0
+    lost: frozenset[str] = frozenset()  # datasets that are left alone, and named
+    is_zombie: bool = False
+    fails: str = ""  # the dataset whose work fails in part, so that nothing of it is sealed
+
+
+class RefusedError(Exception):
+    """The run does not begin."""
+
+
+class FencedError(Exception):
+    """A newer run was there."""
+
+
+class HarmError(Exception):
+    """A run reads on where log and output disagree."""
+
+
+Step = Callable[[World, Run, frozenset[str]], tuple[World, Run]]
+
+
+# ---- what the logs say
+def newest(log: Log, *kinds: str) -> int:
+    return max([r[1] for r in log if r[0] in kinds], default=0)
+
+
+def log_of(w: World, d: str) -> Log:
+    return w.logs[DATASETS.index(d)]
+
+
+def appended(w: World, d: str, *r: Any) -> World:
+    at = DATASETS.index(d)
+    return w._replace(logs=(*w.logs[:at], (*w.logs[at], r), *w.logs[at + 1 :]))  # type: ignore[arg-type]
+
+
+def epochs(w: World, d: str, kind: str) -> set[int]:
+    return {r[1] for r in log_of(w, d) if r[0] == kind}
+
+
+def pending(w: World, d: str) -> list[tuple[int, int]]:
+    """(epoch, attempt) of what is sealed and not done."""
+    done = epochs(w, d, "DONE")
+    return [(r[1], r[2]) for r in log_of(w, d) if r[0] == "INTENT" and r[1] not in done]
+
+
+def head_of(w: World, d: str) -> Log:
+    """The newest head of a bucket: all of its log up to there."""
+    heads: list[Log] = [log for r in w.job if r[0] != "FENCE" for dataset, log, _ in r[2] if dataset == d]
+    return max(heads, key=len, default=())
+
+
+def newest_cut(w: World, kind: str, d: str, v: frozenset[str]) -> int:
+    """The newest cut whose run has not left this bucket alone: what was looked for and found stays found."""
+    return max(
+        [r[1] for r in w.job if r[0] == kind and ((d, True) in {x[::2] for x in r[2]} or "look_once" in v)], default=0
+    )
+
+
+def has_head(w: World, d: str, v: frozenset[str]) -> bool:
+    head, log = head_of(w, d), log_of(w, d)
+    return "no_heads" in v or (len(log) >= len(head) if "numbers_only" in v else log[: len(head)] == head)
+
+
+def harm(w: World, d: str) -> str:
+    done, sealed = epochs(w, d, "DONE"), epochs(w, d, "INTENT")
+    if any((d, e) not in w.files | w.deleted for e in done):
+        return "LOSS: DONE, AND NO FILE"
+    if any(dataset == d and e not in sealed for dataset, e in w.files):
+        return "TWICE: A FILE WITHOUT ITS SEQUENCE"
+    return "SET BY HAND IS GONE" if d == "a" and len(epochs(w, d, "SET")) < w.told else ""
+
+
+# ---- the steps of a run
+def begin(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+    fence, cut1, cut2 = newest(w.job, "FENCE"), newest(w.job, "CUT1"), newest(w.job, "CUT2")
+    lost: set[str] = set()
+    if "no_marks" not in v:
+        if w.began > fence:
+            raise RefusedError("store older than its output")
+        if fence and w.ended == fence > cut2:
+            raise RefusedError("store older than its output: the end of a run")
+    if "no_cuts" not in v and cut1 > w.began:
+        raise RefusedError("output older than its store")
+    if "no_owner" not in v and cut1 and not w.claimed:
+        raise RefusedError("output emptied, or elsewhere")
+    last = max(fence, w.began)
+    if "no_look" not in v:  # runs that died: their datasets, and nobody else's
+        died = range(1 if "look_at_all" in v else w.ended + 1, last + 1)
+        if any(e in died and (d, e) not in w.files for d in DATASETS for e in epochs(w, d, "DONE")):
+            raise RefusedError("output older than its store: a file of a run that died")
+        for d, e, attempt in w.rows:
+            from_ = w.ended + 1 if "look_below_cut" in v else newest_cut(w, "CUT1", d, v)
+            unswept = from_ <= e <= last and e > newest_cut(w, "CUT2", d, v)
+            if unswept and e not in epochs(w, d, "INTENT") and (d, e, attempt) not in w.staged:
+                lost.add(d)
+    e = fence + 1
+    return w._replace(job=(*w.job, ("FENCE", e, "")), claimed=True), run._replace(e=e, lost=frozenset(lost))
+
+
+def mark_began(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+    return w._replace(began=max(w.began, run.e)), run
+
+
+def fence(d: str) -> Step:
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        if not has_head(w, d, v):
+            run = run._replace(lost=run.lost | {d})
+        if d in run.lost:
+            return w, run
+        require(newest(log_of(w, d), "FENCE") <= run.e)
+        return appended(w, d, "FENCE", run.e, ""), run
+
+    return step
+
+
+def require(fenced_in: bool) -> None:
+    if not fenced_in:
+        raise FencedError
+
+
+def publish(d: str) -> Step:
+    """Renames the staged files of what is sealed; what is neither staged nor published is LOST, and left alone."""
+
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        for e, attempt in pending(w, d) if d not in run.lost else ():
+            if (d, e, attempt) in w.staged:
+                w = w._replace(staged=w.staged - {(d, e, attempt)}, files=w.files | {(d, e)})
+            elif (d, e) not in w.files:
+                run = run._replace(lost=run.lost | {d})
+        return w, run
+
+    return step
+
+
+def close(d: str) -> Step:
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        for e, _ in pending(w, d) if d not in run.lost else ():
+            require(newest(log_of(w, d), "FENCE") == run.e)
+            w = appended(w, d, "DONE", e, "")
+        return w, run
+
+    return step
+
+
+def cut(kind: str) -> Step:
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        require(newest(w.job, "FENCE") == run.e)
+        lost = run.lost | {d for d in DATASETS if not has_head(w, d, v) and "cut_unseen" not in v}
+        heads = tuple((d, head_of(w, d) if d in lost else log_of(w, d), d not in lost) for d in DATASETS)
+        if any(len(log) < len(head_of(w, d)) for d, log, _ in heads):
+            return w, run  # (not valid: a head would go back)
+        return w._replace(job=(*w.job, (kind, run.e, heads))), run
+
+    return step
+
+
+def sweep(d: str) -> Step:
+    """Staged files of older epochs, but for what is sealed and not done."""
+
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        if d in run.lost:
+            return w, run
+        kept = {e for e, _ in pending(w, d)}
+        return w._replace(staged=frozenset(x for x in w.staged if x[0] != d or x[1] >= run.e or x[1] in kept)), run
+
+    return step
+
+
+def stage(d: str) -> Step:
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        if d in run.lost:
+            return w, run
+        return w._replace(staged=w.staged | {(d, run.e, attempt) for attempt in ATTEMPTS[d]}), run
+
+    return step
+
+
+def note(d: str) -> Step:
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        attempts = {(d, run.e, attempt) for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged}
+        return (w if d in run.lost else w._replace(rows=w.rows | attempts)), run
+
+    return step
+
+
+def seal(d: str) -> Step:
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        if d in run.lost or d == run.fails:
+            return w, run
+        log = log_of(w, d)
+        require(newest(log, "FENCE") == run.e)
+        since = log[log.index(("FENCE", run.e, "")) :]
+        mine = [attempt for attempt in ATTEMPTS[d] if (d, run.e, attempt) in w.staged & w.rows]
+        if mine and not pending(w, d) and all(r[0] == "FENCE" or (r[0] == "DONE" and r[1] < run.e) for r in since):
+            if harm(w, d) and not run.is_zombie:  # it has read on from a watermark that is not true
+                raise HarmError(harm(w, d))
+            w = appended(w, d, "INTENT", run.e, mine[-1])
+        return w, run
+
+    return step
+
+
+def clean(d: str) -> Step:
+    """Losers, once the sequence was read as DONE; with `own_early` all of the run's own."""
+
+    def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+        if run.e in epochs(w, d, "DONE") or "own_early" in v:
+            w = w._replace(staged=frozenset(x for x in w.staged if x[:2] != (d, run.e)))
+        return w, run
+
+    return step
+
+
+def sweep_own(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+    open_now = {d for d in DATASETS if pending(w, d)} | run.lost
+    return w._replace(staged=frozenset(x for x in w.staged if x[1] != run.e or x[0] in open_now)), run
+
+
+def mark_ended(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
+    has_ended = newest(w.job, "CUT2") == newest(w.job, "FENCE") == run.e or "ended_first" in v
+    return (w._replace(ended=max(w.ended, run.e)) if has_ended else w), run
+
+
+@cache
+def steps_of(v: frozenset[str]) -> list[Step]:
+    """A run, in order. Each step is one effect."""
+
+    def both(*makers: Callable[[str], Step]) -> list[Step]:
+        return [maker(d) for d in DATASETS for maker in makers]
+
+    early, cut1 = [sweep(d) for d in DATASETS], [cut("CUT1")]
+    before, after = (early, cut1) if "sweep_early" in v else (cut1, early)
+    began = [*before, mark_began, *after] if "began_late" in v else [*before, *after]
+    return [
+        begin,
+        *([] if "began_late" in v else [mark_began]),
+        *both(fence),
+        *both(publish, close),
+        *began,
+        *both(stage, note),
+        *both(seal, publish, close, clean),
+        *([mark_ended, cut("CUT2")] if "ended_first" in v else [cut("CUT2"), sweep_own, mark_ended]),
+    ]
+
+
+STEPS = len(steps_of(frozenset()))
+
+
+# ---- histories
+class Moment(NamedTuple):
+    """A world that was, and when: in which act, after how many of its steps."""
+
+    world: World
+    act: int
+    step: int
+
+
+@lru_cache(maxsize=100_000)
+def some_steps(w: World, run: Run, first: int, end: int, v: frozenset[str]) -> tuple[Run, str, list[World]]:
+    """Steps of a run: the run after them, why it was refused or what it has missed, and each world."""
+    worlds = [w]
+    try:
+        for step in steps_of(v)[first:end]:
+            w, run = step(w, run, v)
+            worlds.append(w)
+    except RefusedError as error:
+        return run, f"refused: {error}", worlds
+    except HarmError as error:
+        return run, f"UNDETECTED: {error}", worlds
+    except FencedError:
+        pass
+    return run, "", worlds
+
+
+def went_on(w: World, run: Run, at: int, v: frozenset[str]) -> World:
+    """What a run that slept after `at` steps makes of it."""
+    return some_steps(w, run._replace(is_zombie=True), at, STEPS, v)[2][-1] if run.e else w
+
+
+class History:
+    """One row of acts; what was, at every moment; and how it went on."""
+
+    def __init__(self, switches: frozenset[str]) -> None:
+        self.v, self.world, self.moments = switches, World(), [Moment(World(), 0, 0)]
+        self.acts: list[str] = []
+        self.died: set[int] = set()
+        self.verdict, self.left_alone = "", frozenset[str]()
+        self.contradicted = False  # by a head, from the moment of the disaster on
+        self.beneath_a_live_run = False  # the disaster came while a run slept that then went on
+        self._zombie: tuple[Run, int] | None = None
+
+    def branch(self) -> History:
+        other = History(self.v)
+        other.world, other.moments, other.acts, other.died = self.world, self.moments, [*self.acts], set(self.died)
+        other.verdict, other.left_alone, other._zombie = self.verdict, self.left_alone, self._zombie
+        other.beneath_a_live_run, other.contradicted = self.beneath_a_live_run, self.contradicted
+        return other
+
+    def run(self, crash: int = STEPS, fails: str = "", zombie_at: int = -1) -> History:
+        """One run that makes `crash` of its steps; the run that crashed before wakes up after `zombie_at` of them."""
+        zombie, self._zombie = self._zombie, None
+        self._act(f"run, {crash} steps{fails and f', {fails} fails'}{f', zombie at {zombie_at}' * (zombie_at >= 0)}")
+        state, number, worlds = Run(fails=fails), 0, [self.world]
+        if 0 <= zombie_at < crash:
+            state, self.verdict, worlds = some_steps(self.world, state, 0, zombie_at, self.v)
+            self.world = went_on(worlds[-1], *zombie, self.v) if zombie else worlds[-1]
+            number = zombie_at
+        if not self.verdict and len(worlds) > number:
+            state, self.verdict, more = some_steps(self.world, state, number, crash, self.v)
+            worlds, self.world = [*worlds, *more[1:]], more[-1]
+        self.moments = [*self.moments, *(Moment(w, len(self.acts), at) for at, w in enumerate(worlds) if at)]
+        self.left_alone |= state.lost
+        if crash < STEPS:
+            self.died.add(len(self.acts))
+            self._zombie = (state, crash)
+        return self
+
+    def wake(self) -> History:
+        if self._zombie:
+            self._act("the run that crashed goes on")
+            self.beneath_a_live_run = True
+            self.world = went_on(self.world, *self._zombie, self.v)
+            self._zombie = None
+        return self
+
+    def by_hand(self, steps: int = 3) -> History:
+        """SET of dataset a, its HEAD, the answer."""
+        self._act(f"set by hand, {steps} steps")
+        w, number = self.world, len(epochs(self.world, "a", "SET"))
+        if not pending(w, "a") and has_head(w, "a", self.v) and log_of(w, "a"):
+            if steps > 0:
+                w = appended(w, "a", "SET", number + 1, "")
+            if steps > 1 and "no_hand_head" not in self.v:
+                w = w._replace(job=(*w.job, ("HEAD", 0, (("a", log_of(w, "a"), True),))))
+            if steps > 2:
+                w = w._replace(told=number + 1)
+        self.world = w
+        self.moments = [*self.moments, Moment(w, len(self.acts), steps)]
+        return self
+
+    def delete(self) -> History:
+        """A person takes published files of runs that have ended away, on purpose."""
+        self._act("files deleted on purpose")
+        w = self.world
+        gone = {x for x in w.files if x[1] <= w.ended}
+        self.world = w._replace(files=w.files - gone, deleted=w.deleted | gone)
+        self.moments = [*self.moments, Moment(self.world, len(self.acts), 0)]
+        return self
+
+    def restore(self, part: str, moment: Moment) -> History:
+        """The disaster."""
+        self._act(f"{part} of act {moment.act}, step {moment.step}")
+        w, was = self.world, moment.world
+        match part:
+            case "log of a":
+                self.world = w._replace(logs=(was.logs[0], w.logs[1]))
+            case "job log":
+                self.world = w._replace(job=was.job)
+            case "task states":
+                self.world = w._replace(rows=was.rows)
+            case "store":
+                self.world = w._replace(job=was.job, logs=was.logs, rows=was.rows)
+            case "output":
+                self.world = w._replace(files=was.files, began=was.began, ended=was.ended, claimed=was.claimed)
+            case "output emptied":
+                self.world = w._replace(files=frozenset(), began=0, ended=0, claimed=False)
+            case "staging":
+                self.world = w._replace(staged=was.staged)
+            case _:
+                raise ValueError(part)
+        self.contradicted = not all(has_head(self.world, d, frozenset()) for d in DATASETS)
+        return self
+
+    def _act(self, text: str) -> None:
+        self.acts.append(text)
+
+
+def undisturbed(switches: frozenset[str], stride: int = 1) -> Iterator[History]:
+    """Histories without a disaster: crashes, failures, zombies, people."""
+    places = range(0, STEPS + 1, stride)
+    for first in places:
+        for fails in ("", "b"):
+            for second in range(STEPS + 1):
+                yield History(switches).run(first, fails).run(second).run().run()
+                yield History(switches).run().run(first, fails).run(second).run()
+            for at in places:
+                yield History(switches).run(first, fails).run(zombie_at=at).run()
+                yield History(switches).run(first, fails).run(at, zombie_at=max(at - 2, 0)).run().run()
+        for steps in range(4):
+            yield History(switches).run(first).by_hand(steps).wake().run().run()
+            yield History(switches).run(first).by_hand(steps).run(zombie_at=3).run()
+            yield History(switches).run().by_hand(steps).run(first).delete().run().run()
+
+
+def prefixes(switches: frozenset[str], stride: int) -> Iterator[History]:
+    """What was before a disaster."""
+    places = range(0, STEPS + 1, stride)
+    for first in places:
+        yield History(switches).run(first).by_hand()
+        yield History(switches).run(first).run().by_hand()
+    for last in range(STEPS + 1):
+        yield History(switches).run(last)
+        yield History(switches).run().run(last)
+    for first in places:
+        for last in places:
+            yield History(switches).run(first).run(last)
+            yield History(switches).run(first, "b").run(last)
+
+
+def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, list[Moment], History]]:
+    """(what is put back, to which moments that are the same to it, the whole history)"""
+    for before in prefixes(switches, stride):
+        for part in PARTS:
+            same: dict[World, list[Moment]] = {}
+            for moment in before.moments:
+                same.setdefault(before.branch().restore(part, moment).world, []).append(moment)
+            for number, moments in enumerate(same.values()):
+                begun = before.branch().restore(part, moments[0])
+                yield part, moments, begun.branch().run().run()
+                if number % stride == 0 or part == "log of a":
+                    yield part, moments, begun.branch().run(STEPS // 2).run().run()
+                    yield part, moments, begun.branch().wake().run().run()
+
+
+def known_limit(part: str, moments: list[Moment], history: History) -> str:
+    """What the anchors can't tell, and README has to say."""
+    if not history.verdict.startswith("UNDETECTED"):
+        return ""
+    if history.beneath_a_live_run and (part in ("store", "output") or not history.contradicted):
+        return "put back while a run slept that then went on"
+    if part == "store" and "SET" in history.verdict:
+        return "what was set by hand since the copy is lost with it"
+    if part == "store" and any(moment.act in history.died for moment in moments):
+        return "copied in the midst of a run that then died"
+    return ""
+
+
+class Tally(NamedTuple):
+    counts: Counter[str]
+    examples: dict[str, list[str]]
+
+
+def endings(switches: str, stride: int) -> Iterator[tuple[str, History]]:
+    """How each history ends."""
+    v = frozenset(switches.split())
+    for history in undisturbed(v, stride):
+        alone = f"{', '.join(sorted(history.left_alone))} is left alone" if history.left_alone else ""
+        alarm = history.verdict or alone
+        yield f"no disaster: {f'FALSE ALARM: {alarm}' if alarm else 'fine'}", history
+    for part, moments, history in disasters(v, stride):
+        limit = known_limit(part, moments, history)
+        ending = history.verdict or ("named" if history.left_alone else "harmless")
+        yield f"{part}: {f'(known: {limit})' if limit else ending}", history
+
+
+def is_wrong(ending: str) -> bool:
+    return "FALSE ALARM" in ending or "UNDETECTED" in ending
+
+
+def tally(switches: str = "", stride: int = 1) -> Tally:
+    """How many histories end how, and an example of each ending."""
+    found = Tally(Counter(), {})
+    for ending, history in endings(switches, stride):
+        found.counts[ending] += 1
+        found.examples.setdefault(ending, history.acts)
+    return found
+
+
+NAIVE = (
+    ("no_marks", "no marks in the output"),
+    ("no_cuts no_owner no_look", "nothing that tells an output that is older or elsewhere"),
+    ("no_heads", "no heads"),
+    ("numbers_only", "heads are numbers, without a hash"),
+    ("cut_unseen", "a cut whose heads are above the last ones, whatever is there"),
+    ("no_hand_head", "no HEAD after what is done by hand"),
+    ("no_look", "no look at runs that died"),
+    ("look_once", "a bucket that was found to have lost its tail is looked at no more"),
+    ("look_at_all", "a look at the files of runs that have ended, too"),
+    ("look_below_cut", "a look at staged files from before CUT1"),
+    ("sweep_early", "older epochs are swept before CUT1"),
+    ("own_early", "own failures are swept before CUT2"),
+    ("ended_first", "ENDED before CUT2"),
+    ("began_late", "BEGAN after CUT1"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("switch", nargs="*")
+    parser.add_argument("--stride", type=int, default=3, help="1: every place of every crash")
+    given = parser.parse_args()
+    unexpected, began = 0, time.monotonic()
+    for switches, text in [(" ".join(given.switch), "")] if given.switch else [("", "as designed"), *NAIVE]:
+        found = tally(switches, given.stride)
+        broken = [ending for ending in found.counts if is_wrong(ending)]
+        unexpected += bool(switches) != bool(broken)
+        print(f"{switches or '-':15s} {text:50s} {sum(found.counts.values()):9,d} {len(broken) or ''}", flush=True)
+        for what in sorted(found.counts) if given.switch or not switches else broken[:2]:
+            print(f"    {found.counts[what]:8,d}  {what}")
+            if what in broken:
+                print(f"              {' | '.join(found.examples[what])}")
+    print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
+    raise SystemExit(bool(unexpected))
+
+
+if __name__ == "__main__":
+    main()
