@@ -58,6 +58,7 @@ def run_view(result: RunResult) -> RenderableType:
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
         **_lost(totals.positions_lost),
+        **_notes(totals),
         "seconds": _seconds(result.seconds),
     }
     return _page(verdict, _facts(facts), _reasons(totals))
@@ -320,6 +321,22 @@ def _lost(positions: int) -> dict[str, str]:
         return {}
     return {
         "lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were given up with them"
+    }
+
+
+def _notes(totals: Report) -> dict[str, str]:
+    """What is worth knowing and in order, by its kind: how many, which, and why."""
+    by_kind: dict[str, dict[str, list[str]]] = {}
+    for note in totals.notes:
+        by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
+    more = f"; and {totals.notes_more:,} more" if totals.notes_more else ""
+    return {
+        escape(kind): "; ".join(
+            escape(f"{len(names):,} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {text}")
+            for text, names in by_text.items()
+        )
+        + more
+        for kind, by_text in by_kind.items()
     }
 
 

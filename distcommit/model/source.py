@@ -29,6 +29,19 @@ def _itself(urn: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A dataset that the source leaves out by a rule of its own, though the job's settings seem to ask for it. That is
+    told and no problem: `reason` says which rule, and how to include it."""
+
+    dataset_urn: str
+    reason: str
+
+
+Planned = DatasetPlan | DatasetProblem | SourceFact | PassedOver
+"""What a source says as it plans."""
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """The columns of a source's batches that say where each record came from: partition, and integer offset in it.
 
@@ -117,14 +130,11 @@ class Source(ABC):
         return {}
 
     @abstractmethod
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         """Plans the datasets for which `owned` says yes, one at a time.
 
         A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
-        `owned` may be asked about any name.
-        A `SourceFact` among the plans is pinned as `pins` are, and compared before anything of the plan counts.
+        `owned` may be asked about any name. A `SourceFact` among the plans is pinned as `pins` are, and compared before anything of the plan counts.
 
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.

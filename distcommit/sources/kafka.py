@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, fie
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates, Provenance, Source
+from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned, Provenance, Source
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka_by_hand import position_problems
@@ -42,6 +42,9 @@ _ANOTHER_CLUSTER = (
     "correct source.brokers. Offsets of another cluster count other records: to read that one, give the job new folders"
     " (paths), and begin at source.start, or import positions that count in it (distcommit import-watermarks JOB.yaml"
     " --from POSITIONS.csv, or --kafka-group NAME)."
+)
+_INTERNAL = (
+    "a pattern matches it, but such names are Kafka's own: source.topics includes it, source.exclude silences this"
 )
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""
@@ -142,9 +145,7 @@ class KafkaSource(BaseModel, Source):
         """What names datasets. The cluster is pinned by its id, which `plan` finds: brokers may be renamed."""
         return {"dataset": Pin(self.dataset)}
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
 
         A topic's problem is its own: it is reported, and the others are planned. Topics that a pattern matched once and
@@ -159,7 +160,7 @@ class KafkaSource(BaseModel, Source):
         found = list(self._datasets(queries, owned, states))
         if queries.cluster_id:
             yield SourceFact("cluster", Pin(queries.cluster_id, _ANOTHER_CLUSTER))
-        yield from (problem for problem in found if isinstance(problem, DatasetProblem))
+        yield from (told for told in found if not isinstance(told, KafkaDataset))
         datasets = (dataset for dataset in found if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
             yield from self._plan_chunk(queries, chunk, states)
@@ -192,12 +193,14 @@ class KafkaSource(BaseModel, Source):
 
     def _datasets(
         self, queries: KafkaQueries, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[KafkaDataset | DatasetProblem]:
-        """The owned, idle datasets that can be asked about, and problems of those that can't."""
+    ) -> Iterator[KafkaDataset | DatasetProblem | PassedOver]:
+        """The owned, idle datasets that can be asked about, problems of those that can't, and what is passed over."""
         select = TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
         missing = {topic for topic in self.topics if topic in select}
         for found in queries.topics():
             missing.discard(found.topic)
+            if select.passes_over(found.topic) and owned(found.topic):
+                yield PassedOver(found.topic, _INTERNAL)
             if found.topic not in select:
                 continue
             if found.error or not found.partitions:

@@ -223,6 +223,12 @@ class TopicSelection:
             return False
         return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
+    def passes_over(self, topic: str) -> bool:
+        """Whether a pattern matches the name, and it is left out only because such names are Kafka's own."""
+        left_out = topic in self._exclude or any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
+        matched = any(pattern.fullmatch(topic) for pattern in self._patterns)
+        return topic.startswith("__") and matched and topic not in self._topics and not left_out
+
 
 class PartitionLog(NamedTuple):
     """What a partition holds, [low, high), and where reading begins if nothing of it was ever read."""

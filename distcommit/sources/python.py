@@ -9,11 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
+from distcommit.model.pins import Pin
+from distcommit.model.source import Extractor, Planned, Provenance, Source
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
-from distcommit.model.work import DatasetPlan
 
 
 class PythonSource(BaseModel, Source):
@@ -41,9 +40,7 @@ class PythonSource(BaseModel, Source):
         """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
         return {"class": Pin(self.class_name), **self._source.pins()}
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         return self._source.plan(owned, states)
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from distcommit.model.errors import DistcommitError, SourceError, plain_text
-from distcommit.model.source import DatasetProblem
+from distcommit.model.source import DatasetProblem, PassedOver
 from distcommit.model.storable import storable
 from distcommit.model.urn import check_urn
 from distcommit.model.work import DatasetPlan
@@ -14,8 +14,10 @@ LARGEST_SIZE = 1 << 53
 """Of a work unit: what any reader of a plan has as an exact number."""
 
 
-def checked_plan(planned: object, owned: Callable[[str], bool], before: Container[str]) -> DatasetPlan | DatasetProblem:
-    """The plan as it is stored; or why there can be none.
+def checked_plan(
+    planned: object, owned: Callable[[str], bool], before: Container[str]
+) -> DatasetPlan | DatasetProblem | PassedOver:
+    """The plan as it is stored; or why there can be none, or is none on purpose.
 
     Args:
         planned: what the source gave.
@@ -24,6 +26,8 @@ def checked_plan(planned: object, owned: Callable[[str], bool], before: Containe
     """
     if isinstance(planned, DatasetProblem):
         return DatasetProblem(plain_text(planned.dataset_urn), plain_text(planned.error))
+    if isinstance(planned, PassedOver):
+        return PassedOver(plain_text(planned.dataset_urn), plain_text(planned.reason))
     if not isinstance(planned, DatasetPlan):
         return DatasetProblem(
             "(no name)", f"the source planned a {type(planned).__name__} instead of a DatasetPlan: correct its plan()"

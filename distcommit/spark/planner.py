@@ -21,7 +21,7 @@ from distcommit.model.errors import (
 )
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates
+from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.spark.planned import LARGEST_SIZE, checked_plan
@@ -71,7 +71,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 def _from_source(
     settings: RunSettings, owned: Callable[[str], bool], known: Mapping[str, DatasetState]
-) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
+) -> Iterator[Planned]:
     """What the source plans; whatever it raises is the source's failure.
 
     Raises:
@@ -110,6 +110,9 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
             result.found[f"source.{found.name}"] = found.pin
             continue
         planned = checked_plan(found, owned, names)
+        if isinstance(planned, PassedOver):
+            report.note(planned.dataset_urn, "passed over", planned.reason)
+            continue
         if isinstance(planned, DatasetProblem):
             report.datasets_skipped += 1
             report.explain(planned.dataset_urn, "not planned", planned.error)

@@ -24,7 +24,8 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """Counts of one partition, or sums over partitions; `reasons` holds the first few.
+    """Counts of one partition, or sums over partitions; `reasons` holds the first few, and so
+    does `notes` of what is worth knowing and in order.
 
     `datasets_sealed`: job-level, those that are ready to be published or have nothing to publish;
     `datasets_held`: those that were planned and held back, since not all that the source named could be published.
@@ -63,6 +64,8 @@ class Report(msgspec.Struct):
     oldest_held_epoch: int = 0
     reasons: list[Reason] = []
     reasons_more: int = 0
+    notes: list[Reason] = []
+    notes_more: int = 0
 
     def explain(self, subject: str, kind: str, text: str) -> None:
         """Keeps a reason, or counts it once enough are kept."""
@@ -71,12 +74,21 @@ class Report(msgspec.Struct):
         else:
             self.reasons_more += 1
 
+    def note(self, subject: str, kind: str, text: str) -> None:
+        """Keeps a note, or counts it once enough are kept."""
+        if len(self.notes) < KEPT_REASONS:
+            self.notes = [*self.notes, Reason(plain_text(subject, 300), kind, plain_text(text))]
+        else:
+            self.notes_more += 1
+
     def include(self, other: Report) -> None:
         """Adds another report's counts and reasons to this one."""
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason in other.reasons:
             self.explain(reason.subject, reason.kind, reason.text)
+        for note in other.notes:
+            self.note(note.subject, note.kind, note.text)
         held = [epoch for epoch in (self.oldest_held_epoch, other.oldest_held_epoch) if epoch]
         self.oldest_held_epoch = min(held, default=0)
 
@@ -94,13 +106,16 @@ _counts: Callable[[Report], tuple[int, ...]] = attrgetter(*_SUMMED)
 
 
 def add_up(reports: Iterable[Report], kept: int = 100) -> Report:
-    """The sums over all partitions, with at most `kept` reasons."""
+    """The sums over all partitions, with at most `kept` reasons and notes."""
     total, counts = Report(), []
     for report in reports:
         counts.append(_counts(report))
         room = kept - len(total.reasons)
         total.reasons += report.reasons[:room]
         total.reasons_more += max(0, len(report.reasons) - room)
+        room = kept - len(total.notes)
+        total.notes += report.notes[:room]
+        total.notes_more += max(0, len(report.notes) - room)
         total.fenced = total.fenced or report.fenced
         held = [epoch for epoch in (total.oldest_held_epoch, report.oldest_held_epoch) if epoch]
         total.oldest_held_epoch = min(held, default=0)

@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver, Planned, Source
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -52,10 +52,10 @@ class SourceContract(ABC):
 
     @staticmethod
     def planned(
-        found: Iterable[DatasetPlan | DatasetProblem | SourceFact],
+        found: Iterable[Planned],
     ) -> list[DatasetPlan | DatasetProblem]:
         """What it says of datasets."""
-        return [planned for planned in found if not isinstance(planned, SourceFact)]
+        return [planned for planned in found if not isinstance(planned, SourceFact | PassedOver)]
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
         """All datasets, planned; problems fail the test."""

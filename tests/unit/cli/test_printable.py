@@ -28,6 +28,7 @@ from distcommit.app.status import StatusResult
 from distcommit.cli import output
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
+from distcommit.spark.reports import Reason, Report
 from distcommit.spark.run import RunResult
 
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"
@@ -149,3 +150,10 @@ def test_printable_text_has_no_control_character_and_leaves_all_others(text: str
 def test_names_of_other_scripts_stay_as_they_are() -> None:
     for name in ("ünï/côde", "\u0645\u200c\u0646", "話題", "👩\u200d💻", "a\\x1b"):
         assert printable(name) == name
+
+
+def test_a_run_says_what_it_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report(notes=[Reason(f"__{number}", "passed over", "internal") for number in range(4)], notes_more=2)
+    result = RunResult("r", 1, True, True, {}, report, [])
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, output.run_view))
+    assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(told.split())

@@ -19,7 +19,7 @@ from distcommit.ingest import flow
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates
+from distcommit.model.source import DatasetProblem, KnownStates, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka import KafkaSource, fair_shares, pack, plan_dataset
@@ -66,7 +66,7 @@ def plans(
     found = [
         planned
         for planned in source.plan(owned, {} if states is None else states)
-        if not isinstance(planned, SourceFact)
+        if not isinstance(planned, SourceFact | PassedOver)
     ]
     assert len({planned.dataset_urn for planned in found}) == len(found)
     return {planned.dataset_urn: planned for planned in found}
@@ -189,6 +189,22 @@ def test_patterns_match_whole_names_and_never_kafkas_own() -> None:
     selection = TopicSelection(["a"], ["b.?"], [], ["bx"])
     assert [topic for topic in ("a", "b", "bb", "bbb", "bx", "__b") if topic in selection] == ["a", "b", "bb"]
     assert "__b" not in TopicSelection([], [".*"], [], [])
+
+
+def test_internal_topics_that_a_pattern_matches_are_named_once_by_their_owner(broker: MockBroker) -> None:
+    kafka = source(broker.bootstrap_servers, topics=[], topic_patterns=[".*"])
+    found = [planned for planned in kafka.plan(everything, {}) if isinstance(planned, PassedOver)]
+    assert [passed.dataset_urn for passed in found] == ["__internal"]
+    assert "source.topics includes it" in found[0].reason
+    quiet: tuple[tuple[KafkaSource, Callable[[str], bool]], ...] = (
+        (kafka, lambda urn: urn != "__internal"),
+        (kafka.model_copy(update={"exclude": ("__internal",)}), everything),
+        (kafka.model_copy(update={"exclude_patterns": ("__.*",)}), everything),
+        (kafka.model_copy(update={"topics": ("__internal",)}), everything),
+        (kafka.model_copy(update={"topic_patterns": ("[a-z].*",)}), everything),
+    )
+    for silent, owned in quiet:
+        assert not [planned for planned in silent.plan(owned, {}) if isinstance(planned, PassedOver)]
 
 
 def test_limits_are_shared_by_partitions_and_work_units(broker: MockBroker) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.model.source import DatasetProblem, Extraction, Extractor
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.spark.run import RunResult
@@ -223,3 +223,14 @@ def test_any_valid_text_names_a_dataset(urn: str) -> None:
     machine, named = Machine(), source(good=3, **{urn: 2})
     assert go(World(), machine, named).succeeded
     assert World().violation(machine, named, {}) == ""
+
+
+@pytest.mark.parametrize("world", [World(), World(buckets=2, partitions=2)])
+def test_what_a_source_passes_over_is_told_and_no_failure(world: World) -> None:
+    machine, names = Machine(), [f"__{number}" for number in range(50)]
+    passed = tuple(PassedOver(name, "internal \udcff") for name in names)
+    result = go(world, machine, Careless(GOOD.datasets, given=passed))
+    assert (result.succeeded, result.totals.datasets_skipped, result.totals.reasons) == (True, 0, [])
+    assert (len(result.totals.notes) < 50, len(result.totals.notes) + result.totals.notes_more) == (True, 50)
+    assert {(note.kind, note.text) for note in result.totals.notes} == {("passed over", "internal \\udcff")}
+    msgspec.json.encode(result)

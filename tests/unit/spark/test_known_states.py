@@ -10,9 +10,8 @@ import pytest
 from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, PinnedSettings, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates
+from distcommit.model.source import KnownStates, Planned
 from distcommit.model.urn import bucket_of
-from distcommit.model.work import DatasetPlan
 from distcommit.spark.run import run
 from distcommit.stores.pinned import read_settings
 from distcommit.testing.model_source import ModelSource
@@ -33,7 +32,7 @@ class AskingSource(ModelSource):
 
     def plan(  # type: ignore[override]  # a model source says nothing of itself
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem | SourceFact]:
+    ) -> Iterator[Planned]:
         yield SourceFact("cluster", Pin(self.cluster(), "use the other."))
         if self.asks:
             assert isinstance(states, KnownStates)
