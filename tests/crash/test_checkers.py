@@ -151,10 +151,8 @@ def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("name", ["drains-of-two", "zombie-of-whole-job", "people-confirm", "rebuild-two"])
-def test_a_play_replays_whatever_troubles_its_actors(name: str, trouble: str) -> None:
-    first, again = play(name, 3, trouble), play(name, 3, trouble)
-    assert first == again
-    assert first[1] == ""
+def test_whatever_troubles_the_actors_of_a_play_nothing_is_wrong_after_it(name: str, trouble: str) -> None:
+    assert play(name, 3, trouble)[1] == ""
 
 
 def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
@@ -285,14 +283,15 @@ def test_each_state_of_a_crashed_run_is_given_once_and_none_is_left_out(name: st
     begun, seen = scenario.machine(), set[str]()
     given = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
     lost = [crash for crash, _, _ in given if crash.state]
-    for crash in lost[:: max(1, len(lost) // 6)]:
+    for crash in lost[:: max(1, len(lost) // 25)]:
         alone = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, crash.operation)
         )
         [again] = [machine for at, machine, _ in alone if at == crash]
         [first] = [machine for at, machine, _ in given if at == crash]
         assert explore.canonical(again) == explore.canonical(first), "the same history replays to the same image"
-    for operation in range(given[-1][0].operation + 1):  # each operation by itself knows of no state before
+    end = max(crash.operation for crash, _, _ in given)
+    for operation in range(end + 1):  # each operation by itself knows of no state before
         by_itself = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, operation)
         )
