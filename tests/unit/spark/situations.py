@@ -96,12 +96,11 @@ def quarantined(machine: Machine, data: ModelSource) -> SealedSequence:
 
 def quarantine(machine: Machine) -> SealedSequence:
     """Quarantines what is pending of dataset `a`."""
-    store = WORLD.store(machine)
-    fold = store.bucket_log(0).refresh()
+    log = WORLD.store(machine).bucket_log(0)
+    fold = log.refresh()
     sequence = fold.state_of("a").sequence
     assert sequence is not None
-    store.bucket_log(0, fold.fence_epoch).settle(
-        Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test"))
-    )
+    log = WORLD.store(machine).bucket_log(0, fold.fence_epoch)
+    log.settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
     assert statuses(WORLD, machine)["a"] == "quarantined"
     return sequence
