@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -72,13 +73,16 @@ def _logs(store: JobStore) -> list[CommitLog]:
 
 
 def _standing(fs: FileSystem, folder: str) -> list[Placed]:
-    """The segments from the lowest checkpoint on of which all up to the newest are there."""
+    """The segments from the lowest checkpoint on of which all up to the newest are there, and sound."""
     numbers = {number for entry in fs.list_folder(folder) if (number := segment_number(entry.name)) is not None}
     paths = {number: f"{folder}/{segment_name(number)}" for number in numbers}
     found: list[Placed] = []
     number = max(numbers, default=0)
     while number in numbers:
-        found.append((number, decode_segment(fs.read(paths[number]), paths[number])))
+        try:
+            found.append((number, decode_segment(fs.read(paths[number]), paths[number])))
+        except CorruptError:  # where it matters the product says so
+            break
         number -= 1
     while found and not isinstance(found[-1][1].record, Checkpoint):
         found.pop()
