@@ -134,7 +134,8 @@ class Source(ABC):
         """Plans the datasets for which `owned` says yes, one at a time.
 
         A plan that can't be stored or carried out, or of what can't name a dataset, is told, and the others go on;
-        `owned` may be asked about any name. A `SourceFact` among the plans is pinned as `pins` are, and compared before anything of the plan counts.
+        `owned` may be asked about any name. A `SourceFact` among the plans is pinned as `pins` are, and compared before
+        anything of the plan counts.
 
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
