@@ -129,6 +129,10 @@ class StorageRefusedError(TransientError):
     """The storage took nothing of it, surely: it is full, read-only, or not to be written by this user."""
 
 
+class ProcessLostError(TransientError):
+    """A process that did the run's work has died: the next run replays what was sealed, and reads the rest again."""
+
+
 class CorruptError(DistcommitError):
     """Stored bytes are not what this program wrote: only what depends on them stops."""
 

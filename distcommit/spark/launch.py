@@ -16,7 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, ProcessLostError
+from distcommit.spark.failed_jobs import failure_text, what_died
 from distcommit.spark.settings import RunSettings
 
 Result = TypeVar("Result", bound=msgspec.Struct)
@@ -81,6 +82,14 @@ class SparkLaunch:
             rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
         except JOB_FAILURES as error:
             _require_package(self.spark, str(error))
+            if what_died(str(error)):
+                raise ProcessLostError(
+                    "a Spark job failed",
+                    job=function.__name__,
+                    found=failure_text(str(error)),
+                    todo="run again: what was sealed is replayed. If it dies again, look at the executors' logs, and"
+                    " give them more memory (spark.executor.memoryOverhead, spark.executor.memory)",
+                ) from error
             raise
         return [msgspec.msgpack.decode(bytes(row["report"]), type=kind) for row in rows]
 

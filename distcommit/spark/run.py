@@ -12,10 +12,17 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError, TransientError
+from distcommit.model.errors import (
+    ConfigurationError,
+    FencedError,
+    ProcessLostError,
+    SourceUnavailableError,
+    TransientError,
+)
 from distcommit.model.log_records import Decide, Record
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.protocol.fold import Fold
+from distcommit.spark.failed_jobs import failure_text
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
 from distcommit.spark.launch import JOB_FAILURES, Launch
 from distcommit.spark.planner import PlanReport, plan_partition, share_out
@@ -198,9 +205,10 @@ def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[
     reports: list[Report] = []
     try:
         reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
-    except (*JOB_FAILURES, ConfigurationError) as caught:
+    except (*JOB_FAILURES, ConfigurationError, ProcessLostError) as caught:
         logger.exception("the ingest job failed")
-        error = f"ingest: {(str(caught).strip().splitlines() or [type(caught).__name__])[0]}"
+        text = caught.found if isinstance(caught, ProcessLostError) else failure_text(str(caught))
+        error = f"ingest: {text or type(caught).__name__}"
     _checked(reports)
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)

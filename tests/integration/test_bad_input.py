@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -12,10 +14,19 @@ from pyspark.sql import SparkSession
 
 from distcommit import DistcommitError, Job
 from distcommit.app.session import check_java
-from distcommit.model.errors import ConfigurationError, LockHeldError, SourceUnavailableError, UnknownVersionError
+from distcommit.model.errors import (
+    ConfigurationError,
+    LockHeldError,
+    ProcessLostError,
+    SourceUnavailableError,
+    UnknownVersionError,
+)
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.clock import SystemClock
+from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.reports import Report
 from distcommit.spark.run import RunResult
+from distcommit.spark.settings import RunSettings
 from distcommit.stores.job_lock import JobLock
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
 from distcommit.testing.stored_bytes import of_version
@@ -27,6 +38,18 @@ def run(job: KafkaJob, spark: SparkSession) -> RunResult:
 
 def reasons(result: RunResult) -> dict[str, str]:
     return {reason.subject: reason.text for reason in result.totals.reasons}
+
+
+def die(settings: RunSettings, task: int) -> Report:
+    if task:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Report()
+
+
+def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
+    settings: Any = None
+    with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
+        SparkLaunch(spark)(die, settings, 2, Report)
 
 
 def test_a_misspelt_key_suggests_the_right_one(tmp_path: Path) -> None:

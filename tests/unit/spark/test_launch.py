@@ -10,7 +10,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, ProcessLostError
+from distcommit.spark.failed_jobs import failure_text, what_died
 from distcommit.spark.ingest import ingest_partition
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.recover import recover_partition
@@ -82,6 +83,63 @@ def test_a_python_of_executors_that_can_not_run_this_is_named(kind: Any, text: s
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
     assert (caught.value.found, caught.value.ids["python"]) == (found, "/opt/python")
     assert "spark.submit.pyFiles" in caught.value.todo
+
+
+_ABORTED = (
+    "An error occurred while calling o123.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage"
+    " failure: Task 3 in stage 1.0 failed 4 times, most recent failure: Lost task 3.0 in stage 1.0 (TID 5) (10.0.0.7"
+    " executor 2): "
+)
+_AT = "\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1136)\n"
+_DIED: dict[str, tuple[str, str]] = {
+    "a Python worker": (
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting 'spark.sql...'",
+        "a Python worker died; Spark does not say of what: of a signal",
+    ),
+    "an executor, killed": (
+        "ExecutorLostFailure (executor 2 exited caused by one of the tasks) Reason: Command exited with code 137",
+        "executor 2 died: Command exited with code 137 (SIGKILL, as by the kernel or a resource manager when memory",
+    ),
+    "an executor, of which nothing is said": (
+        "ExecutorLostFailure (executor 2 exited unrelated to the running tasks)",
+        "executor 2 died: Spark does not say why",
+    ),
+    "a JVM": ("java.lang.OutOfMemoryError: Java heap space", "an executor's JVM ran out of memory: Java heap space"),
+    "Python's memory": (f"PythonException: {_TRACE}MemoryError", "a Python worker ran out of memory"),
+}
+
+
+@pytest.mark.parametrize(("cause", "told"), _DIED.values(), ids=_DIED)
+@pytest.mark.parametrize("kind", [PySparkException, JobAbortedError])
+def test_a_process_that_died_is_told_with_its_task_and_not_as_a_call(kind: Any, cause: str, told: str) -> None:
+    session: Any = FailingSession(kind(f"{_ABORTED}{cause}{_AT}"))
+    with pytest.raises(ProcessLostError) as caught:
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+    assert caught.value.found.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
+    assert "calling o123" not in str(caught.value)
+    machine, world = Machine(), World()
+
+    def launch(function: Any, settings: Any, tasks: int, kind: Any) -> Any:
+        reports = launch_here(function, settings, tasks, kind)
+        if function is ingest_partition:
+            raise caught.value
+        return reports
+
+    result = run(launch, world.begin(machine, source(a=3)))
+    assert (result.totals.records_published, result.error) == (3, f"ingest: {caught.value.found}")
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        (f"org.apache.spark.api.python.PythonException: {_TRACE}ValueError: a bug{_AT}", "ValueError: a bug"),
+        ("java.io.IOException: no disk", "Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times, most"),
+    ],
+)
+def test_other_failures_of_a_job_name_task_and_cause(cause: str, told: str) -> None:
+    text = failure_text(_ABORTED + cause)
+    assert text.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
+    assert what_died(_ABORTED + cause) == ""
 
 
 @pytest.mark.parametrize("error", [PySparkException("some other end"), JobAbortedError("executor lost"), KeyError("x")])

@@ -1,0 +1,56 @@
+"""What Spark says of a job that failed, in words: which task, where, and whether a process died."""
+
+from __future__ import annotations
+
+import re
+
+from distcommit.model.errors import plain_text
+
+_TASK = re.compile(r"Task (\d+) in stage ([\d.]+) failed (\d+) times?")
+_HOST = re.compile(r"\(TID \d+\) \(([^\s)]+)")
+_WORKER_DIED = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back")
+_EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+).*?\)(?: Reason: ([^\n]*))?")
+_EXIT_CODE = re.compile(r"(?:exited with code|exit code|exit status)[:\s]*(\d+)", re.IGNORECASE)
+_JVM_MEMORY = re.compile(r"java\.lang\.OutOfMemoryError(?:: ([^\n]*))?")
+_PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:: [^\n]*)?)$", re.MULTILINE)
+_PREFIX = re.compile(r"^(?:An error occurred while calling [^\n]*\n)?(?:: )?(?:[\w.$]+(?:Exception|Error): )*")
+_SIGNALS = {
+    134: "SIGABRT",
+    137: "SIGKILL, as by the kernel or a resource manager when memory runs out",
+    139: "SIGSEGV",
+    143: "SIGTERM",
+}
+
+
+def what_died(failure: str) -> str:
+    """Which process died, if Spark's text of a failure says so; else empty."""
+    if found := _EXECUTOR_LOST.search(failure):
+        reason = plain_text(found[2] or "Spark does not say why", 300).rstrip(". ")
+        code = _EXIT_CODE.search(reason)
+        signal = _SIGNALS.get(int(code[1][:9]), "") if code else ""
+        return f"executor {found[1]} died: {reason}" + (f" ({signal})" if signal else "")
+    if found := _JVM_MEMORY.search(failure):
+        return f"an executor's JVM ran out of memory: {plain_text(found[1] or 'no more is said', 300)}"
+    if "Traceback (most recent call last)" in failure and re.search(r"^MemoryError", failure, re.MULTILINE):
+        return "a Python worker ran out of memory (MemoryError)"
+    if _WORKER_DIED.search(failure):
+        return (
+            "a Python worker died; Spark does not say of what: of a signal, as of the kernel's when memory runs out, or"
+            " of a crash in native code"
+        )
+    return ""
+
+
+def failure_text(failure: str) -> str:
+    """One line for a failed job: which task failed where, and of what."""
+    task, host = _TASK.search(failure), _HOST.search(failure)
+    where = f" on {host[1]}" if host else ""
+    place = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
+    return " ".join(plain_text(place + (what_died(failure) or _cause(failure))).split())
+
+
+def _cause(failure: str) -> str:
+    """The error of the task's Python code; else the first line that is Spark's own."""
+    _, trace, after = failure.rpartition("Traceback (most recent call last)")
+    errors = _PYTHON_ERROR.findall(after) if trace else []
+    return errors[-1] if errors else _PREFIX.sub("", failure.strip()).partition("\n")[0]
