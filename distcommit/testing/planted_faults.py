@@ -177,13 +177,35 @@ _VIEWS = (
         FaultClass.VIEW,
         "swept-on-the-fold-before-replay",
         "recovery sweeps by what was pending before it replayed",
-        (_RECOVER, "_recover_bucket", "fold = log.refresh()", "log.refresh()"),
+        (_RECOVER, "_recover_bucket", "fold = log.refresh()", ""),
     ),
     _fault(
         FaultClass.VIEW,
-        "folder-made-is-there",
-        "a folder that was there once is not looked at again, though a file could not be moved into it",
-        ("steps.folders", "GuardedFolders.forget", "self._safe.discard(folder)", "pass"),
+        "rebuilt-from-a-first-look",
+        "a rebuild takes what it saw before it fenced, and before it took the staged files of others away",
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "plan = _plan(store, known_states(store), accept_gaps=accept_gaps)",
+            "",
+        ),
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "claim_folders(store)",
+            "(claim_folders(store), plan := _plan(store, known_states(store), accept_gaps=accept_gaps))",
+        ),
+    ),
+    _fault(
+        FaultClass.VIEW,
+        "newest-by-an-older-fold",
+        "whether the store is the newest there is, is judged by a fold from before the marks were read",
+        (
+            "stores.fencing",
+            "newer_runs",
+            "marks = read_marks(store.fs, store.roots.output)\nfold = store.job_log().refresh()",
+            "fold = store.job_log().refresh()\nmarks = read_marks(store.fs, store.roots.output)",
+        ),
     ),
     _fault(
         FaultClass.VIEW,
@@ -282,9 +304,9 @@ _TRUNCATIONS = (
     ),
     _fault(
         FaultClass.TRUNCATION,
-        "lock-record-deleted",
-        "who takes the lock deletes its own record with the older ones",
-        ("stores.job_lock", "JobLock._put", "older < number", "older <= number"),
+        "cleaned-up-with-the-neighbours",
+        "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
+        (_COMMITTER, "BucketCommitter._clean_up", "unit in units", "unit[:5] in {known[:5] for known in units}"),
     ),
     _fault(
         FaultClass.TRUNCATION,

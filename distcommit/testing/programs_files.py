@@ -129,6 +129,22 @@ def _replay_beside_a_twin(machine: SimulatedPosix) -> None:
     replay(reads.as_calls())
 
 
+def _replay_as_a_twin_moves_folders(machine: SimulatedPosix) -> None:
+    """A twin publishes a dataset's folder as a whole, between two looks at it."""
+    steps = steps_of(SimulatedFileSystem(machine))
+    last = steps[-1]
+
+    def publish() -> None:
+        machine.rename_noreplace(folder_above(last.source), folder_above(last.target))
+
+    looks = Meddling(machine, lambda name, arguments: (name, *arguments) == ("lstat", last.source), publish)
+    replay(looks.as_calls())
+
+
+def _run_and_look(machine: SimulatedPosix) -> str:
+    return run_and_look(machine, _WORLD, SOURCE)
+
+
 def _put_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
     for step in steps_of(fs):
@@ -340,6 +356,7 @@ def abandon_what_is_lost_and_run(machine: SimulatedPosix) -> str:
 FILES = (
     Program("target-occupied", _occupied, replay, _make_room_and_run),
     Program("staged-replaced", _copied, _replay_beside_a_twin, _put_back_and_run),
+    Program("moved-between-looks", lambda: sealed()[0], _replay_as_a_twin_moves_folders, _run_and_look),
     Program("file-for-folder", _file_for_folder, replay, _abandon_and_run),
     Program("links-out", _linked, replay, _unlink_and_run),
     Program("staged-outside", _staged_outside, replay, _move_back_and_run),
