@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from distcommit import Job
+from distcommit.cli.output import run_view
 from distcommit.spark.run import RunResult
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
 
@@ -57,10 +60,14 @@ def test_a_whole_job_is_held_back_by_a_dataset_that_can_not_be_planned_and_every
     with kafka_job(tmp_path, TOPICS, commit={"buckets": 4, "scope": "job"}) as job:
         job.produce(3)
         job.write(source={"topics": [*TOPICS, "nowhere"]})
-        code, result, _ = job.cli("run")
-        assert (code, result["succeeded"], result["decided"]) == (1, False, False)
-        assert [reason["subject"] for reason in result["totals"]["reasons"]] == ["nowhere"]
-        assert (result["totals"]["datasets_held"], result["totals"]["datasets_published"]) == (3, 0)
+        result = run(job, spark)
+        assert (result.succeeded, result.decided) == (False, False)
+        assert [reason.subject for reason in result.totals.reasons] == ["nowhere"]
+        assert (result.totals.datasets_held, result.totals.datasets_published) == (3, 0)
+        shown = io.StringIO()
+        Console(file=shown, width=200).print(run_view(result))
+        assert "not published: the run publishes all datasets or none" in shown.getvalue()
+        assert "3 held back" in shown.getvalue()
         assert not list((tmp_path / "output").rglob("*.parquet"))
         job.write(source={"topics": [*TOPICS]})
         assert run(job, spark).succeeded
