@@ -17,6 +17,10 @@ at the datasets of the run that died.
 
 Held: without a disaster no run is refused and no dataset is left alone; after one, no run seals anything in a dataset
 whose log and files disagree, or whose SET by hand is gone. What is left stands in `known_limit`.
+
+Not modelled: who has written a segment. The hash of a head has to cover it: else a run that slept while its bucket lost
+its tail, and closes once more what it had replayed, puts back the very log that the head names (4 of 168,531 histories,
+with every place of every crash).
 """
 
 from __future__ import annotations
