@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -239,11 +240,20 @@ def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
             refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
         finally:
             for name in names:
-                fs.delete(name)
+                _take_away(fs, name)
         if refused is None:
             return
     if refused is not None:
         raise refused
+
+
+def _take_away(fs: FileSystem, probe: str) -> None:
+    """Deletes what was probed with, whatever becomes of the others: nobody looks for it once there is a store."""
+    try:
+        fs.delete(probe)
+    except OSError:  # its answer may be lost
+        with suppress(OSError):
+            fs.delete(probe)
 
 
 def _probed(fs: FileSystem, roots: Roots, put: str, source: str, target: str) -> ConfigurationError | None:

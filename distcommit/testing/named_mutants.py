@@ -47,8 +47,8 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _LOG,
-                "            else:\n                unknown = 0\n",
-                "            else:\n                unknown = 0\n"
+                "            else:\n                unknown = refused = 0\n",
+                "            else:\n                unknown = refused = 0\n"
                 "                self._step(number, Segment(self.epoch, self._writer_id, record), fold)\n"
                 "                return fold\n",
             )
@@ -107,8 +107,8 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _FOLD,
-                "                record.epoch == fold.fence_epoch\n                and len(set(names)) == len(names)\n",
-                "                len(set(names)) == len(names)\n",
+                "                record.epoch == fold.fence_epoch\n                and len(set(urns)) == len(urns)\n",
+                "                len(set(urns)) == len(urns)\n",
             ),
             (
                 _COMMITTER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -290,3 +291,12 @@ def test_staging_and_output_on_two_file_systems_are_refused_when_the_store_is_ma
     with pytest.raises(ConfigurationError, match="must share one file system"):
         WORLD.store(ApartMachine())
     WORLD.store(LinkMachine())
+
+
+@pytest.mark.parametrize("place", ["store", "staging", "output"])
+def test_what_was_probed_with_is_taken_away_though_one_of_it_can_not_be_at_once(place: str) -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.EIO, "unlink", f"/job/{place}/probe-", times=1))
+    with suppress(ConfigurationError):  # if it is what is tried that fails
+        WORLD.store(machine)
+    assert not [path for path in machine.paths("/job") if "probe-" in path]
