@@ -125,10 +125,11 @@ def test_the_command_tells_what_is_wrong_and_what_to_do(job: Job, tmp_path: Path
     assert watermarks(job)["t"] == {"0": 3, "1": 3}
 
 
-def test_an_import_is_held_to_the_same(job: Job, tmp_path: Path) -> None:
+def test_an_import_is_held_to_the_same(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     named = f"{Counted.__module__}:Counted"
-    own.write_text(JOB.replace(JOB.splitlines()[1], f'source: {{type: python, class: "{named}", options: {{}}}}'))
+    of_its_own = JOB.replace(JOB.splitlines()[1], f'source: {{type: python, class: "{named}", options: {{}}}}')
+    own.write_text(of_its_own)
     positions = tmp_path / "positions.csv"
     positions.write_text("dataset,partition,next_offset\nx,0,10\ny,0,15\n")
     with pytest.raises(ConfigurationError, match="y counts in tens"):
@@ -138,4 +139,5 @@ def test_an_import_is_held_to_the_same(job: Job, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="x counts in tens"):
         Job.from_file(own).set_watermark("x", {"0": 11})
     Job.from_file(own).set_watermark("x", {"0": 20})
-    assert job.open_store(create=False).bucket_log(0).refresh().state_of("x").watermark == Watermark({"0": 20})
+    stored = Job.from_file(own).open_store(create=False).bucket_log(0).refresh()
+    assert stored.state_of("x").watermark == Watermark({"0": 20})

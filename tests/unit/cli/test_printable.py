@@ -9,6 +9,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from types import UnionType
 from typing import Any
@@ -52,8 +53,12 @@ def filled(kind: Any, text: str, flag: bool) -> Any:
         return filled(next(a for a in arguments if a is str or a is not type(None)), text, flag)
     if origin is dict:
         return {filled(arguments[0], text, flag): filled(arguments[1], text, flag)}
+    if origin is tuple and arguments[-1] is not ...:
+        return tuple(filled(argument, text, flag) for argument in arguments)
     if origin in (list, tuple):
         return origin([filled(arguments[0], text, flag)])
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind)
         return kind(**{name: filled(hints[name], text, flag) for name in kind.__struct_fields__})
