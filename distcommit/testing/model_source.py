@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import pyarrow as pa
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Provenance, Source
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.source import (
+    DatasetProblem,
+    Extraction,
+    Extractor,
+    KnownStates,
+    PassedOver,
+    Planned,
+    Provenance,
+    Source,
+)
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
@@ -50,9 +61,7 @@ class ModelSource(Source):
     careless: bool = False
     provenance = Provenance("partition", "offset")
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         if self.refuses == "plan":
             raise SourceError("the source can't be reached")
         for urn, dataset in self.datasets.items():
@@ -68,11 +77,32 @@ class ModelSource(Source):
             plan = _plan(urn, dataset, state.watermark)
             if plan.work_units or self.careless:
                 yield plan
+        if self.careless:
+            yield from _nonsense(states)
 
     def open(self) -> Extractor:
         if self.refuses == "open":
             raise ConnectionError("the source can't be opened")
         return _ModelExtractor(self)
+
+
+def _nonsense(states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+    """What a careless source says besides: facts, what it passes over, and plans that nobody can carry out."""
+    if isinstance(states, KnownStates):
+        states.anywhere("of no bucket that is known")
+    yield SourceFact("kind", Pin("model"))
+    yield PassedOver("passed over", "by a rule of its own")
+    yield cast(DatasetPlan, "no plan")
+    low, high = Watermark({"0": 1}), Watermark({"0": 2})
+    for urn, unit in {
+        "of-another": WorkUnit("", "other", low, high, 1),
+        "too-small": WorkUnit("", "too-small", low, high, -1),
+        "backwards": WorkUnit("", "backwards", high, low, 1),
+        "not-stored": WorkUnit("", "not-stored", low, Watermark({"0": float("nan")}), 1),
+    }.items():
+        yield DatasetPlan(urn, None, low, (unit,))
+    twice = _plan("twice", ModelDataset({}), None)
+    yield from (twice, twice)
 
 
 def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetPlan:

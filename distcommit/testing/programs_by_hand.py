@@ -107,6 +107,7 @@ def _refusals(machine: SimulatedPosix) -> None:
             partial(by_hand.retry, store, "b", "person"),
             partial(by_hand.accept, store, "b", "person"),
             partial(by_hand.abandon, store, "b", "person"),
+            partial(by_hand.quarantine, store, "b", "person"),
             partial(by_hand.set_watermark, store, urn, None, "person"),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "another job", create=False),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "job", 7, create=True),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem, Extractor, Provenance, Source
-from distcommit.model.work import DatasetPlan
+from distcommit.model.source import Extractor, Planned, Provenance, Source
 from distcommit.testing.model_source import ModelDataset, ModelSource
 
 
@@ -16,9 +15,7 @@ class NamedSource(Source):
     def __init__(self, names: list[str]) -> None:
         self._model = ModelSource({name: ModelDataset({"0": 3}) for name in names})
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         return self._model.plan(owned, states)
 
     def open(self) -> Extractor:

@@ -64,7 +64,8 @@ def test_killed_as_it_publishes_nothing_is_missing_and_only_what_was_published_t
     assert 0 < early < len(NAMES), "some are published and others are not"
     assert Job.from_file(path).status().datasets == [], "and no watermark has moved"
     code, found = audit(path)
-    assert (code, found["unrecorded_files"], found["gaps"]) == (6, early, 0), "staged files are left until the next run"
+    assert (code, found["unrecorded_files"], found["gaps"]) == (0, early, 0)
+    assert found["to_be_swept_count"] > 0, "staged files are left until the next run"
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:

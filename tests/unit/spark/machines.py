@@ -16,9 +16,9 @@ import pyarrow as pa
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.model.log_records import DatasetState, DatasetStatus, Record
 from distcommit.model.ports import FileStatus, FolderEntry
-from distcommit.model.source import DatasetProblem, Extraction, Extractor
+from distcommit.model.source import Extraction, Extractor, Planned
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.ingest import ingest_partition, ingest_tasks
@@ -390,8 +390,6 @@ class Once:
 class EagerSource(ModelSource):
     """Plans its datasets whatever their state."""
 
-    def plan(
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         idle = {urn: msgspec.structs.replace(state, status=DatasetStatus.IDLE) for urn, state in states.items()}
         return ModelSource.plan(self, owned, idle)

@@ -30,9 +30,7 @@ class AskingSource(ModelSource):
     cluster: Callable[[], str] = lambda: "one"
     answers: list[DatasetState | None] = field(default_factory=list)
 
-    def plan(  # type: ignore[override]  # a model source says nothing of itself
-        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
-    ) -> Iterator[Planned]:
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         yield SourceFact("cluster", Pin(self.cluster(), "use the other."))
         if self.asks:
             assert isinstance(states, KnownStates)
