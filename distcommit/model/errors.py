@@ -197,9 +197,10 @@ _OUTAGES = {
 REFUSALS = {
     errno.ENOSPC: "free space on the file system of {}",
     errno.EDQUOT: "free space on the file system of {}, or have the quota raised",
-    errno.EROFS: "mount the file system of {} for writing; a disk that fails is often mounted read-only",
-    errno.EACCES: "let this user write {}",
-    errno.EPERM: "let this user write {}",
+    errno.EROFS: "make the file system of {} writable again (a failing disk is often mounted read-only, HDFS may be in"
+    " safe mode)",
+    errno.EACCES: "correct the permissions: let this user write {}",
+    errno.EPERM: "correct the permissions: let this user write {}",
 }
 """By errno: refusals of a whole operation, before any of it has an effect, and what to do about them."""
 

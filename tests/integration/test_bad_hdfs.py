@@ -74,7 +74,7 @@ def test_safe_mode_permissions_and_quotas(
         finally:
             hdfs_server.admin("-safemode", "leave")
         assert "Name node is in safe mode" in error
-        assert "mend the storage" in error
+        assert "writable again" in error
 
         with monkeypatch.context() as other_user:
             other_user.setenv("HADOOP_USER_NAME", "stranger")
