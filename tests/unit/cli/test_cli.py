@@ -345,7 +345,7 @@ class TestErrors:
         assert ended.value.code == 4
         assert capsys.readouterr().err == (
             "error: a storage operation failed; found user=x, access=WRITE (EACCES). "
-            "To do: let this user write /jobs, and run again; nothing was lost\n"
+            "To do: correct the permissions: let this user write /jobs, and run again; nothing was lost\n"
         )
 
     @pytest.mark.parametrize(
