@@ -463,13 +463,11 @@ class BucketCommitter:
         """
         for root in (self._context.output_root, self._context.staging_root):
             try:
-                removed = False
                 for entry in self._fs.list_folder(root):
                     name = entry.name.removeprefix(TEMPORARY)
                     if name == self._probe or name.startswith(f"{self._probe}-"):
-                        removed |= self._fs.delete(f"{root}/{entry.name}")
-                if removed:
-                    self._fs.sync([root], root)
+                        self._fs.delete(f"{root}/{entry.name}")
+                self._fs.sync([root], root)  # also what was deleted as the output failed: its sync may have failed too
             except OSError as error:  # whoever takes the sequence over next tries again
                 logger.warning("%s could not be listed: %s", root, error, extra={"bucket": self._bucket})
 
