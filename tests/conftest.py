@@ -1,4 +1,5 @@
-"""What tests need beyond the package: strictness about what may be skipped, and JVMs that start cheaply."""
+"""What tests need beyond the package: strictness about what may be skipped, what was skipped run again, and JVMs that
+start cheaply."""
 
 from __future__ import annotations
 
@@ -12,9 +13,41 @@ from tests.servers.process import ServerUnavailableError
 
 pytest_plugins = ["tests.servers.fixtures"]
 REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
+_SKIPPED = pytest.StashKey[set[str]]()
+_KEPT = "distcommit/skipped"  # in pytest's cache
 
 # Tests start hundreds of short-lived JVMs: its `java-opts` halves the processor time of each start of Spark.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "servers" / "spark_conf"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--skipped-last", action="store_true", help="run what the last run skipped, and nothing else")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SKIPPED] = set()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--skipped-last`, leaves the tests that the last run skipped.
+
+    Raises:
+        pytest.UsageError: if that is not known.
+    """
+    if not config.getoption("--skipped-last"):
+        return
+    cache = getattr(config, "cache", None)
+    kept = cache and cache.get(_KEPT, None)
+    if kept is None:
+        raise pytest.UsageError("--skipped-last: no earlier run has left what it skipped in pytest's cache")
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    cache = getattr(session.config, "cache", None)  # unless its plugin is left out
+    if cache and not session.config.option.collectonly:
+        cache.set(_KEPT, sorted(session.config.stash[_SKIPPED]))
 
 
 def _skips_without_server() -> Generator[None, object, object]:
@@ -38,9 +71,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]
-    """Where everything has to run, what would be skipped has failed."""
+    """Notes what is skipped. Where everything has to run, what would be skipped has failed."""
     outcome = yield
     report = outcome.get_result()
+    if report.skipped and not hasattr(report, "wasxfail"):
+        item.config.stash[_SKIPPED].add(item.nodeid)
     if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped where nothing may be skipped: {report.longrepr}"
