@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish(session: pytest.Session) -> None:
     cache = getattr(session.config, "cache", None)  # unless its plugin is left out
     if cache and not session.config.option.collectonly:
-        cache.set(_KEPT, sorted(session.config.stash[_SKIPPED]))
+        skipped: set[str] = session.config.stash[_SKIPPED]
+        cache.set(_KEPT, sorted(skipped))
 
 
 def _skips_without_server() -> Generator[None, object, object]:
