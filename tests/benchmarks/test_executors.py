@@ -9,6 +9,7 @@ import pytest
 from tests.benchmarks.commands import answer
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     results = answer(
@@ -25,6 +26,7 @@ def test_more_executors_commit_the_same(tmp_path: Path) -> None:
     assert two.parts["operations_rename"] == pytest.approx(one.parts["operations_rename"], rel=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_executors_recover(tmp_path: Path) -> None:
     results = answer(

@@ -12,6 +12,7 @@ from benchmarks.questions.latency import latency_on_hdfs
 from benchmarks.workloads.tree import Shape
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_latency_on_hdfs(spark: SparkSession, tmp_path: Path) -> None:
     shape = Shape(6, 3, 2)
@@ -26,6 +27,7 @@ def test_latency_on_hdfs(spark: SparkSession, tmp_path: Path) -> None:
     assert 6 <= renames["ours"] < 18 <= renames["ours_into_folders"], "and the segments of its logs"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_hdfs(tmp_path: Path) -> None:
     results = hdfs(

@@ -24,6 +24,7 @@ from tests.servers.java import jars
 VALUES = [b"%016d" % number for number in range(30)]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ingest(tmp_path: Path) -> None:
     jars("kafka")

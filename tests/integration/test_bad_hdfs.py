@@ -59,6 +59,7 @@ def test_a_url_that_nobody_knows_is_named_with_those_that_are_known(tmp_path: Pa
     assert "hdfs://, webhdfs:// or s3://" in error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_safe_mode_permissions_and_quotas(
     tmp_path: Path, hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch

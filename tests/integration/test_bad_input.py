@@ -150,6 +150,7 @@ def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, p
         assert len(list((tmp_path / "output" / "_rejected" / "bad").rglob("*.parquet"))) == 1
 
 
+@pytest.mark.slow
 def test_what_a_failed_dataset_left_in_staging_is_no_finding_of_the_audit(tmp_path: Path, spark: SparkSession) -> None:
     value = {"format": "json", "fields": {"n": "int64"}}
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, value=value, source={"records_per_work_unit": 5}) as job:

@@ -33,7 +33,8 @@ def test_the_main_job_with_its_driver_and_then_a_worker_killed(tmp_path: Path) -
     assert all(row.driver_python_mb and row.driver_jvm_mb for row in result.runs)
 
 
-@pytest.mark.parametrize("servers", [SERVERS[:2], pytest.param(SERVERS[2:], marks=pytest.mark.long)], ids="-and-".join)
+@pytest.mark.long
+@pytest.mark.parametrize("servers", [SERVERS[:2], SERVERS[2:]], ids="-and-".join)
 def test_servers_are_restarted_in_the_middle_of_a_commit(tmp_path: Path, servers: tuple[Server, ...]) -> None:
     at, chance = OnServers(), random.Random(1)
     with ExitStack() as stack:

@@ -48,6 +48,7 @@ def until_it_commits(job: KafkaJob, run: RunProcess, watcher: CommitWatcher) -> 
             pending = bool(watcher.pending())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_worker_lost_in_mid_commit(tmp_path: Path, spark_cluster: SparkCluster) -> None:
     """SIGKILL to a worker with its executor and their Python workers: the run itself ends exactly."""
@@ -134,6 +135,7 @@ def python_without_distcommit(folder: Path) -> Path:
     return python
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_executors_without_the_package_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     """Nothing was read, and the next run, whose executors can, is exact."""
@@ -176,6 +178,7 @@ def test_over_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -
         job.assert_exact()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_connect_client_killed_in_mid_commit(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
     """Its tasks go on at the server, beside those of the next run."""
