@@ -52,7 +52,8 @@ _BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
 class Fold:
     """The state of one log after some records; `apply` moves it on. Not shared between threads.
 
-    `has_ended`: a checkpoint follows the newest fence. In the job log that is how a run ends.
+    `number`: that of the newest record, valid or not. `has_ended`: a checkpoint follows the newest fence. In the job
+    log that is how a run ends.
     """
 
     __slots__ = (
@@ -63,11 +64,12 @@ class Fold:
         "has_ended",
         "ignored",
         "last_checkpoint",
+        "number",
         "previous_checkpoint",
     )
 
     def __init__(self) -> None:
-        self.fence_epoch = 0
+        self.number = self.fence_epoch = 0
         self.fence_run_id = ""
         self.has_ended = False
         self.decided_epochs: frozenset[int] = frozenset()
@@ -114,7 +116,7 @@ def valid(record: Record, fold: Fold) -> bool:
                 record.epoch == fold.fence_epoch
                 and len(set(urns)) == len(urns)
                 and not (record.held and record.published)
-                and all(_may_seal(record.epoch, sequence, fold) for sequence in record.sequences)
+                and all(_fits(sequence, record.epoch, fold) for sequence in record.sequences)
             )
         case Done():
             return record.epoch == fold.fence_epoch and _all_in(record.sequences, fold, (PENDING, QUARANTINED))
@@ -141,14 +143,14 @@ def valid(record: Record, fold: Fold) -> bool:
     assert_never(record)
 
 
-def _may_seal(epoch: int, sequence: SealedSequence, fold: Fold) -> bool:
-    state = fold.state_of(sequence.dataset_urn)
-    return (
-        sequence.epoch == epoch
-        and state.status is IDLE
-        and state.closed_epoch < epoch
-        and state.watermark == sequence.low
-    )
+def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
+    """Whether the run of `epoch`, unless it is fenced, may seal what it has planned of a dataset on watermark `low`."""
+    state = fold.state_of(urn)
+    return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
+
+
+def _fits(sequence: SealedSequence, epoch: int, fold: Fold) -> bool:
+    return sequence.epoch == epoch and may_seal(fold, epoch, sequence.dataset_urn, sequence.low)
 
 
 def _all_in(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> bool:
@@ -161,6 +163,7 @@ def _all_in(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetSta
 
 def apply(number: int, record: Record, fold: Fold) -> None:
     """Moves `fold` past the record that stands at `number`; an invalid one is noted and changes nothing else."""
+    fold.number = number
     if not valid(record, fold):
         fold.ignored.append((number, type(record).__name__))
         return

@@ -26,10 +26,6 @@ from distcommit.model.lockstep import Work
 from distcommit.model.log_records import (
     DatasetState,
     DatasetStatus,
-    Done,
-    Dropped,
-    Intent,
-    Record,
     SealedSequence,
     SequenceName,
 )
@@ -37,7 +33,8 @@ from distcommit.model.sink import CommitRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verification
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskState, positions_lost
-from distcommit.protocol.fold import Fold
+from distcommit.protocol import next_record
+from distcommit.protocol.fold import Fold, may_seal
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
 from distcommit.spark.failures import Failure, judged, judging, noting_failed, noting_left
@@ -242,11 +239,8 @@ class BucketCommitter:
         staged = StagedFiles(self._fs, self._context.staging_root)
         decided: list[DatasetPlan] = []
         for urn, plan in self._open.items():
-            state = fold.state_of(urn)
-            if state.closed_epoch >= self._settings.epoch:
-                continue
-            if state.sequence is not None or state.watermark != plan.planned_low:
-                continue  # changed by hand
+            if not may_seal(fold, self._settings.epoch, urn, plan.planned_low):
+                continue  # sealed, or changed by hand
             if ended or succeeded(plan, self._states.get(urn, ())):
                 decided.append(plan)
         staged.look(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
@@ -314,22 +308,19 @@ class BucketCommitter:
         """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those
         that somebody else sealed first are left to them."""
         mine = {_name(sequence): sequence for sequence in sequences}
-
-        def decide(fold: Fold) -> Record | None:
-            require_fence(fold, self._settings.epoch, self._log.folder)
-            open_now = [
-                sequence
-                for sequence in sequences
-                if (state := fold.state_of(sequence.dataset_urn)).closed_epoch < self._settings.epoch
-                and state.sequence is None
-                and state.watermark == sequence.low
-            ]
-            held, published = self._settings.job_level, self._settings.at_least_once
-            return Intent(self._settings.epoch, tuple(open_now), held, published) if open_now else None
-
         if not sequences:
             return self._log.refresh()
-        fold = yield from self._log.settling(decide)
+        settings = self._settings
+        fold = yield from self._log.settling(
+            partial(
+                next_record.seal,
+                epoch=settings.epoch,
+                sequences=sequences,
+                held=settings.job_level,
+                published=settings.at_least_once,
+            )
+        )
+        require_fence(fold, settings.epoch, self._log.folder)
         for name, sequence in mine.items():
             if fold.sequence(name) == sequence:
                 self._sealed_here.add(name)
@@ -405,20 +396,13 @@ class BucketCommitter:
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> Work[Fold]:
-        def decide(fold: Fold) -> Record | None:
-            require_fence(fold, self._settings.epoch, self._log.folder)
-            left = tuple(name for name in names if fold.sequence(name) is not None and _closable(fold, name))
-            return Done(self._settings.epoch, left) if left else None
-
-        return (yield from self._log.settling(decide))
+        fold = yield from self._log.settling(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        require_fence(fold, self._settings.epoch, self._log.folder)
+        return fold
 
     def _drop(self, names: Sequence[SequenceName]) -> Work[None]:
-        def decide(fold: Fold) -> Record | None:
-            require_fence(fold, self._settings.epoch, self._log.folder)
-            left = tuple(n for n in names if fold.sequence(n) is not None and n in map(_state_name, fold.pending()))
-            return Dropped(self._settings.epoch, left) if left else None
-
-        yield from self._log.settling(decide)
+        fold = yield from self._log.settling(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        require_fence(fold, self._settings.epoch, self._log.folder)
         self._report.sequences_dropped += len(names)
 
     def _note_failures(
@@ -500,10 +484,6 @@ def _name(sequence: SealedSequence) -> SequenceName:
 
 def _state_name(state: DatasetState) -> SequenceName | None:
     return _name(state.sequence) if state.sequence is not None else None
-
-
-def _closable(fold: Fold, name: SequenceName) -> bool:
-    return fold.state_of(name.dataset_urn).status in (DatasetStatus.PENDING, DatasetStatus.QUARANTINED)
 
 
 def _lost_error(name: SequenceName, lost: Verification) -> LostError:

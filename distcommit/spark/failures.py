@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from distcommit.model.errors import (
     CorruptError,
@@ -17,9 +18,9 @@ from distcommit.model.errors import (
     plain_text,
 )
 from distcommit.model.lockstep import Work
-from distcommit.model.log_records import DatasetStatus, Failed, Left, LeftSequence, Record, SequenceName
+from distcommit.model.log_records import DatasetStatus, LeftSequence, SequenceName
 from distcommit.model.steps import CommitStep, StepContext
-from distcommit.protocol.fold import Fold
+from distcommit.protocol import next_record
 from distcommit.steps.outage import OutputProbe, SinkProbe
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.fencing import require_fence
@@ -100,22 +101,15 @@ def noting_left(log: CommitLog, epoch: int, left: Mapping[SequenceName, Failure]
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-
-    def decide(outage: bool, fold: Fold) -> Record | None:
-        require_fence(fold, epoch, log.folder)
-        news = tuple(
-            LeftSequence(name.dataset_urn, name.epoch, failure.reason)
-            for name, failure in left.items()
-            if failure.outage is outage
-            and fold.sequence(name) is not None
-            and (state := fold.state_of(name.dataset_urn)).status is DatasetStatus.PENDING
-            and (state.reason, state.outage) != (failure.reason, outage)
-        )
-        return Left(epoch, news, outage) if news else None
-
     try:
         for outage in {failure.outage for failure in left.values()}:
-            yield from log.settling(lambda fold, outage=outage: decide(outage, fold))  # type: ignore[misc]
+            told = [
+                LeftSequence(name.dataset_urn, name.epoch, failure.reason)
+                for name, failure in left.items()
+                if failure.outage is outage
+            ]
+            fold = yield from log.settling(partial(next_record.leave, epoch=epoch, left=told, outage=outage))
+            require_fence(fold, epoch, log.folder)
     except FencedError:
         raise
     except (DistcommitError, OSError) as error:
@@ -133,16 +127,15 @@ def noting_failed(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-
-    def decide(fold: Fold) -> Record | None:
-        require_fence(fold, epoch, log.folder)
-        state = fold.state_of(name.dataset_urn)
-        if fold.sequence(name) is None or state.status is not DatasetStatus.PENDING:
-            return None
-        if epoch in state.tried_epochs and not failure.lost:
-            return None
-        quarantine = failure.lost or len({*state.tried_epochs, epoch}) >= max_attempts
-        return Failed(epoch, name, quarantine, failure.reason)
-
-    fold = yield from log.settling(decide)
+    fold = yield from log.settling(
+        partial(
+            next_record.fail,
+            epoch=epoch,
+            name=name,
+            reason=failure.reason,
+            for_good=failure.lost,
+            max_attempts=max_attempts,
+        )
+    )
+    require_fence(fold, epoch, log.folder)
     return fold.state_of(name.dataset_urn).status

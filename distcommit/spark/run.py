@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
@@ -19,9 +20,8 @@ from distcommit.model.errors import (
     SourceUnavailableError,
     TransientError,
 )
-from distcommit.model.log_records import Decide, Record
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.protocol.fold import Fold
+from distcommit.protocol import next_record
 from distcommit.spark.failed_jobs import failure_text
 from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
 from distcommit.spark.launch import JOB_FAILURES, Launch
@@ -247,13 +247,7 @@ def _commits(report: Report) -> dict[str, int]:
 def decide_run(store: JobStore, epoch: int) -> bool:
     """Decides that the held sequences of `epoch` are published; False if a newer run has fenced the job log."""
     log = store.job_log(epoch)
-
-    def decide(fold: Fold) -> Record | None:
-        if fold.fence_epoch != epoch or epoch in fold.decided_epochs:
-            return None
-        return Decide(epoch)
-
-    return epoch in log.settle(decide).decided_epochs
+    return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
 
 
 def _complete_reports(reports: list[Report], partitions: int, phase: str) -> Report:

@@ -20,7 +20,7 @@ STORES = (
     *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "segment"),
     *("tables", "task_states"),
 )
-PROTOCOL = ("fold", "paths", "readiness")
+PROTOCOL = ("fold", "next_record", "paths", "readiness")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 SPARK = ("committer", "recover", "ingest", "planner", "run")
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))

@@ -10,12 +10,12 @@ from distcommit.testing.mutant_sources import Mutant, diff_of, path_of
 Edit = tuple[str, str, str]
 """A module, the text that is there, and the text that stands there instead."""
 
-_FOLD, _LOG, _COMMITTER = "protocol.fold", "stores.log", "spark.committer"
+_FOLD, _NEXT, _LOG, _COMMITTER = "protocol.fold", "protocol.next_record", "stores.log", "spark.committer"
 _RECOVER, _INGEST, _STAGING = "spark.recover", "spark.ingest", "ingest.staging"
 _RENAME, _PUBLISHING = "steps.rename", "steps.publishing"
 
 _EFFECTS = "        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)\n"
-_REQUIRED = "            require_fence(fold, self._settings.epoch, self._log.folder)\n"
+_SEALED = "        require_fence(fold, settings.epoch, self._log.folder)\n"
 
 NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     "seal-after-the-first-step": (
@@ -23,11 +23,11 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _COMMITTER,
-                "        fold = yield from self._log.settling(decide)\n        for name, sequence in mine.items():\n",
+                "        settings = self._settings\n        fold = yield from",
                 "        for early in sequences:\n"
                 "            for step in list(load_steps(early.steps, self._context))[:1]:\n"
                 "                step.execute()\n"
-                "        fold = yield from self._log.settling(decide)\n        for name, sequence in mine.items():\n",
+                "        settings = self._settings\n        fold = yield from",
             )
         ],
     ),
@@ -60,11 +60,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "watermark-without-compare": (
         "a sequence is sealed whatever the stored watermark is",
-        [
-            (_FOLD, "        and state.watermark == sequence.low\n", ""),
-            (_COMMITTER, "                and state.watermark == sequence.low\n", ""),
-            (_COMMITTER, " or state.watermark != plan.planned_low", ""),
-        ],
+        [(_FOLD, " and state.watermark == low\n", "\n")],
     ),
     "watermark-before-publishing": (
         "with at-least-once, watermarks move before what they stand for is published",
@@ -110,11 +106,8 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
                 "                record.epoch == fold.fence_epoch\n                and len(set(urns)) == len(urns)\n",
                 "                len(set(urns)) == len(urns)\n",
             ),
-            (
-                _COMMITTER,
-                "        def decide(fold: Fold) -> Record | None:\n" + _REQUIRED + "            open_now",
-                "        def decide(fold: Fold) -> Record | None:\n            open_now",
-            ),
+            (_NEXT, " if open_now and fold.fence_epoch == epoch else None", " if open_now else None"),
+            (_COMMITTER, _SEALED, ""),
             (
                 _COMMITTER,
                 "        require_fence(fold, self._settings.epoch, self._log.folder)\n        self._clean_up",
@@ -132,8 +125,8 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
             ),
             (
                 _COMMITTER,
-                _REQUIRED + "            left = tuple(name for name in names if",
-                "            left = tuple(name for name in names if",
+                "        require_fence(fold, self._settings.epoch, self._log.folder)\n        return fold\n",
+                "        return fold\n",
             ),
         ],
     ),
@@ -141,9 +134,9 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         "a run takes the job log's newest fence for its own, whoever put it",
         [
             (
-                "stores.fencing",
-                "        if fold.fence_run_id == run_id or fold.fence_epoch != found[0]:\n",
-                "        if fold.fence_epoch != found[0]:\n",
+                _NEXT,
+                "    if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:\n",
+                "    if fold.fence_epoch != begun_at:\n",
             ),
             ("stores.fencing", "    if fold.fence_run_id != run_id:\n", "    if fold.fence_epoch == 0:\n"),
         ],

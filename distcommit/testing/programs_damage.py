@@ -79,8 +79,7 @@ def _foreign_records() -> SimulatedPosix:
     store = World().store(machine)
     records: tuple[Record, ...] = (Decide(99), Done(99, (SequenceName("a", 1),)))
     for log in (store.job_log(), store.bucket_log(0)):
-        log.refresh()
-        for number, record in enumerate(records, log.last_number + 1):
+        for number, record in enumerate(records, log.refresh().number + 1):
             segment = Segment(0, samples.WRITER_ID, record)
             put_file(machine, f"{log.folder}/{segment_name(number)}", encode_segment(segment))
     machine.syncfs("/")
