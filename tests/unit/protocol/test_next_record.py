@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distcommit.model.log_records import (
@@ -81,6 +81,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     return draw(st.sampled_from(asked))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
 @given(st.data())
 def test_what_is_answered_is_valid_and_once_it_stands_nothing_is_left_to_do(data: st.DataObject) -> None:
     fold = data.draw(folds())
@@ -94,6 +95,7 @@ def test_what_is_answered_is_valid_and_once_it_stands_nothing_is_left_to_do(data
     pytest.fail(f"it never comes to an end: {ask}")
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
 @given(st.data())
 def test_a_fenced_run_gets_nothing(data: st.DataObject) -> None:
     fold = data.draw(folds())
