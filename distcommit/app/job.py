@@ -23,6 +23,7 @@ from distcommit.app.micro_batch import query_id_of, spooled
 from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
+from distcommit.app.read_log import LogResult, read_log
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
@@ -161,6 +162,14 @@ class Job:
             ConfigurationError: if there is no store.
         """
         return read_status(self.open_store(create=False))
+
+    def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
+        """The records of the job log, of a bucket's or of those that concern a dataset. Reads only.
+
+        Raises:
+            ConfigurationError: if there is no store, or no such bucket.
+        """
+        return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 
     def audit(self, *, deep: bool = False) -> AuditResult:
         """Whether every offset below the watermarks is published exactly once, or as often as the job's delivery says.

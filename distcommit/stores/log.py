@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import posixpath
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from distcommit.fs.local import TEMPORARY
-from distcommit.model.errors import CorruptError, OutcomeUnknownError, storage_error
+from distcommit.model.errors import CorruptError, DistcommitError, OutcomeUnknownError, storage_error
 from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
@@ -217,6 +217,18 @@ class CommitLog:
             raise not_put(error, path) from error
         won: bool = yield PutIfAbsent(self._fs, path, encode_segment(segment))
         return won
+
+    def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
+        """All segments that are there as this call begins, in order, as they lie: what can't be read as the error that
+        says why. One that is truncated away meanwhile is left out. Moves nothing."""
+        for number in sorted(self._numbers()):
+            path = f"{self.folder}/{segment_name(number)}"
+            try:
+                yield number, decode_segment(self._fs.read(path), path)
+            except FileNotFoundError:
+                continue
+            except DistcommitError as error:
+                yield number, error
 
     def _numbers(self) -> set[int]:
         numbers = (segment_number(entry.name) for entry in self._fs.list_folder(self.folder))

@@ -101,11 +101,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     "no-fence-for-intent": (
         "a run that was fenced may still seal",
         [
-            (
-                _FOLD,
-                "                record.epoch == fold.fence_epoch\n                and len(set(urns)) == len(urns)\n",
-                "                len(set(urns)) == len(urns)\n",
-            ),
+            (_FOLD, "_not_newest(record.epoch, fold) or _unfit(record, fold)", "_unfit(record, fold)"),
             (_NEXT, " if open_now and fold.fence_epoch == epoch else None", " if open_now else None"),
             (_COMMITTER, _SEALED, ""),
             (
@@ -120,8 +116,8 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _FOLD,
-                "record.epoch == fold.fence_epoch and _all_in(record.sequences, fold, (PENDING, QUARANTINED))",
-                "_all_in(record.sequences, fold, (PENDING, QUARANTINED))",
+                "_not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING, QUARANTINED))",
+                "_not_all(record.sequences, fold, (PENDING, QUARANTINED))",
             ),
             (
                 _COMMITTER,
