@@ -19,16 +19,19 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.imports import ImportResult, import_watermarks
-from distcommit.app.micro_batch import query_id_of, spooled
 from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.read_log import LogResult, read_log
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.progress import Progress, progress_folder, read_progress
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult, new_run_id, recover, run
+from distcommit.engine.settings import RunSettings
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.errors import ConfigurationError, ConflictError, TransientError, printable
 from distcommit.model.pins import Pin, PinnedSettings
@@ -37,12 +40,9 @@ from distcommit.model.sink import Sink
 from distcommit.model.watermark import Position
 from distcommit.sinks.python import PythonSink
 from distcommit.sources.micro_batch import MicroBatchSource
-from distcommit.spark.clock import SystemClock
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.progress import Progress, progress_folder, read_progress
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult, new_run_id, recover, run
-from distcommit.spark.settings import RunSettings
+from distcommit.spark.micro_batch import query_id_of, spooled
+from distcommit.spark.session import open_session, partitions_of
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
 from distcommit.stores.fencing import begin_run, end_run, newer_runs, require_newest

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from distcommit.app.published import files_below
-from distcommit.ingest.staging import epoch_of, swept_epochs
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_record import next_epoch
 from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_name, epoch_name
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import epoch_of, swept_epochs
 
 
 @dataclass(frozen=True, slots=True)

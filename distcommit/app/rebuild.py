@@ -20,7 +20,6 @@ import msgspec
 
 from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
-from distcommit.ingest.staging import staged_epochs, sweep_epoch
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.urn import bucket_of
@@ -32,6 +31,7 @@ from distcommit.sinks.offsets import offsets_of
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import staged_epochs, sweep_epoch
 
 _LISTED = 100
 SET_ASIDE = "set_aside"

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from distcommit.app.config import JobConfig
 from distcommit.app.positions import ForeignPositions
 from distcommit.app.rebuild import known_states
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_positions import dataset_of, selection, topic_of
-from distcommit.spark.clock import SystemClock
-from distcommit.spark.run import new_run_id
 from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore

@@ -20,9 +20,9 @@ from distcommit.app.read_log import LogResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Position
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult
 
 _LISTED = 20
 _SHOWN = 300

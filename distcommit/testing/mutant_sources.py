@@ -22,13 +22,13 @@ STORES = (
 )
 PROTOCOL = ("fold", "next_record", "paths", "readiness")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
-SPARK = ("committer", "recover", "ingest", "planner", "run")
+ENGINE = ("committer", "recover", "ingest", "planner", "run")
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (
     *(f"stores.{name}" for name in STORES),
     *(f"steps.{name}" for name in STEPS),
-    *("fs.local", "ingest.staging"),
-    *(f"spark.{name}" for name in SPARK),
+    *("fs.local", "stores.staging"),
+    *(f"engine.{name}" for name in ENGINE),
 )
 MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)
 

@@ -10,8 +10,8 @@ from distcommit.testing.mutant_sources import Mutant, diff_of, path_of
 Edit = tuple[str, str, str]
 """A module, the text that is there, and the text that stands there instead."""
 
-_FOLD, _NEXT, _LOG, _COMMITTER = "protocol.fold", "protocol.next_record", "stores.log", "spark.committer"
-_RECOVER, _INGEST, _STAGING = "spark.recover", "spark.ingest", "ingest.staging"
+_FOLD, _NEXT, _LOG, _COMMITTER = "protocol.fold", "protocol.next_record", "stores.log", "engine.committer"
+_RECOVER, _INGEST, _STAGING = "engine.recover", "engine.ingest", "stores.staging"
 _RENAME, _PUBLISHING = "steps.rename", "steps.publishing"
 
 _EFFECTS = "        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)\n"
@@ -283,7 +283,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         "a quarantined sequence is planned anew",
         [
             (
-                "spark.planner",
+                "engine.planner",
                 "known[planned.dataset_urn].status is not DatasetStatus.IDLE",
                 "known[planned.dataset_urn].status is DatasetStatus.PENDING",
             )

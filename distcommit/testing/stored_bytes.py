@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.engine.progress import Progress, read_progress
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker, encode_marker
 from distcommit.model.errors import (
@@ -29,7 +30,6 @@ from distcommit.protocol.fold import Fold, apply
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
-from distcommit.spark.progress import Progress, read_progress
 from distcommit.steps.registry import load_steps
 from distcommit.stores.claims import read_owner
 from distcommit.stores.documents import encode_document

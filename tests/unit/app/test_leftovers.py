@@ -9,7 +9,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.protocol import next_record
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.world import ROOTS, World
-from tests.unit.spark.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
+from tests.unit.engine.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
 
 WORLD = World(buckets=2)
 GOOD = ModelDataset({"0": 3})

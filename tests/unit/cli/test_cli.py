@@ -21,6 +21,10 @@ from distcommit.cli.display import describe
 from distcommit.cli.main import app
 from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.progress import Progress
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult
 from distcommit.model.errors import FencedError, LostError, TransientError
 from distcommit.model.log_records import (
     Done,
@@ -37,10 +41,6 @@ from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import segment_name
-from distcommit.spark.clock import SystemClock
-from distcommit.spark.progress import Progress
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import Segment, encode_segment

@@ -23,7 +23,7 @@ from distcommit.testing.program_parts import new_machine
 from distcommit.testing.simulated_posix import Operation
 from distcommit.testing.stored_bytes import of_version
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import Machine, Once
+from tests.unit.engine.machines import Machine, Once
 
 FS = LocalFileSystem(durable=False)
 

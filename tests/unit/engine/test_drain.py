@@ -7,15 +7,15 @@ from contextlib import suppress
 
 import pytest
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.spark.ingest import drain_partition, ingest_partition
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     OUTPUT,
     STAGING,
@@ -31,7 +31,7 @@ from tests.unit.spark.machines import (
     statuses,
     with_folders,
 )
-from tests.unit.spark.situations import SIX, WORLD, check_recovery
+from tests.unit.engine.situations import SIX, WORLD, check_recovery
 
 
 def test_a_drain_that_comes_before_ingest_has_ended_takes_nothing_that_is_missing_for_failed() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
-from distcommit.app.config import SparkSettings
 from distcommit.model.errors import ConfigurationError
+from distcommit.spark.settings import SparkSettings
 
 MINIMUM_JAVA = 17
 

@@ -8,19 +8,19 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from distcommit.engine.committer import BucketCommitter
+from distcommit.engine.progress import ProgressFile
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
 from distcommit.ingest.flow import run_work_unit
-from distcommit.ingest.staging import new_attempt, remove_empty
 from distcommit.model.errors import DistcommitError, FencedError, error_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.spark.committer import BucketCommitter
-from distcommit.spark.progress import ProgressFile
-from distcommit.spark.reports import Report
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
+from distcommit.stores.staging import new_attempt, remove_empty
 from distcommit.stores.task_states import TaskStateWriter, ingest_ended
 
 logger = logging.getLogger(__name__)

@@ -8,24 +8,24 @@ from functools import partial
 
 import pytest
 
+from distcommit.engine.committer import BucketCommitter
+from distcommit.engine.ingest import drain_partition, ingest_partition, publish_partition
+from distcommit.engine.planner import plan_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.run import decide_run, run
 from distcommit.model.errors import FencedError, SourceUnavailableError
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import SealedSequence
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
-from distcommit.spark.committer import BucketCommitter
-from distcommit.spark.ingest import drain_partition, ingest_partition, publish_partition
-from distcommit.spark.planner import plan_partition
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.run import decide_run, run
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.retention import forget_runs
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Operation
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     STAGING,
     Machine,
     Meeting,
@@ -40,7 +40,7 @@ from tests.unit.spark.machines import (
     reading,
     source,
 )
-from tests.unit.spark.situations import WORLD, check_recovery, twins
+from tests.unit.engine.situations import WORLD, check_recovery, twins
 
 # -- I2: one winner
 

@@ -8,15 +8,15 @@ from functools import partial
 
 import pytest
 
+from distcommit.engine.ingest import drain_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import Failed, SealedSequence, SequenceName
 from distcommit.model.work import TaskState
-from distcommit.spark.ingest import drain_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.task_states import TaskStateReader, record_ingest_ended
 from distcommit.testing.model_source import ModelSource
 from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     OUTPUT,
     Machine,
     Meeting,

@@ -13,25 +13,25 @@ from typing import Any
 import pytest
 
 from distcommit.app.status import NextRun, read_status
+from distcommit.engine.committer import BucketCommitter
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.planner import plan_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult, run
 from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import FencedError
 from distcommit.model.lockstep import alone
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.paths import OUTPUT_PROBE
-from distcommit.spark.committer import BucketCommitter
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.planner import plan_partition
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult, run
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
     OUTPUT,
@@ -50,7 +50,7 @@ from tests.unit.spark.machines import (
     with_folders,
     written,
 )
-from tests.unit.spark.situations import SIX, WORLD, check_recovery, sealed_but_not_published
+from tests.unit.engine.situations import SIX, WORLD, check_recovery, sealed_but_not_published
 
 JOB = World(buckets=2, job_level=True)
 JOB_DATASETS = World(buckets=2)

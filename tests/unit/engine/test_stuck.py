@@ -13,7 +13,7 @@ from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavaila
 from distcommit.model.sink import RetryLater
 from distcommit.steps import registry
 from distcommit.stores import by_hand
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
     OUTPUT,
@@ -28,9 +28,9 @@ from tests.unit.spark.machines import (
     states,
     statuses,
 )
-from tests.unit.spark.situations import WORLD, check_recovery, quarantined, sealed_but_not_published
-from tests.unit.spark.test_job_level import held
-from tests.unit.spark.test_own_sinks import MemorySink, run_with
+from tests.unit.engine.situations import WORLD, check_recovery, quarantined, sealed_but_not_published
+from tests.unit.engine.test_job_level import held
+from tests.unit.engine.test_own_sinks import MemorySink, run_with
 
 DATA = source(a=2, b=1)
 

@@ -13,6 +13,12 @@ from functools import partial
 
 import msgspec
 
+from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
+from distcommit.engine.launch import JobFailedError, Launch
+from distcommit.engine.planner import PlanReport, plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report, add_up
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     ConfigurationError,
     FencedError,
@@ -22,13 +28,6 @@ from distcommit.model.errors import (
 )
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.protocol import next_record
-from distcommit.spark.failed_jobs import failure_text
-from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
-from distcommit.spark.launch import JOB_FAILURES, Launch
-from distcommit.spark.planner import PlanReport, plan_partition, share_out
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.reports import Report, add_up
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
@@ -205,10 +204,9 @@ def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[
     reports: list[Report] = []
     try:
         reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
-    except (*JOB_FAILURES, ConfigurationError, ProcessLostError) as caught:
+    except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
         logger.exception("the ingest job failed")
-        text = caught.found if isinstance(caught, ProcessLostError) else failure_text(str(caught))
-        error = f"ingest: {text or type(caught).__name__}"
+        error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
     _checked(reports)
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)

@@ -13,8 +13,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from distcommit.engine.failures import Failure, judged, judging, noting_failed, noting_left
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import TEMPORARY
-from distcommit.ingest.staging import StagedFiles, list_attempts, remove_attempts
 from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
@@ -37,14 +39,12 @@ from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold, may_seal
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
-from distcommit.spark.failures import Failure, judged, judging, noting_failed, noting_left
-from distcommit.spark.reports import Report
-from distcommit.spark.settings import RunSettings
 from distcommit.steps.execution import Execution, Outcomes
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.fencing import require_fence
+from distcommit.stores.staging import StagedFiles, list_attempts, remove_attempts
 from distcommit.stores.task_states import TaskStateReader
 
 logger = logging.getLogger(__name__)

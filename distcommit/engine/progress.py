@@ -12,9 +12,9 @@ from types import TracebackType
 
 import msgspec
 
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
-from distcommit.spark.reports import Report
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.documents import UNREADABLE
 
 logger = logging.getLogger(__name__)

@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import pytest
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.steps import registry
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.plans import read_bucket_plan, read_manifest
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.simulated_posix import Operation
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
     OUTPUT,
@@ -35,7 +35,7 @@ from tests.unit.spark.machines import (
     statuses,
     with_folders,
 )
-from tests.unit.spark.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
+from tests.unit.engine.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
 
 # -- one dataset's trouble
 

@@ -10,7 +10,9 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
-from distcommit.ingest.staging import prepare_bucket
+from distcommit.engine.planned import LARGEST_SIZE, checked_plan
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     DistcommitError,
     FencedError,
@@ -24,11 +26,9 @@ from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.spark.planned import LARGEST_SIZE, checked_plan
-from distcommit.spark.reports import Report
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
+from distcommit.stores.staging import prepare_bucket
 from distcommit.stores.task_states import prepare_run
 
 logger = logging.getLogger(__name__)

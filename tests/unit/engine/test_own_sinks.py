@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
 from distcommit.model.sink import (
     AlreadyCommitted,
@@ -22,11 +23,10 @@ from distcommit.model.sink import (
     SinkCommitter,
     SinkWriter,
 )
-from distcommit.spark.run import RunResult, run
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.world import World
-from tests.unit.spark.machines import NOTHING, STAGING, Machine, go, launch, source, states, statuses
+from tests.unit.engine.machines import NOTHING, STAGING, Machine, go, launch, source, states, statuses
 
 WORLD = World()
 

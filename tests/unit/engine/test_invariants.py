@@ -8,21 +8,21 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks
+from distcommit.engine.planner import PlanReport, plan_partition, share_out
+from distcommit.engine.recover import recover_partition
 from distcommit.model.log_records import SetWatermark
 from distcommit.model.source import DatasetProblem
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
-from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks
-from distcommit.spark.planner import PlanReport, plan_partition, share_out
-from distcommit.spark.recover import recover_partition
 from distcommit.steps.registry import load_steps
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     OUTPUT,
     STAGING,
     Machine,
@@ -37,7 +37,7 @@ from tests.unit.spark.machines import (
     source,
     states,
 )
-from tests.unit.spark.situations import WORLD, check_recovery, killed_at
+from tests.unit.engine.situations import WORLD, check_recovery, killed_at
 
 # -- I5: watermarks move by compare-and-set
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, PinnedSettings, SourceFact
 from distcommit.model.source import KnownStates, Planned
 from distcommit.model.urn import bucket_of
-from distcommit.spark.run import run
 from distcommit.stores.pinned import read_settings
 from distcommit.testing.model_source import ModelSource
 from distcommit.testing.world import World, launch_here
-from tests.unit.spark.machines import Machine, go, source
+from tests.unit.engine.machines import Machine, go, source
 
 SPREAD = World(buckets=4, partitions=4)
 PINNED = PinnedSettings({"source.type": Pin("model")})

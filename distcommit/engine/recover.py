@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from distcommit.ingest.staging import staged_epochs, sweep_epoch, swept_epochs
+from distcommit.engine.committer import BucketCommitter
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError, FencedError, TransientError
 from distcommit.model.lockstep import Work, in_step
-from distcommit.spark.committer import BucketCommitter
-from distcommit.spark.reports import Report
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import fencing_bucket, require_fence
 from distcommit.stores.retention import KEPT_RUNS, forget_runs
+from distcommit.stores.staging import staged_epochs, sweep_epoch, swept_epochs
 
 logger = logging.getLogger(__name__)
 

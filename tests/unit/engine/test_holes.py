@@ -9,7 +9,7 @@ from distcommit.sinks.offsets import OffsetSets
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.world import World
-from tests.unit.spark.machines import Machine, audit, go, published, states
+from tests.unit.engine.machines import Machine, audit, go, published, states
 
 WORLD = World()
 HOLES = {"0": frozenset({0, 1, 3, 5})}

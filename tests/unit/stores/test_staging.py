@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import StagedFile, TaskOutcome, TaskState
+from distcommit.stores.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import Machine
+from tests.unit.engine.machines import Machine
 
 NONE = Watermark({})
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from distcommit.engine.run import RunResult
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.spark.run import RunResult
 from distcommit.testing.model_source import ModelSource
 from distcommit.testing.strategies import no_names, no_plans, no_positions
 from distcommit.testing.world import World
-from tests.unit.spark.machines import Machine, OddSource, go, source
+from tests.unit.engine.machines import Machine, OddSource, go, source
 
 GOOD = source(good=3, other=2)
 WORLDS = st.sampled_from([World(), World(buckets=2, partitions=2)])

@@ -14,6 +14,13 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.engine.ingest import ingest_partition, ingest_tasks
+from distcommit.engine.launch import Result
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult, run
+from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import DatasetState, DatasetStatus, Record
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.model.source import Extraction, Extractor, Planned
@@ -21,13 +28,6 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.spark.ingest import ingest_partition, ingest_tasks
-from distcommit.spark.launch import Result
-from distcommit.spark.planner import plan_partition, share_out
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult, run
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.segment import decode_segment

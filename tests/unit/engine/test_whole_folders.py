@@ -6,7 +6,7 @@ import pytest
 
 from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     OUTPUT,
     STAGING,
     Machine,

@@ -14,8 +14,8 @@ from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.testing.world import World
-from tests.unit.spark.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
-from tests.unit.spark.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
+from tests.unit.engine.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
+from tests.unit.engine.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
 
 
 def refuse(unit: WorkUnit) -> None:

@@ -9,15 +9,15 @@ from functools import partial
 
 import pytest
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.recover import recover_partition
 from distcommit.model.log_records import Done, Intent
 from distcommit.model.steps import StepContext
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.recover import recover_partition
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.registry import load_steps
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.simulated_posix import Crashed, Operation
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
     OUTPUT,
@@ -38,7 +38,7 @@ from tests.unit.spark.machines import (
     with_folders,
     written,
 )
-from tests.unit.spark.situations import WORLD, check_recovery, killed_at
+from tests.unit.engine.situations import WORLD, check_recovery, killed_at
 
 # -- I1: write-ahead, all or nothing
 

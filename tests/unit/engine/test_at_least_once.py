@@ -10,17 +10,17 @@ from functools import partial
 import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.run import run
 from distcommit.model.errors import FencedError
 from distcommit.model.log_records import Done, Intent, SealedSequence, SetWatermark
 from distcommit.model.watermark import Watermark
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.run import run
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.explore import crashes_of
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     NOTHING,
     OUTPUT,
     STAGING,
@@ -39,7 +39,7 @@ from tests.unit.spark.machines import (
     with_folders,
     written,
 )
-from tests.unit.spark.situations import twins
+from tests.unit.engine.situations import twins
 
 WORLD = World(at_least_once=True)
 EXACTLY = World()

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame
 
-from distcommit.ingest.staging import remove_attempts
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.paths import SPOOL_FOLDER
 from distcommit.sources.micro_batch import MicroBatchSource, Spool, SpooledBatch
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import remove_attempts
 
 _QUERY_ID = "sql.streaming.queryId"
 

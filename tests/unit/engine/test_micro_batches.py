@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.micro_batch import Spool, SpooledBatch
-from distcommit.spark.run import RunResult, run
 from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     NOTHING,
     OUTPUT,
     STAGING,

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from distcommit.app.status import DatasetStatusRow, NextRun, read_status
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.run import RunResult
 from distcommit.model.log_records import Left
 from distcommit.model.sink import CommitOutcome, CommitRequest, RetryLater, SinkCommitter
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.run import RunResult
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.simulated_posix import Operation
 from distcommit.testing.world import World
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,
     OUTPUT,
@@ -31,8 +31,8 @@ from tests.unit.spark.machines import (
     statuses,
     with_folders,
 )
-from tests.unit.spark.situations import check_recovery, sealed_but_not_published
-from tests.unit.spark.test_own_sinks import MemoryCommitter, MemorySink, answer_for, raised, run_with
+from tests.unit.engine.situations import check_recovery, sealed_but_not_published
+from tests.unit.engine.test_own_sinks import MemoryCommitter, MemorySink, answer_for, raised, run_with
 
 WORLD = World()
 DATA = source(a=3, b=2, c=1)
