@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
@@ -16,6 +18,7 @@ from distcommit.model.errors import (
     UnknownStepTypeError,
     UnknownVersionError,
     plain_text,
+    printable,
 )
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetStatus, LeftSequence, SequenceName
@@ -139,3 +142,59 @@ def noting_failed(
     )
     require_fence(fold, epoch, log.folder)
     return fold.state_of(name.dataset_urn).status
+
+
+def noting_failures(
+    log: CommitLog,
+    settings: RunSettings,
+    context: StepContext,
+    probe_prefix: str,
+    failed: Mapping[SequenceName, DistcommitError],
+    loaded: Mapping[SequenceName, Sequence[CommitStep]],
+    report: Report,
+    *,
+    replaying: bool,
+    last: bool,
+) -> Work[dict[str, Failure]]:
+    """Reports what could not be finished, and tells the log. What is lost is quarantined at once. Else a failure in
+    replay is this run's attempt, unless its target does not work, or this program's age or sink is to blame.
+
+    Args:
+        log: the bucket's.
+        settings: the run.
+        context: where the steps' effects go.
+        probe_prefix: how names of what the output is tried with begin.
+        failed: why each failed.
+        loaded: the steps, of those whose steps could be read.
+        report: where counts and reasons go.
+        replaying: whether an older run had sealed them.
+        last: whether nobody in this run comes after: then the log is told what is left, and why.
+
+    Returns:
+        what is not finished, by dataset.
+
+    Raises:
+        FencedError: if a newer run has fenced the log.
+    """
+    fold = log.refresh()  # what another committer has closed meanwhile had the better view
+    open_still = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
+    failures = (
+        (yield from judging(open_still, loaded, context, probe_prefix))
+        if last
+        else {name: judged(error) for name, error in open_still.items()}
+    )
+    left: dict[SequenceName, Failure] = {}
+    for name, failure in failures.items():
+        report.explain(name.dataset_urn, failure.kind, failure.reason)
+        report.sequences_left += 1
+        if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
+            status = yield from noting_failed(log, settings.epoch, name, failure, settings.max_attempts)
+            if status is DatasetStatus.QUARANTINED:
+                report.datasets_quarantined += 1
+                ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
+                logger.error("dataset quarantined: %s", failure.reason, extra=ids)
+        elif last:
+            left[name] = failure
+    if left:
+        yield from noting_left(log, settings.epoch, left)
+    return {name.dataset_urn: failure for name, failure in failures.items()}

@@ -22,7 +22,10 @@ STORES = (
 )
 PROTOCOL = ("fold", "next_record", "paths", "readiness")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
-ENGINE = ("committer", "recover", "ingest", "planner", "run")
+ENGINE = (
+    *("clean_up", "committer", "failures", "open_datasets", "sealing"),
+    *("recover", "ingest", "planner", "run"),
+)
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (
     *(f"stores.{name}" for name in STORES),

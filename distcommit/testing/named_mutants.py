@@ -15,6 +15,7 @@ _RECOVER, _INGEST, _STAGING = "engine.recover", "engine.ingest", "stores.staging
 _RENAME, _PUBLISHING = "steps.rename", "steps.publishing"
 
 _EFFECTS = "        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)\n"
+_CLEANED_UP = "        remove_task_output(self._settings, self._bucket, list(self._open._plans.values()))\n"
 _SEALED = "        require_fence(fold, settings.epoch, self._log.folder)\n"
 
 NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
@@ -79,14 +80,16 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
             (
                 _COMMITTER,
                 "        fold = yield from self._close(done)\n",
-                "        self._clean_up([self._open[n.dataset_urn] for n in done if n.dataset_urn in self._open])\n"
+                "        urns = {name.dataset_urn for name in done}\n"
+                "        mine = [plan for urn, plan in self._open._plans.items() if urn in urns]\n"
+                "        remove_task_output(self._settings, self._bucket, mine)\n"
                 "        fold = yield from self._close(done)\n",
             )
         ],
     ),
     "clean-up-of-the-unsealed": (
         "task output of a dataset is cleaned up as soon as it is sealed",
-        [(_COMMITTER, _EFFECTS, "        self._clean_up(list(self._open.values()))\n" + _EFFECTS)],
+        [(_COMMITTER, _EFFECTS, _CLEANED_UP + _EFFECTS)],
     ),
     "done-before-effects": (
         "sequences are closed before their steps are executed",
