@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
@@ -40,15 +40,15 @@ from distcommit.model.sink import Sink
 from distcommit.model.watermark import Position
 from distcommit.sinks.python import PythonSink
 from distcommit.sources.micro_batch import MicroBatchSource
-from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.micro_batch import query_id_of, spooled
-from distcommit.spark.session import open_session, partitions_of
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
 from distcommit.stores.fencing import begin_run, end_run, newer_runs, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.stores.pinned import record_settings, require_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +103,8 @@ class Job:
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
+        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
             seconds, pinned = self.config.limits.seconds, self._pinned()
             result = run(SparkLaunch(spark), settings, max_seconds=seconds, pinned=pinned, phase=phase)
@@ -121,6 +123,9 @@ class Job:
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
+        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.spark.micro_batch import query_id_of, spooled  # noqa: PLC0415 - what only looks needs no Spark
+
         query_id, source = query_id_of(batch), self.config.source
         with self._begun(batch.sparkSession) as (spark, settings), _watched(settings, None), ExitStack() as stack:
             flow = settings.flow
@@ -147,6 +152,8 @@ class Job:
 
     def recover(self, on_progress: OnProgress | None = None) -> RecoverResult:
         """Replays what is pending and ingests nothing. Raises as `run`."""
+        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
             phase("recover")
             totals = recover(SparkLaunch(spark), settings)
@@ -370,6 +377,8 @@ class Job:
     @contextmanager
     def _begun(self, session: SparkSession | None = None) -> Iterator[tuple[SparkSession, RunSettings]]:
         """Store opened, lock held, session started (unless one is there), epoch fenced."""
+        from distcommit.spark.session import open_session, partitions_of  # noqa: PLC0415 - what only looks needs no Spark
+
         session = session or self._session
         config = self.config
         store = self._opened(create=True)

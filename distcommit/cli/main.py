@@ -15,7 +15,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.demo.story import run_demo
 from distcommit.app.job import Job
 from distcommit.cli.display import shown_progress
 from distcommit.cli.output import (
@@ -346,6 +345,8 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Ingest 336,776 flights from an embedded broker, kill the run in mid-commit, go on, and count."""
+    from distcommit.app.demo.story import run_demo  # noqa: PLC0415 - needs a Kafka client
+
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         place = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))

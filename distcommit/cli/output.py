@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,7 +14,6 @@ from rich.text import Text
 
 from distcommit.app.audit import AuditResult, AuditRow
 from distcommit.app.compare import CompareResult
-from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
 from distcommit.app.read_log import LogResult
@@ -23,6 +23,9 @@ from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Position
+
+if TYPE_CHECKING:
+    from distcommit.app.demo.story import DemoResult
 
 _LISTED = 20
 _SHOWN = 300

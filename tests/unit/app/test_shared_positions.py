@@ -13,7 +13,7 @@ from distcommit.app.shared_positions import SharedRange
 from distcommit.engine.run import run
 from distcommit.model.source import Provenance, Source
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_client import topic_named_by
+from distcommit.sources.kafka_names import topic_named_by
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.testing.model_source import ModelDataset, ModelSource
