@@ -140,8 +140,9 @@ def rebuild(
     changed since: people need no fence."""
     urns = [state.dataset_urn for state in states]
     as_planned = all(fold.state_of(urn) == known.get(urn, DatasetState(urn)) for urn in urns)
+    there = all(fold.state_of(state.dataset_urn) == state for state in states)
     record = Rebuilt(epoch, states, who)
-    return record if as_planned and valid(record, fold) else None
+    return record if as_planned and not there and valid(record, fold) else None
 
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:

@@ -75,7 +75,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
             before={urn: before.state_of(urn).watermark for urn in urns},
             who="person",
         ),
-        partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets, who="person"),
+        partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets.copy(), who="person"),
         partial(next_record.checkpoint, at_least=epoch),
     ]
     return draw(st.sampled_from(asked))
