@@ -22,7 +22,7 @@ from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.log_records import Decide, Done, Record, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.protocol.paths import bucket_name, segment_name
+from distcommit.protocol.paths import MANIFEST, bucket_name, segment_name
 from distcommit.stores.job_store import open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan, read_manifest
 from distcommit.stores.segment import Segment, encode_segment
@@ -141,7 +141,7 @@ def _foreign_run() -> tuple[SimulatedPosix, RunSettings]:
     plan = _table(PLAN_SCHEMA, start="no watermark")
     name = table_name("plan", plan)
     put_file(machine, f"{ROOTS.store}/plans/run={settings.run_id}/{bucket_name(spoilt)}/{name}", plan)
-    settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/manifest.json")
+    settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/{MANIFEST}")
     publish_manifest(settings.store.fs, ROOTS.store, structs.replace(manifest, files={**manifest.files, spoilt: name}))
     machine.syncfs("/")
     return machine, settings

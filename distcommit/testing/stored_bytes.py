@@ -27,7 +27,7 @@ from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWrit
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
@@ -168,9 +168,7 @@ def _typed(found: object, kind: type) -> object:
 
 
 def _read_manifest(data: bytes) -> object:
-    return read_manifest(
-        _file_system(f"/store/plans/run={samples.RUN_ID}/manifest.json", data), "/store", samples.RUN_ID
-    )
+    return read_manifest(_file_system(f"/store/plans/run={samples.RUN_ID}/{MANIFEST}", data), "/store", samples.RUN_ID)
 
 
 def _read_upload(data: bytes) -> object:

@@ -143,7 +143,7 @@ class History:
         if re.fullmatch(r"store/(plans|task_states)/run=[^/]+/bucket=\d+/[^/]+\.parquet", place):
             kind = "plan table" if "/plans/" in place else "task-state table"
             return kind if live else "table of a run that is over"
-        if re.fullmatch(r"store/plans/run=[^/]+/manifest\.json", place):
+        if re.fullmatch(r"store/plans/run=[^/]+/_manifest\.json", place):
             return "manifest" if live else "table of a run that is over"
         if re.fullmatch(r"staging/\d+/bucket=\d+/.+\.parquet", place):
             return "staged file, sealed" if self.run is None else "staged file, not sealed"
@@ -156,7 +156,7 @@ class History:
             r"store/log/[^/]+/\.tmp-.+": "temporary file of a log",
             r"store/lock/\d+\.json": "lock record",
             r"store/progress/run=[^/]+/.+": "progress",
-            r"store/task_states/run=[^/]+/INGEST_ENDED": "marker that ingest has ended",
+            r"store/task_states/run=[^/]+/_INGEST_ENDED": "marker that ingest has ended",
         }
         (kind,) = [kind for pattern, kind in others.items() if re.fullmatch(pattern, place)]
         return kind

@@ -182,7 +182,7 @@ def test_a_zombie_in_the_middle_of_an_attempt_finds_no_place_to_write_once_it_wa
     assert machine.paths(STAGING) == {}
 
 
-@pytest.mark.parametrize(("table", "part"), [("plans", "/manifest.json"), ("task_states", "/INGEST_ENDED")])
+@pytest.mark.parametrize(("table", "part"), [("plans", "/_manifest.json"), ("task_states", "/_INGEST_ENDED")])
 def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table: str, part: str) -> None:
     machine = Machine()
     swept: list[str] = []
