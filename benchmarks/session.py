@@ -9,8 +9,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import benchmarks
-from distcommit.app.config import SparkSettings
-from distcommit.app.session import open_session, partitions_of
+from distcommit.spark.session import open_session, partitions_of
+from distcommit.spark.settings import SparkSettings
 
 
 def session_or(spark: SparkSession | None, slots: int = 2) -> AbstractContextManager[tuple[SparkSession, int]]:

@@ -1,10 +1,14 @@
 """Exactly-once ingestion of thousands of datasets on Spark, with a distributed commit step store.
 
 Start with `Job.from_file(path).run()`. The pieces of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work
-by themselves; `app` puts them together, `spark` runs them, `protocol` holds the rules.
+by themselves, also where neither Spark nor a Kafka client is installed; `app` puts them together, `engine` says what a
+run does, `spark` runs it on executors, `protocol` holds the rules.
 """
 
-from distcommit.app.job import Job
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
 from distcommit.model.pins import Pin, SourceFact
@@ -27,6 +31,9 @@ from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
+
+if TYPE_CHECKING:
+    from distcommit.app.job import Job
 
 __all__ = [
     "AlreadyCommitted",
@@ -61,3 +68,12 @@ __all__ = [
     "WorkUnit",
     "register",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`Job`, once somebody asks for it: it brings sources, sinks and file systems along."""
+    if name == "Job":
+        from distcommit.app.job import Job  # noqa: PLC0415
+
+        return Job
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,9 +23,9 @@ from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, TreeDataset, expected_digest, tree_datasets
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc
-from distcommit.spark.settings import RunSettings
 from tests.servers.hdfs import HdfsServer
 
 _BUCKETS_AT_ONCE = 8

@@ -14,12 +14,12 @@ from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
+from distcommit.engine.ingest import drain_partition
+from distcommit.engine.reports import Report, add_up
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
-from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.reports import Report, add_up
-from distcommit.spark.settings import RunSettings
 
 _NO_OPS = 5
 

@@ -15,12 +15,12 @@ from benchmarks.workloads.hdfs_tree import stage
 from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
+from distcommit.engine.ingest import drain_partition
+from distcommit.engine.reports import Report
 from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc
 from distcommit.fs.webhdfs import WebHdfs
 from distcommit.model.steps import StepContext
-from distcommit.spark.ingest import drain_partition
-from distcommit.spark.reports import Report
 from distcommit.testing.world import launch_here
 from tests.servers.hdfs import HdfsServer
 

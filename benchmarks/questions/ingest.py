@@ -16,11 +16,11 @@ from benchmarks.session import spark_session
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
+from distcommit.engine.run import run
 from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.sinks.time_folders import TimePartition
 from distcommit.sources.kafka import KafkaSource
-from distcommit.spark.run import run
 from distcommit.stores.job_store import open_store
 from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer

@@ -17,9 +17,9 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
+from distcommit.engine.ingest import drain_partition
+from distcommit.engine.reports import Report
 from distcommit.fs.local import LocalFileSystem
-from distcommit.spark.ingest import drain_partition
-from distcommit.spark.reports import Report
 from distcommit.testing.world import launch_here
 
 _FOR_FOLDERS = ("mkdir", "rmdir")

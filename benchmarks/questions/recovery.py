@@ -20,15 +20,15 @@ from benchmarks.workloads.ingested import JOB, ingested, roots_of, run_settings
 from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, files_left
+from distcommit.engine.ingest import drain_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report, add_up
+from distcommit.engine.run import recover, run
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import bucket_folder
-from distcommit.spark.ingest import drain_partition
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.reports import Report, add_up
-from distcommit.spark.run import recover, run
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import open_store
 from distcommit.testing.world import launch_here

@@ -20,9 +20,9 @@ from benchmarks.session import session_or
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape
+from distcommit.engine.run import run
 from distcommit.fs.local import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.run import run
 from distcommit.stores.job_store import open_store
 
 

@@ -12,6 +12,10 @@ from pathlib import Path
 from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.progress import progress_folder
+from distcommit.engine.run import new_run_id, recover
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
@@ -20,10 +24,6 @@ from distcommit.model.source import Source
 from distcommit.model.work import StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
-from distcommit.spark.planner import plan_partition, share_out
-from distcommit.spark.progress import progress_folder
-from distcommit.spark.run import new_run_id, recover
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 import msgspec
 from pyspark.sql import SparkSession
 
+from distcommit.engine.settings import RunSettings
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.settings import RunSettings
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 _EVERY_S = 0.005

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.ingest.decode import Decoder
@@ -21,6 +21,7 @@ from distcommit.sinks.python import PythonSink
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.micro_batch import MicroBatchSource
 from distcommit.sources.python import PythonSource
+from distcommit.spark.settings import SparkSettings
 
 
 class _Section(BaseModel):
@@ -83,31 +84,6 @@ class LockSettings(_Section):
     """The job lock."""
 
     lease_ttl_s: float = Field(default=30, gt=0)
-
-
-class SparkSettings(_Section):
-    """The Spark session. `partitions`: how many tasks share the buckets; 0 takes twice the session's slots. `remote`: a
-    Spark Connect server, in place of `master`; `conf` is then the server's own."""
-
-    master: str = "local[2,4]"
-    remote: str = Field(default="", pattern="^(sc://.+)?$")
-    partitions: int = Field(default=0, ge=0)
-    conf: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _as_spark_text(cls, conf: Any) -> Any:
-        if not isinstance(conf, Mapping):
-            return conf
-        return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
-
-    @model_validator(mode="after")
-    def _the_server_has_its_own(self) -> SparkSettings:
-        if self.remote and self.conf:
-            raise ValueError(
-                "spark.conf can't be set over Spark Connect: give it to the server, or leave out spark.remote"
-            )
-        return self
 
 
 def _files_by_default(sink: Any) -> Any:

@@ -11,23 +11,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.imports import ImportResult, import_watermarks
-from distcommit.app.micro_batch import query_id_of, spooled
 from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
+from distcommit.app.read_log import LogResult, read_log
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.app.session import open_session, partitions_of
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.progress import Progress, progress_folder, read_progress
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult, new_run_id, recover, run
+from distcommit.engine.settings import RunSettings
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.errors import ConfigurationError, ConflictError, TransientError, printable
 from distcommit.model.pins import Pin, PinnedSettings
@@ -36,18 +40,15 @@ from distcommit.model.sink import Sink
 from distcommit.model.watermark import Position
 from distcommit.sinks.python import PythonSink
 from distcommit.sources.micro_batch import MicroBatchSource
-from distcommit.spark.clock import SystemClock
-from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.progress import Progress, progress_folder, read_progress
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult, new_run_id, recover, run
-from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
 from distcommit.stores.fencing import begin_run, end_run, newer_runs, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.stores.pinned import record_settings, require_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +103,8 @@ class Job:
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
+        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
             seconds, pinned = self.config.limits.seconds, self._pinned()
             result = run(SparkLaunch(spark), settings, max_seconds=seconds, pinned=pinned, phase=phase)
@@ -120,6 +123,9 @@ class Job:
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
+        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.spark.micro_batch import query_id_of, spooled  # noqa: PLC0415 - what only looks needs no Spark
+
         query_id, source = query_id_of(batch), self.config.source
         with self._begun(batch.sparkSession) as (spark, settings), _watched(settings, None), ExitStack() as stack:
             flow = settings.flow
@@ -146,6 +152,8 @@ class Job:
 
     def recover(self, on_progress: OnProgress | None = None) -> RecoverResult:
         """Replays what is pending and ingests nothing. Raises as `run`."""
+        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+
         with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
             phase("recover")
             totals = recover(SparkLaunch(spark), settings)
@@ -161,6 +169,14 @@ class Job:
             ConfigurationError: if there is no store.
         """
         return read_status(self.open_store(create=False))
+
+    def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
+        """The records of the job log, of a bucket's or of those that concern a dataset. Reads only.
+
+        Raises:
+            ConfigurationError: if there is no store, or no such bucket.
+        """
+        return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 
     def audit(self, *, deep: bool = False) -> AuditResult:
         """Whether every offset below the watermarks is published exactly once, or as often as the job's delivery says.
@@ -361,6 +377,8 @@ class Job:
     @contextmanager
     def _begun(self, session: SparkSession | None = None) -> Iterator[tuple[SparkSession, RunSettings]]:
         """Store opened, lock held, session started (unless one is there), epoch fenced."""
+        from distcommit.spark.session import open_session, partitions_of  # noqa: PLC0415 - what only looks needs no Spark
+
         session = session or self._session
         config = self.config
         store = self._opened(create=True)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from distcommit.app.published import files_below
-from distcommit.ingest.staging import epoch_of, swept_epochs
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.next_record import next_epoch
 from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_name, epoch_name
-from distcommit.stores.fencing import next_epoch
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import epoch_of, swept_epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,7 @@ def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
     Raises:
         DistcommitError, OSError: if the job log or the staging folder can't be read.
     """
-    job_log = store.job_log()
-    epoch = next_epoch(job_log, job_log.refresh())
+    epoch = next_epoch(store.job_log().refresh())
     for entry in sorted(store.fs.list_folder(store.roots.staging), key=lambda entry: entry.name):
         staged = epoch_of(entry)
         if staged is not None:

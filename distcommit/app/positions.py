@@ -18,7 +18,6 @@ from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_positions import dataset_of, group_positions, selection, topic_of
 
 CSV_HEADER = ("dataset", "partition", "next_offset")
 _NAMED = 20
@@ -65,6 +64,8 @@ def require_some(found: ForeignPositions) -> ForeignPositions:
 
 
 def _from_group(config: JobConfig, group: str) -> ForeignPositions:
+    from distcommit.sources.kafka_positions import group_positions  # noqa: PLC0415 - needs a Kafka client
+
     positions, missing = group_positions(_kafka(config, "a consumer group"), group)
     left_out = [f"{topic} partition {partition}: nothing committed" for topic, partition in missing]
     return ForeignPositions(f"consumer group {group}", positions, left_out)
@@ -113,8 +114,8 @@ def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, int]:
     if isinstance(source, KafkaSource):
         if not (partition.isascii() and partition.isdecimal() and str(int(partition)) == partition):
             raise ValueError(f"{partition!r} is not a partition's number")
-        topic = topic_of(source, urn)
-        if topic not in selection(source) or urn != dataset_of(source, topic, partition):
+        topic = source.topic_of(urn)
+        if topic not in source.selection or urn != source.dataset_of(topic, partition):
             raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
     return urn, partition, _offset(position)
 
@@ -140,7 +141,7 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
         tree = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
-    select, problems = selection(source), list[str]()
+    select, problems = source.selection, list[str]()
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     for place, task, began_ms in _tasks(tree, problems):
         try:
@@ -163,7 +164,7 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
         elif position < 0:
             left_out[f"{topic} partition {partition}"] = "Gobblin has never read it"
         else:
-            datasets.setdefault(dataset_of(source, topic, partition), {})[partition] = position
+            datasets.setdefault(source.dataset_of(topic, partition), {})[partition] = position
     return ForeignPositions(str(file), datasets, [f"{name}: {why}" for name, why in left_out.items()])
 
 

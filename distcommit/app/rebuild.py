@@ -12,25 +12,26 @@ published, and the next run publishes the rest again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 
 from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
-from distcommit.ingest.staging import staged_epochs, sweep_epoch
 from distcommit.model.errors import ConflictError, StaleStoreError
-from distcommit.model.log_records import DatasetState, DatasetStatus, Fence, Rebuilt, Record
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Position
+from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import epoch_name
 from distcommit.sinks.offsets import offsets_of
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import staged_epochs, sweep_epoch
 
 _LISTED = 100
 SET_ASIDE = "set_aside"
@@ -253,7 +254,8 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
         by_bucket.setdefault(bucket_of(state.dataset_urn, store.buckets), []).append(closed)
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
-        fold = log.settle(_decide(epoch, tuple(states), known, who))
+        written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
+        fold = log.settle(written)
         require_fence(fold, epoch, log.folder)  # else others are at work here
         for state in states:
             _require_written(state, fold)
@@ -292,11 +294,7 @@ def known_states(store: JobStore) -> dict[str, DatasetState]:
 
 def _fence(store: JobStore, epoch: int, run_id: str) -> None:
     log = store.job_log(epoch)
-
-    def decide(fold: Fold) -> Record | None:
-        return Fence(epoch, run_id) if fold.fence_epoch < epoch else None
-
-    fold = log.settle(decide)
+    fold = log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
     if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
         raise StaleStoreError(
             "somebody else has begun on this store meanwhile",
@@ -305,19 +303,6 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
             todo="see that nothing else is at work, then rebuild again",
         )
-
-
-def _decide(
-    epoch: int, states: tuple[DatasetState, ...], known: Mapping[str, DatasetState], who: str
-) -> Callable[[Fold], Record | None]:
-    """Writes the states as long as no dataset has changed since they were made: people need no fence."""
-
-    def decide(fold: Fold) -> Record | None:
-        before = {state.dataset_urn: fold.state_of(state.dataset_urn) for state in states}
-        as_planned = all(state == known.get(urn, DatasetState(urn)) for urn, state in before.items())
-        return Rebuilt(epoch, states, who) if fold.fence_epoch == epoch and as_planned else None
-
-    return decide
 
 
 def _require_written(state: DatasetState, fold: Fold) -> None:

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from distcommit.app.config import JobConfig
 from distcommit.app.positions import ForeignPositions
 from distcommit.app.rebuild import known_states
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_positions import dataset_of, selection, topic_of
-from distcommit.spark.clock import SystemClock
-from distcommit.spark.run import new_run_id
 from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
@@ -95,16 +94,16 @@ def _take_partitions(source: KafkaSource, dataset: str, state: DatasetState, fou
         return
     urn, incarnation = state.dataset_urn, state.watermark.incarnation
     topic = urn if dataset == "topic" else urn.rpartition("@")[0]
-    if topic not in selection(source):
+    if topic not in source.selection:
         found.left_out.append(f"{urn}: not a topic of this job")
         return
     for partition, position in state.watermark.positions.items():
-        mine = dataset_of(source, topic, partition)
+        mine = source.dataset_of(topic, partition)
         before = found.incarnations.get(mine, "")
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
                 "partitions of one topic count in different incarnations of it",
-                topic=topic_of(source, mine),
+                topic=source.topic_of(mine),
                 expected=f"topic id {before}",
                 found=f"topic id {incarnation}, of dataset {urn}",
                 todo="run the other job, and set the watermarks that it names as those of a topic made again",

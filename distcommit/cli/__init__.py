@@ -1,0 +1,1 @@
+"""The command `distcommit`: arguments, progress, tables and exit codes. Must not do anything that `app.job` can't."""

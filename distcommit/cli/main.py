@@ -15,7 +15,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.demo.story import run_demo
 from distcommit.app.job import Job
 from distcommit.cli.display import shown_progress
 from distcommit.cli.output import (
@@ -23,6 +22,7 @@ from distcommit.cli.output import (
     compare_view,
     demo_view,
     import_view,
+    log_view,
     rebuild_view,
     recover_view,
     run_view,
@@ -124,6 +124,29 @@ def status(
         result = configured.status()
         terminal.show(result, partial(status_view, show_all=show_all))
     _exit(5 if result.unreadable else 0)
+
+
+@app.command()
+def log(
+    job: JobFile,
+    bucket: Annotated[
+        int | None, typer.Option(help="A bucket's log; without it the job log.", show_default=False)
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="URN", help="What concerns a dataset in its bucket's log.", show_default=False)
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show a commit log: each record, who wrote it, and why it does not count, if so. Reads only.
+
+    Exit code 5 if a segment can't be read.
+    """
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+        result = configured.log(bucket=bucket, dataset=dataset)
+        terminal.show(result, log_view)
+    _exit(5 if any(line.unreadable for line in result.lines) else 0)
 
 
 @app.command()
@@ -322,6 +345,8 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Ingest 336,776 flights from an embedded broker, kill the run in mid-commit, go on, and count."""
+    from distcommit.app.demo.story import run_demo  # noqa: PLC0415 - needs a Kafka client
+
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         place = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))

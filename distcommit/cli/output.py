@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,17 +14,22 @@ from rich.text import Text
 
 from distcommit.app.audit import AuditResult, AuditRow
 from distcommit.app.compare import CompareResult
-from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.job import RecoverResult
+from distcommit.app.read_log import LogResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Position
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult
+
+if TYPE_CHECKING:
+    from distcommit.app.demo.story import DemoResult
 
 _LISTED = 20
+_SHOWN = 300
+"""Characters of what one record says; --json has all."""
 _NEXT_RUN = {
     NextRun.NOTHING: "leaves {:,} records alone",
     NextRun.REPLAYS: "replays {:,} records",
@@ -109,6 +115,21 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
     }
     blocks.append(_facts(facts))
     return _page(*blocks)
+
+
+def log_view(result: LogResult) -> RenderableType:
+    """Each record of a log, with why it does not count where it does not."""
+    table = _table(">number", ">epoch", "writer", "record", "what it says")
+    for line in result.lines:
+        what = Text(line.what)
+        what.truncate(_SHOWN, overflow="ellipsis")
+        if line.unreadable:
+            what = Text(line.unreadable, style="red")
+        elif line.ignored:
+            what.append(f"\nignored: {line.ignored}", style="yellow")
+        table.add_row(str(line.number), str(line.epoch or ""), line.writer[:8], line.record, what)
+    facts = {"log": escape(result.log), **({"dataset": escape(result.dataset)} if result.dataset else {})}
+    return _page(table, _facts(facts))
 
 
 def audit_view(result: AuditResult) -> RenderableType:

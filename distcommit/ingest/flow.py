@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from distcommit.ingest.decode import Decoder
-from distcommit.ingest.staging import AttemptFolder
 from distcommit.model.errors import ConfigurationError, RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock, FileSystem
 from distcommit.model.sink import AttemptIdentity, Sink, SinkWriter, check_plain
@@ -20,6 +19,7 @@ from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark, at_or_past
 from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files import AttemptFiles, FileSinkSettings
+from distcommit.stores.staging import AttemptFolder
 
 logger = logging.getLogger(__name__)
 

@@ -52,7 +52,8 @@ _BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
 class Fold:
     """The state of one log after some records; `apply` moves it on. Not shared between threads.
 
-    `has_ended`: a checkpoint follows the newest fence. In the job log that is how a run ends.
+    `number`: that of the newest record, valid or not. `has_ended`: a checkpoint follows the newest fence. In the job
+    log that is how a run ends.
     """
 
     __slots__ = (
@@ -63,11 +64,12 @@ class Fold:
         "has_ended",
         "ignored",
         "last_checkpoint",
+        "number",
         "previous_checkpoint",
     )
 
     def __init__(self) -> None:
-        self.fence_epoch = 0
+        self.number = self.fence_epoch = 0
         self.fence_run_id = ""
         self.has_ended = False
         self.decided_epochs: frozenset[int] = frozenset()
@@ -101,66 +103,98 @@ class Fold:
 
 def valid(record: Record, fold: Fold) -> bool:
     """Whether `record` may follow a log whose fold is `fold`."""
+    return not objection(record, fold)
+
+
+def objection(record: Record, fold: Fold) -> str:
+    """Why `record` may not follow a log whose fold is `fold`; empty if it may."""
     match record:
         case Checkpoint():
-            return True
+            return ""
         case Fence():
-            return record.epoch > fold.fence_epoch
+            return "" if record.epoch > fold.fence_epoch else f"epoch {fold.fence_epoch} has fenced this log"
         case Decide():
-            return record.epoch == fold.fence_epoch
+            return _not_newest(record.epoch, fold)
         case Intent():
-            urns = [sequence.dataset_urn for sequence in record.sequences]
-            return (
-                record.epoch == fold.fence_epoch
-                and len(set(urns)) == len(urns)
-                and not (record.held and record.published)
-                and all(_may_seal(record.epoch, sequence, fold) for sequence in record.sequences)
-            )
+            return _not_newest(record.epoch, fold) or _unfit(record, fold)
         case Done():
-            return record.epoch == fold.fence_epoch and _all_in(record.sequences, fold, (PENDING, QUARANTINED))
+            return _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING, QUARANTINED))
         case Failed():
-            return record.epoch == fold.fence_epoch and _all_in((record.sequence,), fold, (PENDING,))
+            return _not_newest(record.epoch, fold) or _not_all((record.sequence,), fold, (PENDING,))
         case Left():
             names = [SequenceName(left.dataset_urn, left.epoch) for left in record.sequences]
-            return record.epoch == fold.fence_epoch and _all_in(names, fold, (PENDING,))
+            return _not_newest(record.epoch, fold) or _not_all(names, fold, (PENDING,))
         case Dropped():
-            return (
-                record.epoch == fold.fence_epoch
-                and _all_in(record.sequences, fold, (PENDING,))
-                and all(fold.state_of(n.dataset_urn).held and n.epoch < record.epoch for n in record.sequences)
-            )
+            wrong = _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING,))
+            if wrong:
+                return wrong
+            may_be_decided = [
+                n.dataset_urn
+                for n in record.sequences
+                if not fold.state_of(n.dataset_urn).held or n.epoch >= record.epoch
+            ]
+            return f"not held by an older epoch: {may_be_decided[0]}" if may_be_decided else ""
         case ByHand():
-            return _all_in((record.sequence,), fold, (_BY_HAND[record.action][0],))
+            return _not_all((record.sequence,), fold, (_BY_HAND[record.action][0],))
         case SetWatermark():
-            return fold.state_of(record.dataset_urn).status is IDLE
+            return _not_idle((record.dataset_urn,), fold)
         case SetWatermarks():
-            return all(fold.state_of(urn).status is IDLE for urn in record.watermarks)
+            return _not_idle(record.watermarks, fold)
         case Rebuilt():
             rebuilt = {state.dataset_urn for state in record.datasets if state.closed_epoch <= record.epoch}
-            return record.epoch == fold.fence_epoch and len(rebuilt) == len(record.datasets)
+            complete = len(rebuilt) == len(record.datasets)
+            return _not_newest(record.epoch, fold) or ("" if complete else "a state is there twice, or of the future")
     assert_never(record)
 
 
-def _may_seal(epoch: int, sequence: SealedSequence, fold: Fold) -> bool:
-    state = fold.state_of(sequence.dataset_urn)
-    return (
-        sequence.epoch == epoch
-        and state.status is IDLE
-        and state.closed_epoch < epoch
-        and state.watermark == sequence.low
-    )
+def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
+    """Whether the run of `epoch`, unless it is fenced, may seal what it has planned of a dataset on watermark `low`."""
+    state = fold.state_of(urn)
+    return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
 
 
-def _all_in(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> bool:
-    """Whether these are different present sequences, each with one of these statuses."""
-    listed = list(names)
-    return len({n.dataset_urn for n in listed}) == len(listed) and all(
-        fold.sequence(n) is not None and fold.state_of(n.dataset_urn).status in allowed for n in listed
-    )
+def _unfit(record: Intent, fold: Fold) -> str:
+    urns = [sequence.dataset_urn for sequence in record.sequences]
+    if len(set(urns)) < len(urns):
+        return "a dataset is named twice"
+    if record.held and record.published:
+        return "it is both held and published"
+    for sequence in record.sequences:
+        if sequence.epoch != record.epoch:
+            return f"the sequence of {sequence.dataset_urn} is of epoch {sequence.epoch}"
+        if not may_seal(fold, record.epoch, sequence.dataset_urn, sequence.low):
+            state = fold.state_of(sequence.dataset_urn)
+            return (
+                f"{sequence.dataset_urn} is {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
+                f" {state.watermark}, not {sequence.low}"
+            )
+    return ""
+
+
+def _not_newest(epoch: int, fold: Fold) -> str:
+    return "" if epoch == fold.fence_epoch else f"by epoch {epoch}, and epoch {fold.fence_epoch} has fenced this log"
+
+
+def _not_idle(urns: Iterable[str], fold: Fold) -> str:
+    busy = next((state for state in map(fold.state_of, urns) if state.status is not IDLE), None)
+    return f"{busy.dataset_urn} is {busy.status.value}" if busy else ""
+
+
+def _not_all(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
+    """Empty if these are different present sequences, each with one of these statuses."""
+    seen: set[str] = set()
+    for name in names:
+        state = fold.state_of(name.dataset_urn)
+        if fold.sequence(name) is None or state.status not in allowed or name.dataset_urn in seen:
+            found = f"epoch {state.sequence.epoch}'s is {state.status.value}" if state.sequence else "there is none"
+            return f"of {name.dataset_urn}, epoch {name.epoch}, no sequence is {' or '.join(allowed)}: {found}"
+        seen.add(name.dataset_urn)
+    return ""
 
 
 def apply(number: int, record: Record, fold: Fold) -> None:
     """Moves `fold` past the record that stands at `number`; an invalid one is noted and changes nothing else."""
+    fold.number = number
     if not valid(record, fold):
         fold.ignored.append((number, type(record).__name__))
         return

@@ -14,6 +14,12 @@ OUTPUT_PROBE = ".probe-"
 CLAIM_FOLDER = ".distcommit"
 """Folder in the staging and the output root that says whose they are; no dataset's folder begins with a dot."""
 
+MANIFEST = "_manifest.json"
+"""What makes a run's plan count. Names beside tables begin with an underscore: who reads tables passes over these."""
+
+INGEST_ENDED = "_INGEST_ENDED"
+"""Empty file beside a run's task states: no more are awaited."""
+
 SPOOL_FOLDER = "batches"
 """Folder in the staging root where micro-batches are spooled; their query takes away what it left there."""
 

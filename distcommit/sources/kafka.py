@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
@@ -20,19 +20,21 @@ from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Pla
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka_by_hand import position_problems
-from distcommit.sources.kafka_client import (
+from distcommit.sources.kafka_names import (
+    MAX_BYTES,
     OWNED_KEYS,
-    KafkaConnection,
     KafkaDataset,
-    KafkaQueries,
     PartitionLog,
     TopicSelection,
+    Unanswered,
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka_extractor import MAX_BYTES, KafkaExtractor
-from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
 from distcommit.sources.secret_files import SECRET_FILE, with_secret_files
+
+if TYPE_CHECKING:
+    from distcommit.sources.kafka_client import KafkaConnection, KafkaQueries
+    from distcommit.sources.kafka_extractor import KafkaExtractor
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +158,8 @@ class KafkaSource(BaseModel, Source):
             SourceError: if no broker answers within `request_timeout_s`.
             ConfigurationError: if librdkafka refuses the client settings.
         """
+        from distcommit.sources.kafka_client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+
         queries = KafkaQueries(self.connection())
         found = list(self._datasets(queries, owned, states))
         if queries.cluster_id:
@@ -167,6 +171,8 @@ class KafkaSource(BaseModel, Source):
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Offsets by partition of the job's topics; that a partition is there, only if the brokers answer soon."""
+        from distcommit.sources.kafka_client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+
         asked = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _ASKED_S))
         partitions: dict[str, tuple[int, ...]] = {}
         if datasets:
@@ -174,8 +180,7 @@ class KafkaSource(BaseModel, Source):
                 partitions = {found.topic: found.partitions for found in KafkaQueries(asked).topics()}
             except DistcommitError as error:
                 logger.warning("whether partitions are there is not known: %s", error)
-        select = TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
-        yield from position_problems(datasets, select, partitions, by_partition=self.dataset == "partition")
+        yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
 
     def open(self) -> KafkaExtractor:
         """A connected extractor.
@@ -184,10 +189,27 @@ class KafkaSource(BaseModel, Source):
             TransientError: if no broker answers within `request_timeout_s`.
             ConfigurationError: if librdkafka refuses the client settings.
         """
+        from distcommit.sources.kafka_extractor import KafkaExtractor  # noqa: PLC0415 - a job file is read without a client
+
         return KafkaExtractor(self.connection(), self.idle_timeout_s)
+
+    @property
+    def selection(self) -> TopicSelection:
+        """The topics of the job."""
+        return TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
+
+    def dataset_of(self, topic: str, partition: str) -> str:
+        """The URN of the dataset that a partition belongs to."""
+        return topic if self.dataset == "topic" else f"{topic}@{partition}"
+
+    def topic_of(self, urn: str) -> str:
+        """The topic of a dataset."""
+        return urn if self.dataset == "topic" else urn.rpartition("@")[0]
 
     def connection(self) -> KafkaConnection:
         """How to reach the brokers."""
+        from distcommit.sources.kafka_client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
+
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 
@@ -195,7 +217,7 @@ class KafkaSource(BaseModel, Source):
         self, queries: KafkaQueries, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
     ) -> Iterator[KafkaDataset | DatasetProblem | PassedOver]:
         """The owned, idle datasets that can be asked about, problems of those that can't, and what is passed over."""
-        select = TopicSelection(self.topics, self.topic_patterns, self.exclude, self.exclude_patterns)
+        select = self.selection
         missing = {topic for topic in self.topics if topic in select}
         for found in queries.topics():
             missing.discard(found.topic)
@@ -224,6 +246,8 @@ class KafkaSource(BaseModel, Source):
         unseen = [name for dataset in chunk for name in dataset.names() if not _stored(states.get(dataset.urn))]
         ids: Mapping[str, str | Unanswered] = {}
         if queries.knows_topic_ids:  # asked before the offsets: what is read is held against it again
+            from distcommit.sources.kafka_topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
+
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
         look_up = states.anywhere if isinstance(states, KnownStates) else states.get

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,25 +19,16 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.watermark import Position
+from distcommit.sources.kafka_names import READER, PartitionLog, PartitionName, Start, TopicFound
 
 logger = logging.getLogger(__name__)
 
-_READER = {
-    "group.id": "distcommit",  # librdkafka wants one; nothing is ever committed or subscribed
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
-    "enable.partition.eof": "true",  # the only sign of a range whose last offsets hold no record
-}
 _READER_DEFAULTS = {
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": "10",  # how long an empty fetch holds up the next small assignment
     "fetch.queue.backoff.ms": "10",
     "queued.max.messages.kbytes": "65536",
 }
-OWNED_KEYS = frozenset({*_READER, "bootstrap.servers", "metadata.broker.list", "group.instance.id"})
-"""Client settings that exactly-once reading depends on: nobody else sets them."""
-
 _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNORECASE)
 _PUBLIC = {("security.protocol", name) for name in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")} | {
     (key, name)
@@ -46,9 +36,6 @@ _PUBLIC = {("security.protocol", name) for name in ("plaintext", "ssl", "sasl_pl
     for name in ("plain", "scram-sha-256", "scram-sha-512", "gssapi", "oauthbearer")
 }
 _FIRST_TRY_S = 2.0
-
-PartitionName = tuple[str, int]
-Start = Literal["earliest", "latest"] | datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +70,9 @@ class KafkaConnection:
         with self._accepted():
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
 
-    def consumer(self, notes: ClientNotes, group: str = _READER["group.id"]) -> Consumer:
+    def consumer(self, notes: ClientNotes, group: str = READER["group.id"]) -> Consumer:
         """A consumer that reads what it is assigned and never moves by itself. Raises as `admin`."""
-        conf = {**_READER_DEFAULTS, **self.client, **_READER, "bootstrap.servers": self.brokers, "group.id": group}
+        conf = {**_READER_DEFAULTS, **self.client, **READER, "bootstrap.servers": self.brokers, "group.id": group}
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
 
@@ -170,74 +157,6 @@ class ClientNotes:
         logger.log(min(level, logging.INFO), "%s", self._connection.masked(text % values if values else text))
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaDataset:
-    """A dataset and the partitions it consists of. `of_topic`: all datasets of the topic, if it has several."""
-
-    urn: str
-    topic: str
-    partitions: tuple[int, ...]
-    of_topic: tuple[str, ...] = ()
-
-    def names(self) -> list[PartitionName]:
-        """The partitions' names in the cluster."""
-        return [(self.topic, partition) for partition in self.partitions]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicFound:
-    """A topic in the brokers' metadata. `leaderless`: partitions that can't be read now."""
-
-    topic: str
-    partitions: tuple[int, ...]
-    error: str
-    leaderless: frozenset[int]
-
-    def datasets(self, kind: Literal["topic", "partition"]) -> list[KafkaDataset]:
-        """The topic as one dataset, or as one for each partition."""
-        if kind == "topic":
-            return [KafkaDataset(self.topic, self.topic, self.partitions)]
-        urns = tuple(f"{self.topic}@{partition}" for partition in self.partitions)
-        return [KafkaDataset(urn, self.topic, (p,), urns) for urn, p in zip(urns, self.partitions, strict=True)]
-
-
-def topic_named_by(urn: str) -> str:
-    """The topic of a dataset, whether it is one of a topic or of a partition: no topic's name has an `@`."""
-    topic, separator, _ = urn.rpartition("@")
-    return topic if separator else urn
-
-
-class TopicSelection:
-    """Which topic names are wanted: listed, or matched whole by a pattern, and not excluded by either."""
-
-    def __init__(
-        self, topics: Iterable[str], patterns: Iterable[str], exclude: Iterable[str], exclude_patterns: Iterable[str]
-    ) -> None:
-        self._topics, self._exclude = frozenset(topics), frozenset(exclude)
-        self._patterns = [re.compile(pattern) for pattern in patterns]
-        self._exclude_patterns = [re.compile(pattern) for pattern in exclude_patterns]
-
-    def __contains__(self, topic: str) -> bool:
-        by_pattern = not topic.startswith("__") and any(pattern.fullmatch(topic) for pattern in self._patterns)
-        if topic in self._exclude or not (by_pattern or topic in self._topics):
-            return False
-        return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
-
-    def passes_over(self, topic: str) -> bool:
-        """Whether a pattern matches the name, and it is left out only because such names are Kafka's own."""
-        left_out = topic in self._exclude or any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
-        matched = any(pattern.fullmatch(topic) for pattern in self._patterns)
-        return topic.startswith("__") and matched and topic not in self._topics and not left_out
-
-
-class PartitionLog(NamedTuple):
-    """What a partition holds, [low, high), and where reading begins if nothing of it was ever read."""
-
-    low: int
-    high: int
-    begin: int
-
-
 class KafkaQueries:
     """Metadata and offset requests, for planning. Raises ConfigurationError if librdkafka refuses the settings.
 
@@ -303,17 +222,6 @@ class KafkaQueries:
             return int(future.result().offset)
         except KafkaException as error:
             return self._connection.masked(error_text(error))
-
-
-def no_such_topic(topic: str) -> SourceError:
-    """The error for a topic that was named and is not there."""
-    return SourceError(
-        "the topic does not exist",
-        topic=topic,
-        expected="a topic that the brokers show to this user",
-        found="nothing of that name in their metadata",
-        todo="create the topic, grant DESCRIBE on it, or take it out of source.topics",
-    )
 
 
 def error_text(error: BaseException) -> str:

@@ -23,13 +23,11 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark, at_or_past
 from distcommit.model.work import SkippedRange, WorkUnit
 from distcommit.sources import kafka_client
-from distcommit.sources.kafka_client import BATCH_SCHEMA, ClientNotes, KafkaConnection, PartitionName
-from distcommit.sources.kafka_topic_ids import Unanswered, topic_ids
+from distcommit.sources.kafka_client import BATCH_SCHEMA, ClientNotes, KafkaConnection
+from distcommit.sources.kafka_names import MAX_BYTES, PartitionName, Unanswered, no_such_topic
+from distcommit.sources.kafka_topic_ids import topic_ids
 
-__all__ = ["BATCH_SCHEMA", "MAX_BYTES", "KafkaExtraction", "KafkaExtractor"]
-
-MAX_BYTES = "max_bytes"
-"""Property of a work unit: its batches are cut so that the caller can stop close to this many bytes."""
+__all__ = ["BATCH_SCHEMA", "KafkaExtraction", "KafkaExtractor"]
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 16 << 20
@@ -211,7 +209,7 @@ class KafkaExtractor(Extractor):
             buffer = self._buffers[_name(unit)] = _Buffer(unit, limit_bytes, is_of_topic)
             for name, low, end in _ranges_of(unit):
                 if name[0] not in self._topics:
-                    buffer.error = kafka_client.no_such_topic(name[0])  # an assignment would never say so
+                    buffer.error = no_such_topic(name[0])  # an assignment would never say so
                     break
                 self._ranges[name] = _Range(buffer, low, end)
                 buffer.unfinished.add(name)

@@ -12,29 +12,12 @@ from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_client import (
     ClientNotes,
     KafkaConnection,
-    KafkaDataset,
     KafkaQueries,
-    PartitionName,
-    TopicSelection,
     error_text,
 )
+from distcommit.sources.kafka_names import KafkaDataset, PartitionName
 
 _CHUNK = 1000
-
-
-def selection(source: KafkaSource) -> TopicSelection:
-    """The topics of the job."""
-    return TopicSelection(source.topics, source.topic_patterns, source.exclude, source.exclude_patterns)
-
-
-def dataset_of(source: KafkaSource, topic: str, partition: str) -> str:
-    """The URN of the dataset that a partition belongs to."""
-    return topic if source.dataset == "topic" else f"{topic}@{partition}"
-
-
-def topic_of(source: KafkaSource, urn: str) -> str:
-    """The topic of a dataset."""
-    return urn if source.dataset == "topic" else urn.rpartition("@")[0]
 
 
 def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str, Position]], list[PartitionName]]:
@@ -48,7 +31,7 @@ def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str
     Raises:
         SourceError: if no broker answers, or one refuses.
     """
-    connection, select = source.connection(), selection(source)
+    connection, select = source.connection(), source.selection
     datasets = [
         dataset
         for found in KafkaQueries(connection).topics()

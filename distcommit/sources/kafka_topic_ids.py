@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from distcommit.sources.kafka_client import KafkaConnection, error_text
+from distcommit.sources.kafka_names import Unanswered
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: the cluster is older than topic ids
 _CHUNK = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """The id of a topic that could not be asked for, and why."""
-
-    error: str
 
 
 def topic_ids(connection: KafkaConnection, admin: AdminClient, topics: Collection[str]) -> dict[str, str | Unanswered]:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 import msgspec
 import pyarrow as pa
@@ -16,13 +16,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
+from distcommit.engine.launch import JobFailedError, Result
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, ProcessLostError
 from distcommit.spark.failed_jobs import failure_text, what_died
-from distcommit.spark.settings import RunSettings
 
-Result = TypeVar("Result", bound=msgspec.Struct)
-
-JOB_FAILURES = (PySparkException, Py4JJavaError)
+_JOB_FAILURES = (PySparkException, Py4JJavaError)
 """What Spark raises when a job of it fails: the second where no Python code is to blame, such as for lost executors."""
 
 _CAN_NOT_RUN = re.compile(
@@ -56,14 +55,6 @@ def _spare_the_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-class Launch(Protocol):
-    """Runs `function(settings, i)` for each i below `tasks`, in any order and place, and returns the results."""
-
-    def __call__(
-        self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
-    ) -> list[Result]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
     """Launches on the executors of a Spark session, as one Spark job.
@@ -80,7 +71,7 @@ class SparkLaunch:
         call: Any = PartitionCall(function, settings)
         try:
             rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call, "report binary").collect()
-        except JOB_FAILURES as error:
+        except _JOB_FAILURES as error:
             _require_package(self.spark, str(error))
             if what_died(str(error)):
                 raise ProcessLostError(
@@ -90,7 +81,7 @@ class SparkLaunch:
                     todo="run again: what was sealed is replayed. If it dies again, look at the executors' logs, and"
                     " give them more memory (spark.executor.memoryOverhead, spark.executor.memory)",
                 ) from error
-            raise
+            raise JobFailedError(str(error), failure_text(str(error)) or type(error).__name__) from error
         return [msgspec.msgpack.decode(bytes(row["report"]), type=kind) for row in rows]
 
 

@@ -1,40 +1,35 @@
-"""What every executor function is given: one frozen, picklable value."""
+"""Which Spark session a job wants."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import Any
 
-from distcommit.ingest.flow import WorkUnitFlow
-from distcommit.model.ports import Clock
-from distcommit.protocol.readiness import CommitPolicy
-from distcommit.spark.clock import SystemClock
-from distcommit.stores.job_store import JobStore
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """One run of a job.
+class SparkSettings(BaseModel):
+    """The Spark session. `partitions`: how many tasks share the buckets; 0 takes twice the session's slots. `remote`: a
+    Spark Connect server, in place of `master`; `conf` is then the server's own."""
 
-    `partitions` is the number of Spark partitions that own buckets: bucket b belongs to partition b mod partitions, in
-    every Spark job of the run. `job_level`: publish nothing unless every task of the whole job succeeded.
-    `at_least_once`: publish without writing ahead, then move the watermarks.
-    `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: JobStore
-    run_id: str
-    epoch: int
-    partitions: int
-    flow: WorkUnitFlow
-    policy: CommitPolicy
-    job_level: bool
-    min_interval_s: float
-    max_attempts: int
-    task_attempts: int
-    deadline_ms: int = 0
-    at_least_once: bool = False
-    clock: Clock = field(default_factory=SystemClock)
+    master: str = "local[2,4]"
+    remote: str = Field(default="", pattern="^(sc://.+)?$")
+    partitions: int = Field(default=0, ge=0)
+    conf: dict[str, str] = Field(default_factory=dict)
 
-    def buckets_of(self, partition: int) -> range:
-        """The buckets that a partition owns."""
-        return range(partition, self.store.buckets, self.partitions)
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _as_spark_text(cls, conf: Any) -> Any:
+        if not isinstance(conf, Mapping):
+            return conf
+        return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
+
+    @model_validator(mode="after")
+    def _the_server_has_its_own(self) -> SparkSettings:
+        if self.remote and self.conf:
+            raise ValueError(
+                "spark.conf can't be set over Spark Connect: give it to the server, or leave out spark.remote"
+            )
+        return self

@@ -5,26 +5,18 @@ These records carry no epoch and need no fence, so that they work beside a run t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from distcommit.model.errors import ConflictError, DistcommitError
-from distcommit.model.log_records import (
-    ByHand,
-    DatasetState,
-    DatasetStatus,
-    HandAction,
-    Record,
-    SealedSequence,
-    SequenceName,
-    SetWatermark,
-    SetWatermarks,
-)
+from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
 from distcommit.model.sink import Sink
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
 from distcommit.stores.job_store import JobStore
@@ -66,7 +58,7 @@ def retry_all(store: JobStore, who: str) -> Retried:
         try:
             for state in log.refresh().datasets.copy().values():
                 if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
-                    _act(log, HandAction.RETRY, state.sequence, who, DatasetStatus.QUARANTINED)
+                    _act(log, HandAction.RETRY, state.sequence, who)
                     done.datasets.append(state.dataset_urn)
         except (DistcommitError, OSError) as error:
             done.unreadable[f"bucket {bucket}"] = str(error)
@@ -93,7 +85,7 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
             found=f"epoch {state.sequence.epoch}, which has not decided to publish",
             todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
         )
-    after = _act(log, HandAction.QUARANTINE, state.sequence, who, DatasetStatus.PENDING).state_of(urn)
+    after = _act(log, HandAction.QUARANTINE, state.sequence, who).state_of(urn)
     if after.status is not DatasetStatus.QUARANTINED:
         raise _not(urn, after, "pending still")
 
@@ -105,7 +97,7 @@ def retry(store: JobStore, urn: str, who: str) -> None:
         ConflictError: if the dataset is not quarantined.
     """
     log, sequence = _quarantined(store, urn)
-    _act(log, HandAction.RETRY, sequence, who, DatasetStatus.QUARANTINED)
+    _act(log, HandAction.RETRY, sequence, who)
 
 
 def accept(store: JobStore, urn: str, who: str) -> None:
@@ -117,8 +109,8 @@ def accept(store: JobStore, urn: str, who: str) -> None:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written.
     """
     log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-    _act(log, HandAction.GIVEN_UP, sequence, who, DatasetStatus.REVOKING)
-    after = _act(log, HandAction.ACCEPT, sequence, who, DatasetStatus.QUARANTINED).state_of(urn)
+    _act(log, HandAction.GIVEN_UP, sequence, who)
+    after = _act(log, HandAction.ACCEPT, sequence, who).state_of(urn)
     if sequence.epoch not in after.accepted_epochs:
         raise _not(urn, after, "quarantined still")
 
@@ -142,14 +134,14 @@ def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> No
     steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first: they go last, they can't refuse
     lasting = next((step for step in steps if not step.can_be_abandoned()), None)
     if lasting is not None:
-        _act(log, HandAction.RESTORED, sequence, who, DatasetStatus.REVOKING)
+        _act(log, HandAction.RESTORED, sequence, who)
         raise ConflictError(
             "this kind of commit step can't be abandoned",
             dataset=urn,
             step=repr(lasting),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
-    fold = _act(log, HandAction.REVOKING, sequence, who, DatasetStatus.QUARANTINED)
+    fold = _act(log, HandAction.REVOKING, sequence, who)
     if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
         raise _not(urn, fold.state_of(urn), "quarantined still")  # a run may publish it, or has
     withdrawn = False
@@ -159,11 +151,11 @@ def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> No
             withdrawn = True
     except ConflictError:
         if not withdrawn:
-            _act(log, HandAction.RESTORED, sequence, who, DatasetStatus.REVOKING)
+            _act(log, HandAction.RESTORED, sequence, who)
         raise
     for step in steps:
         step.undo()
-    _act(log, HandAction.ABANDONED, sequence, who, DatasetStatus.REVOKING)
+    _act(log, HandAction.ABANDONED, sequence, who)
 
 
 def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: str) -> None:
@@ -177,12 +169,8 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
     before = log.refresh().state_of(urn)
     if before.status is not DatasetStatus.IDLE:
         raise _not(urn, before, "idle")
-
-    def decide(fold: Fold) -> Record | None:
-        now = fold.state_of(urn)
-        return SetWatermark(urn, watermark, who) if now == before and not _is_set(fold, urn, watermark) else None
-
-    after = log.settle(decide).state_of(urn)
+    wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
+    after = log.settle(wanted).state_of(urn)
     if after.watermark != watermark:
         raise _not(urn, after, "left alone meanwhile")
 
@@ -206,25 +194,10 @@ def set_watermarks(
         buckets.setdefault(bucket_of(urn, store.buckets), {})[urn] = watermark
     for bucket, mine in sorted(buckets.items()):
         log = store.bucket_log(bucket)
-
-        def decide(fold: Fold, mine: dict[str, Watermark] = mine) -> Record | None:
-            left = {urn: watermark for urn, watermark in mine.items() if not _is_set(fold, urn, watermark)}
-            states = map(fold.state_of, left)
-            as_before = all(
-                state.status is DatasetStatus.IDLE and state.watermark == before[state.dataset_urn] for state in states
-            )
-            return SetWatermarks(left, who) if left and as_before else None
-
-        after = log.settle(decide)
+        after = log.settle(partial(next_record.set_watermarks, wanted=mine, before=before, who=who))
         for urn, watermark in mine.items():
-            if not _is_set(after, urn, watermark):
+            if not next_record.is_set(after, urn, watermark):
                 raise _not(urn, after.state_of(urn), "idle and left alone meanwhile")
-
-
-def _is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
-    """Whether the dataset has this watermark, and no run that has begun can seal it any more."""
-    state = fold.state_of(urn)
-    return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
 
 
 def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:
@@ -239,15 +212,9 @@ def _name(sequence: SealedSequence) -> SequenceName:
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
 
-def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str, needed: DatasetStatus) -> Fold:
+def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str) -> Fold:
     """Appends the action if the sequence still has the status it needs. Whether it had, the fold shows."""
-    name = _name(sequence)
-    decide: Callable[[Fold], Record | None] = lambda fold: (  # noqa: E731
-        ByHand(action, name, who)
-        if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is needed
-        else None
-    )
-    return log.settle(decide)
+    return log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who))
 
 
 _TODO = {

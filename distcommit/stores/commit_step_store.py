@@ -10,6 +10,7 @@ import posixpath
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from distcommit.model.errors import (
     ConfigurationError,
@@ -22,10 +23,6 @@ from distcommit.model.errors import (
 from distcommit.model.log_records import (
     DatasetState,
     DatasetStatus,
-    Done,
-    Failed,
-    Intent,
-    Record,
     SealedSequence,
     SequenceName,
 )
@@ -33,7 +30,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
 from distcommit.model.urn import bucket_of, check_urn, folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol import next_record
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.watermark import HighWatermarkCommitStep, as_one_move
 from distcommit.stores import by_hand
@@ -147,15 +144,7 @@ class LogCommitStepStore(CommitStepStore):
             high=high,
             steps=dump_steps(step for step in steps if step not in moves),
         )
-
-        def decide(fold: Fold) -> Record | None:
-            state = fold.state_of(urn)
-            free = state.status is DatasetStatus.IDLE and state.closed_epoch < opened.epoch
-            if fold.fence_epoch == opened.epoch and free and state.watermark == sequence.low:
-                return Intent(opened.epoch, (sequence,))
-            return None
-
-        fold = log.settle(decide)
+        fold = log.settle(partial(next_record.seal, epoch=opened.epoch, sequences=(sequence,)))
         state = fold.state_of(urn)
         if state.sequence != sequence and state.done_epoch != opened.epoch:
             raise ConflictError(
@@ -232,13 +221,11 @@ class LogCommitStepStore(CommitStepStore):
         by_hand.quarantine(self._opened(store).store, urn, who or _WHO)
 
     def _quarantine(self, opened: _OpenStore, log: CommitLog, name: SequenceName, reason: str) -> None:
-        def decide(fold: Fold) -> Record | None:
-            if fold.sequence(name) is None or fold.state_of(name.dataset_urn).status is not DatasetStatus.PENDING:
-                return None
+        fold = log.settle(
+            partial(next_record.fail, epoch=opened.epoch, name=name, reason=plain_text(reason), for_good=True)
+        )
+        if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is DatasetStatus.PENDING:
             require_fence(fold, opened.epoch, log.folder)
-            return Failed(opened.epoch, name, True, plain_text(reason))
-
-        log.settle(decide)
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
         """The dataset's watermark; moves when a sequence is closed. Reads only."""
@@ -257,14 +244,10 @@ class LogCommitStepStore(CommitStepStore):
         return opened
 
     def _closer(self, opened: _OpenStore, log: CommitLog, name: SequenceName) -> Callable[[], None]:
-        def decide(fold: Fold) -> Record | None:
-            if fold.sequence(name) is None:
-                return None
-            require_fence(fold, opened.epoch, log.folder)
-            return Done(opened.epoch, (name,))
-
         def close() -> None:
-            log.settle(decide)
+            fold = log.settle(partial(next_record.close, epoch=opened.epoch, names=(name,)))
+            if fold.sequence(name) is not None:
+                require_fence(fold, opened.epoch, log.folder)
 
         return close
 

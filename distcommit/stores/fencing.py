@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from distcommit.model.errors import FencedError, StaleStoreError
 from distcommit.model.lockstep import Work, alone
-from distcommit.model.log_records import Fence, Record
+from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, put_mark, read_marks
 from distcommit.stores.job_store import JobStore
@@ -101,15 +102,7 @@ def fence_job(store: JobStore, run_id: str) -> int:
         OutcomeUnknownError, StorageRefusedError: if the log can't be written.
     """
     log = store.job_log()
-    found: list[int] = []
-
-    def decide(fold: Fold) -> Record | None:
-        found.append(fold.fence_epoch)
-        if fold.fence_run_id == run_id or fold.fence_epoch != found[0]:
-            return None
-        return Fence(next_epoch(log, fold), run_id)
-
-    fold = log.settle(decide)
+    fold = log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=log.refresh().fence_epoch))
     if fold.fence_run_id != run_id:
         raise FencedError(
             "another run of this job began at the same moment",
@@ -120,11 +113,6 @@ def fence_job(store: JobStore, run_id: str) -> int:
         )
     log.sweep_temporary()
     return fold.fence_epoch
-
-
-def next_epoch(job_log: CommitLog, fold: Fold) -> int:
-    """The epoch of the run that fences the job log next, after its newest fold."""
-    return max(job_log.last_number, fold.fence_epoch) + 1
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
@@ -138,12 +126,8 @@ def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> Work[Fold]:
     Raises:
         FencedError: if a newer run was there first.
     """
-
-    def decide(fold: Fold) -> Record | None:
-        require_fence(fold, epoch, log.folder)
-        return None if fold.fence_epoch == epoch else Fence(epoch, run_id)
-
-    fold = yield from log.settling(decide)
+    fold = yield from log.settling(partial(next_record.fence, epoch=epoch, run_id=run_id))
+    require_fence(fold, epoch, log.folder)
     log.sweep_temporary()
     return fold
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import posixpath
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from distcommit.fs.local import TEMPORARY
-from distcommit.model.errors import CorruptError, OutcomeUnknownError, storage_error
+from distcommit.model.errors import CorruptError, DistcommitError, OutcomeUnknownError, storage_error
 from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
+from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold, apply, valid
 from distcommit.protocol.paths import segment_name, segment_number
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
@@ -177,11 +179,7 @@ class CommitLog:
     def checkpointing(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> Work[None]:
         """Writes the whole fold as one segment if `at_least` segments stand above the newest one, then deletes, by
         listing and in ascending order, what lies below the second newest."""
-
-        def decide(fold: Fold) -> Record | None:
-            return fold.checkpoint(decided_from) if self._last - self._base >= max(1, at_least) else None
-
-        yield from self.settling(decide)
+        yield from self.settling(partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from))
         self.truncate()
 
     def truncate(self) -> None:
@@ -220,10 +218,17 @@ class CommitLog:
         won: bool = yield PutIfAbsent(self._fs, path, encode_segment(segment))
         return won
 
-    @property
-    def last_number(self) -> int:
-        """Number of the newest segment folded; 0 before the first `refresh` and in an empty log."""
-        return self._last
+    def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
+        """All segments that are there as this call begins, in order, as they lie: what can't be read as the error that
+        says why. One that is truncated away meanwhile is left out. Moves nothing."""
+        for number in sorted(self._numbers()):
+            path = f"{self.folder}/{segment_name(number)}"
+            try:
+                yield number, decode_segment(self._fs.read(path), path)
+            except FileNotFoundError:
+                continue
+            except DistcommitError as error:
+                yield number, error
 
     def _numbers(self) -> set[int]:
         numbers = (segment_number(entry.name) for entry in self._fs.list_folder(self.folder))

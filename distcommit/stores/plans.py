@@ -9,7 +9,7 @@ import msgspec
 
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import bucket_name
+from distcommit.protocol.paths import MANIFEST, bucket_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
 
@@ -58,7 +58,7 @@ def publish_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> Non
     """Publishes the plan, durably. From here on its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
-    fs.put_if_absent(f"{folder}/manifest.json", encode_document(manifest))
+    fs.put_if_absent(f"{folder}/{MANIFEST}", encode_document(manifest))
     fs.sync([folder], store_root)
 
 
@@ -69,7 +69,7 @@ def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
         FileNotFoundError: if it was not published.
         UnknownVersionError, CorruptError: if it is not what this version writes.
     """
-    path = f"{_folder(store_root, run_id)}/manifest.json"
+    path = f"{_folder(store_root, run_id)}/{MANIFEST}"
     return decode_document(fs.read(path), Manifest, MANIFEST_VERSION, "a plan's manifest", path)
 
 

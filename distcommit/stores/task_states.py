@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
-from distcommit.protocol.paths import bucket_name
+from distcommit.protocol.paths import INGEST_ENDED, bucket_name
 from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
-
-_ENDED = "INGEST_ENDED"
 
 
 def run_folder(store_root: str, run_id: str) -> str:
@@ -32,12 +30,12 @@ def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
     Raises:
         FileNotFoundError: if the run's folder is gone: a newer run has swept it.
     """
-    fs.put_if_absent(f"{run_folder(store_root, run_id)}/{_ENDED}", b"")
+    fs.put_if_absent(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}", b"")
 
 
 def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
     """Whether `record_ingest_ended` was called. Ask before polling, not after."""
-    return fs.status(f"{run_folder(store_root, run_id)}/{_ENDED}") is not None
+    return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
 class TaskStateWriter:

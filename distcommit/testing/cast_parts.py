@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetStatus, Failed, Record, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.planner import plan_partition, share_out
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog

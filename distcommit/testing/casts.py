@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from distcommit.app.audit import audit_store
 from distcommit.app.status import read_status
+from distcommit.engine.progress import progress_folder, read_progress
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import LockHeldError
 from distcommit.model.watermark import Watermark
-from distcommit.spark.progress import progress_folder, read_progress
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.cast_parts import LEASE_S, SOURCE, WORLD, Act, Cast, Scene, finishes, new_run, runs
 from distcommit.testing.casts_people import PEOPLE

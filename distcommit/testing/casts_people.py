@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import Done, SequenceName, SetWatermark
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import SEGMENT_SUFFIX
-from distcommit.spark.ingest import ingest_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import decode_segment

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.run import new_run_id
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import SequenceName
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
-from distcommit.spark.ingest import ingest_partition
-from distcommit.spark.run import new_run_id
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from distcommit.spark.ingest import drain_partition, publish_partition
-from distcommit.spark.planner import plan_partition
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.run import decide_run
-from distcommit.spark.settings import RunSettings
+from distcommit.engine.ingest import drain_partition, publish_partition
+from distcommit.engine.planner import plan_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.run import decide_run
+from distcommit.engine.settings import RunSettings
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.cast_parts import WORLD, Act, Cast, Scene, drains, finishes, ingests, new_run, on, runs

@@ -14,7 +14,7 @@ import msgspec
 import distcommit
 from distcommit.model.errors import ConfigurationError
 
-PACKAGES = ("protocol", "stores", "steps", "spark")
+PACKAGES = ("protocol", "stores", "steps", "engine")
 _SHARES = {"explore": 0.5, "interleave": 0.2, "faults": 0.3}
 """What part of the time each checker has."""
 _NEVER = (r"case _:\n\s+assert_never\(", r"assert_never\(", "raise AssertionError")

@@ -20,15 +20,18 @@ STORES = (
     *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "segment"),
     *("tables", "task_states"),
 )
-PROTOCOL = ("fold", "paths", "readiness")
+PROTOCOL = ("fold", "next_record", "paths", "readiness")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
-SPARK = ("committer", "recover", "ingest", "planner", "run")
+ENGINE = (
+    *("clean_up", "committer", "failures", "open_datasets", "sealing"),
+    *("recover", "ingest", "planner", "run"),
+)
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (
     *(f"stores.{name}" for name in STORES),
     *(f"steps.{name}" for name in STEPS),
-    *("fs.local", "ingest.staging"),
-    *(f"spark.{name}" for name in SPARK),
+    *("fs.local", "stores.staging"),
+    *(f"engine.{name}" for name in ENGINE),
 )
 MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)
 

@@ -10,12 +10,13 @@ from distcommit.testing.mutant_sources import Mutant, diff_of, path_of
 Edit = tuple[str, str, str]
 """A module, the text that is there, and the text that stands there instead."""
 
-_FOLD, _LOG, _COMMITTER = "protocol.fold", "stores.log", "spark.committer"
-_RECOVER, _INGEST, _STAGING = "spark.recover", "spark.ingest", "ingest.staging"
+_FOLD, _NEXT, _LOG, _COMMITTER = "protocol.fold", "protocol.next_record", "stores.log", "engine.committer"
+_RECOVER, _INGEST, _STAGING = "engine.recover", "engine.ingest", "stores.staging"
 _RENAME, _PUBLISHING = "steps.rename", "steps.publishing"
 
 _EFFECTS = "        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)\n"
-_REQUIRED = "            require_fence(fold, self._settings.epoch, self._log.folder)\n"
+_CLEANED_UP = "        remove_task_output(self._settings, self._bucket, list(self._open._plans.values()))\n"
+_SEALED = "        require_fence(fold, settings.epoch, self._log.folder)\n"
 
 NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     "seal-after-the-first-step": (
@@ -23,11 +24,11 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _COMMITTER,
-                "        fold = yield from self._log.settling(decide)\n        for name, sequence in mine.items():\n",
+                "        settings = self._settings\n        fold = yield from",
                 "        for early in sequences:\n"
                 "            for step in list(load_steps(early.steps, self._context))[:1]:\n"
                 "                step.execute()\n"
-                "        fold = yield from self._log.settling(decide)\n        for name, sequence in mine.items():\n",
+                "        settings = self._settings\n        fold = yield from",
             )
         ],
     ),
@@ -60,11 +61,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     ),
     "watermark-without-compare": (
         "a sequence is sealed whatever the stored watermark is",
-        [
-            (_FOLD, "        and state.watermark == sequence.low\n", ""),
-            (_COMMITTER, "                and state.watermark == sequence.low\n", ""),
-            (_COMMITTER, " or state.watermark != plan.planned_low", ""),
-        ],
+        [(_FOLD, " and state.watermark == low\n", "\n")],
     ),
     "watermark-before-publishing": (
         "with at-least-once, watermarks move before what they stand for is published",
@@ -83,14 +80,16 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
             (
                 _COMMITTER,
                 "        fold = yield from self._close(done)\n",
-                "        self._clean_up([self._open[n.dataset_urn] for n in done if n.dataset_urn in self._open])\n"
+                "        urns = {name.dataset_urn for name in done}\n"
+                "        mine = [plan for urn, plan in self._open._plans.items() if urn in urns]\n"
+                "        remove_task_output(self._settings, self._bucket, mine)\n"
                 "        fold = yield from self._close(done)\n",
             )
         ],
     ),
     "clean-up-of-the-unsealed": (
         "task output of a dataset is cleaned up as soon as it is sealed",
-        [(_COMMITTER, _EFFECTS, "        self._clean_up(list(self._open.values()))\n" + _EFFECTS)],
+        [(_COMMITTER, _EFFECTS, _CLEANED_UP + _EFFECTS)],
     ),
     "done-before-effects": (
         "sequences are closed before their steps are executed",
@@ -105,16 +104,9 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
     "no-fence-for-intent": (
         "a run that was fenced may still seal",
         [
-            (
-                _FOLD,
-                "                record.epoch == fold.fence_epoch\n                and len(set(urns)) == len(urns)\n",
-                "                len(set(urns)) == len(urns)\n",
-            ),
-            (
-                _COMMITTER,
-                "        def decide(fold: Fold) -> Record | None:\n" + _REQUIRED + "            open_now",
-                "        def decide(fold: Fold) -> Record | None:\n            open_now",
-            ),
+            (_FOLD, "_not_newest(record.epoch, fold) or _unfit(record, fold)", "_unfit(record, fold)"),
+            (_NEXT, " if open_now and fold.fence_epoch == epoch else None", " if open_now else None"),
+            (_COMMITTER, _SEALED, ""),
             (
                 _COMMITTER,
                 "        require_fence(fold, self._settings.epoch, self._log.folder)\n        self._clean_up",
@@ -127,13 +119,13 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         [
             (
                 _FOLD,
-                "record.epoch == fold.fence_epoch and _all_in(record.sequences, fold, (PENDING, QUARANTINED))",
-                "_all_in(record.sequences, fold, (PENDING, QUARANTINED))",
+                "_not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING, QUARANTINED))",
+                "_not_all(record.sequences, fold, (PENDING, QUARANTINED))",
             ),
             (
                 _COMMITTER,
-                _REQUIRED + "            left = tuple(name for name in names if",
-                "            left = tuple(name for name in names if",
+                "        require_fence(fold, self._settings.epoch, self._log.folder)\n        return fold\n",
+                "        return fold\n",
             ),
         ],
     ),
@@ -141,9 +133,9 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         "a run takes the job log's newest fence for its own, whoever put it",
         [
             (
-                "stores.fencing",
-                "        if fold.fence_run_id == run_id or fold.fence_epoch != found[0]:\n",
-                "        if fold.fence_epoch != found[0]:\n",
+                _NEXT,
+                "    if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:\n",
+                "    if fold.fence_epoch != begun_at:\n",
             ),
             ("stores.fencing", "    if fold.fence_run_id != run_id:\n", "    if fold.fence_epoch == 0:\n"),
         ],
@@ -294,7 +286,7 @@ NAMED: dict[str, tuple[str, Sequence[Edit]]] = {
         "a quarantined sequence is planned anew",
         [
             (
-                "spark.planner",
+                "engine.planner",
                 "known[planned.dataset_urn].status is not DatasetStatus.IDLE",
                 "known[planned.dataset_urn].status is DatasetStatus.PENDING",
             )

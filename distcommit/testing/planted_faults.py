@@ -34,7 +34,7 @@ def _fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, str, str, 
     return Planted(name, kind, what, tuple(Edit(*edit) for edit in edits))
 
 
-_LOG, _COMMITTER, _RECOVER, _INGEST = "stores.log", "spark.committer", "spark.recover", "spark.ingest"
+_LOG, _COMMITTER, _RECOVER, _INGEST = "stores.log", "engine.committer", "engine.recover", "engine.ingest"
 
 _SYNCS = (
     _fault(
@@ -142,7 +142,7 @@ _EPOCHS = (
         "decisions-forgotten-early",
         "decisions are forgotten as the run ends, though a bucket still holds a sequence of theirs",
         (
-            "spark.run",
+            "engine.run",
             "run",
             "(recovered.oldest_held_epoch or settings.epoch) * all_read",
             "settings.epoch * all_read",
@@ -260,7 +260,7 @@ _NAMES = (
         "staged-by-its-name",
         "a staged file is there if one of its name is",
         (
-            "ingest.staging",
+            "stores.staging",
             "StagedFiles.has_all_of",
             "file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id))",
             "file_id == _MISSING",
@@ -325,7 +325,7 @@ _TRUNCATIONS = (
         "swept-with-the-neighbours",
         "the sweep of a bucket's attempts takes all that the epoch has staged",
         (
-            "ingest.staging",
+            "stores.staging",
             "sweep_epoch",
             "folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values()"
             " for folder in group]",

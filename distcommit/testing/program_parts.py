@@ -10,15 +10,15 @@ from typing import Any, cast
 from msgspec import structs
 
 from distcommit.app.audit import audit_store
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.spark.planner import plan_partition, share_out
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.plans import publish_manifest
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix

@@ -10,12 +10,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.urn import folder_of
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.log_watch import lost_files

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from distcommit.engine.recover import recover_partition
 from distcommit.model.errors import LostError, TransientError
 from distcommit.model.log_records import DatasetStatus, Intent, Record, SealedSequence, StepBatch
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.spark.recover import recover_partition
 from distcommit.steps import registry
 from distcommit.steps.registry import dump_steps, register
 from distcommit.steps.rename import FsRenameCommitStep

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import TEMPORARY
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.log_records import Decide, Done, Record, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.protocol.paths import bucket_name, segment_name
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.settings import RunSettings
+from distcommit.protocol.paths import MANIFEST, bucket_name, segment_name
 from distcommit.stores.job_store import open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan, read_manifest
 from distcommit.stores.segment import Segment, encode_segment
@@ -79,8 +79,7 @@ def _foreign_records() -> SimulatedPosix:
     store = World().store(machine)
     records: tuple[Record, ...] = (Decide(99), Done(99, (SequenceName("a", 1),)))
     for log in (store.job_log(), store.bucket_log(0)):
-        log.refresh()
-        for number, record in enumerate(records, log.last_number + 1):
+        for number, record in enumerate(records, log.refresh().number + 1):
             segment = Segment(0, samples.WRITER_ID, record)
             put_file(machine, f"{log.folder}/{segment_name(number)}", encode_segment(segment))
     machine.syncfs("/")
@@ -142,7 +141,7 @@ def _foreign_run() -> tuple[SimulatedPosix, RunSettings]:
     plan = _table(PLAN_SCHEMA, start="no watermark")
     name = table_name("plan", plan)
     put_file(machine, f"{ROOTS.store}/plans/run={settings.run_id}/{bucket_name(spoilt)}/{name}", plan)
-    settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/manifest.json")
+    settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/{MANIFEST}")
     publish_manifest(settings.store.fs, ROOTS.store, structs.replace(manifest, files={**manifest.files, spoilt: name}))
     machine.syncfs("/")
     return machine, settings

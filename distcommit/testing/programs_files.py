@@ -8,14 +8,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
 from distcommit.protocol.paths import bucket_folder
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.spark.run import run
 from distcommit.stores.fencing import end_run
 from distcommit.stores.pinned import read_settings, require_settings
 from distcommit.testing.model_source import ModelDataset, ModelSource

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import pyarrow as pa
 
+from distcommit.engine.run import RunResult
 from distcommit.fs.local import TEMPORARY
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError, LostError
@@ -31,7 +32,6 @@ from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import epoch_name
-from distcommit.spark.run import RunResult
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distcommit.engine.reports import KEPT_REASONS
+from distcommit.engine.run import RunResult
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import SourceUnavailableError
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.spark.reports import KEPT_REASONS
-from distcommit.spark.run import RunResult
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import FILE_A_RECORD, World

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.engine.progress import Progress, read_progress
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker, encode_marker
 from distcommit.model.errors import (
@@ -26,10 +27,9 @@ from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWrit
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
-from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
-from distcommit.spark.progress import Progress, read_progress
 from distcommit.steps.registry import load_steps
 from distcommit.stores.claims import read_owner
 from distcommit.stores.documents import encode_document
@@ -168,9 +168,7 @@ def _typed(found: object, kind: type) -> object:
 
 
 def _read_manifest(data: bytes) -> object:
-    return read_manifest(
-        _file_system(f"/store/plans/run={samples.RUN_ID}/manifest.json", data), "/store", samples.RUN_ID
-    )
+    return read_manifest(_file_system(f"/store/plans/run={samples.RUN_ID}/{MANIFEST}", data), "/store", samples.RUN_ID)
 
 
 def _read_upload(data: bytes) -> object:

@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from distcommit.app.audit import audit_store
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.launch import JobFailedError, Result
+from distcommit.engine.progress import progress_folder
+from distcommit.engine.run import RunResult, new_run_id, run
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import TEMPORARY, LocalFileSystem
 from distcommit.fs.posix import PosixCalls
 from distcommit.ingest.decode import Decoder
@@ -22,11 +26,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
-from distcommit.spark.ingest import ingest_partition
-from distcommit.spark.launch import PartitionCall, Result
-from distcommit.spark.progress import progress_folder
-from distcommit.spark.run import RunResult, new_run_id, run
-from distcommit.spark.settings import RunSettings
+from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.log_watch import log_violation
@@ -201,7 +201,7 @@ def _launch_and_lose(
     """As `launch_here`, but the driver never hears from the ingest job's tasks."""
     reports = launch_here(function, settings, tasks, kind)
     if function is ingest_partition:
-        raise PySparkException("Job aborted due to stage failure")
+        raise JobFailedError("Job aborted due to stage failure", "aborted")
     return reports
 
 

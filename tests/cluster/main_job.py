@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from distcommit.app.audit import AuditResult
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
-from distcommit.spark.run import RunResult
+from distcommit.engine.run import RunResult
 from distcommit.testing.kafka_job import FIRST_DAY_MS, KafkaJob
 from distcommit.testing.victims import find
 from tests.cluster.servers import Servers, cluster_job, servers

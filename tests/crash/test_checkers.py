@@ -177,9 +177,8 @@ def test_a_slow_call_takes_effect_once_all_others_have_ended() -> None:
 def foreign(store: JobStore, bucket: int, record: Record, epoch: int) -> None:
     """A record by a writer that keeps to no rule."""
     log = store.bucket_log(bucket)
-    log.refresh()
     segment = Segment(epoch, "f" * 32, record)
-    store.fs.put_if_absent(f"{log.folder}/{segment_name(log.last_number + 1)}", encode_segment(segment))
+    store.fs.put_if_absent(f"{log.folder}/{segment_name(log.refresh().number + 1)}", encode_segment(segment))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import errno
 
 import pytest
 
+from distcommit.engine.ingest import drain_partition
 from distcommit.fs.local import TEMPORARY
 from distcommit.protocol.paths import OUTPUT_PROBE
-from distcommit.spark.ingest import drain_partition
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import ROOTS, World
-from tests.unit.spark.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
+from tests.unit.engine.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
 
 SOURCE = source(a=2, b=1)
 WORLD = World()

@@ -17,14 +17,14 @@ import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.status import read_status
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
 from distcommit.sinks.footer import read_footer
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
@@ -32,7 +32,7 @@ from distcommit.testing.program_parts import new_machine, planned, put_file
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
 from distcommit.testing.world import ROOTS, SimulatedClock, World
-from tests.unit.spark.machines import source
+from tests.unit.engine.machines import source
 
 WORLD = World(buckets=2, watched=True)
 JOB_LEVEL = replace(WORLD, job_level=True)
@@ -143,7 +143,7 @@ class History:
         if re.fullmatch(r"store/(plans|task_states)/run=[^/]+/bucket=\d+/[^/]+\.parquet", place):
             kind = "plan table" if "/plans/" in place else "task-state table"
             return kind if live else "table of a run that is over"
-        if re.fullmatch(r"store/plans/run=[^/]+/manifest\.json", place):
+        if re.fullmatch(r"store/plans/run=[^/]+/_manifest\.json", place):
             return "manifest" if live else "table of a run that is over"
         if re.fullmatch(r"staging/\d+/bucket=\d+/.+\.parquet", place):
             return "staged file, sealed" if self.run is None else "staged file, not sealed"
@@ -156,7 +156,7 @@ class History:
             r"store/log/[^/]+/\.tmp-.+": "temporary file of a log",
             r"store/lock/\d+\.json": "lock record",
             r"store/progress/run=[^/]+/.+": "progress",
-            r"store/task_states/run=[^/]+/INGEST_ENDED": "marker that ingest has ended",
+            r"store/task_states/run=[^/]+/_INGEST_ENDED": "marker that ingest has ended",
         }
         (kind,) = [kind for pattern, kind in others.items() if re.fullmatch(pattern, place)]
         return kind

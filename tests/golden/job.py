@@ -10,6 +10,8 @@ import uuid
 from pathlib import Path
 from unittest import mock
 
+from distcommit.engine.run import RunResult, run
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.ingest.decode import Decoder
@@ -17,8 +19,6 @@ from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
-from distcommit.spark.run import RunResult, run
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.model_source import ModelDataset, ModelSource

@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.run import decide_run, run
+from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.log_records import SealedSequence
 from distcommit.model.steps import StepContext
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.planner import plan_partition, share_out
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.run import decide_run, run
-from distcommit.spark.settings import RunSettings
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.spark.run import run
+from distcommit.engine.run import run
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import JobStore

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.engine.run import RunResult
 from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position, Watermark
-from distcommit.spark.run import RunResult
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.model_source import ModelSource
 from tests.golden.job import BUCKETS, IDLE, IN_BUCKET_0, PENDING, RENAMED, RUNS, run_job, source, store_at

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from distcommit.app.config import SparkSettings
-from distcommit.app.session import open_session
+from distcommit.spark.session import open_session
+from distcommit.spark.settings import SparkSettings
 
 
 @pytest.fixture(scope="package")

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from distcommit import Job
-from distcommit.app.config import SparkSettings
-from distcommit.app.session import open_session
+from distcommit.spark.session import open_session
+from distcommit.spark.settings import SparkSettings
 
 DATASETS = 12
 

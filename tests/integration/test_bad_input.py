@@ -13,7 +13,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import DistcommitError, Job
-from distcommit.app.session import check_java
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     ConfigurationError,
     LockHeldError,
@@ -22,11 +25,8 @@ from distcommit.model.errors import (
     UnknownVersionError,
 )
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.spark.clock import SystemClock
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult
-from distcommit.spark.settings import RunSettings
+from distcommit.spark.session import check_java
 from distcommit.stores.job_lock import JobLock
 from distcommit.testing.kafka_job import KafkaJob, kafka_job
 from distcommit.testing.stored_bytes import of_version

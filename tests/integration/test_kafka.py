@@ -23,9 +23,9 @@ from distcommit import Job
 from distcommit.app.audit import AuditResult, AuditRow
 from distcommit.app.rebuild import known_states
 from distcommit.cli.main import app
+from distcommit.engine.run import RunResult
 from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.footer import read_records
-from distcommit.spark.run import RunResult
 from distcommit.testing.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer
 

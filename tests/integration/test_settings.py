@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.demo.broker import MockBroker
 from distcommit.cli.main import app
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.run import RunResult
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.footer import read_records
-from distcommit.spark.clock import SystemClock
-from distcommit.spark.run import RunResult
 from distcommit.stores.fencing import begin_run, fence_bucket
 from distcommit.stores.job_lock import JobLock
 from distcommit.testing.kafka_job import KafkaJob, kafka_job

@@ -12,6 +12,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.launch import Result
+from distcommit.engine.settings import RunSettings
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState, SealedSequence
@@ -19,9 +22,6 @@ from distcommit.model.source import Source
 from distcommit.model.steps import StepContext
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.sinks.footer import read_footer, read_records
-from distcommit.spark.ingest import ingest_partition
-from distcommit.spark.launch import Result
-from distcommit.spark.settings import RunSettings
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.fencing import begin_run

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks
+from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetState, SealedSequence
 from distcommit.model.urn import bucket_of, folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.spark.ingest import drain_partition, ingest_partition, ingest_tasks
-from distcommit.spark.run import RunResult, run
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import read_manifest

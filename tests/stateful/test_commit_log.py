@@ -88,7 +88,7 @@ class CommitLogMachine(RuleBasedStateMachine):
     def record_is_put_unasked(self, data: st.DataObject) -> None:
         """By a writer with other rules: folds ignore what is not valid where it stands."""
         record = data.draw(records_after(self.logs[0].refresh()))
-        number = self.logs[0].last_number + 1
+        number = self.logs[0].refresh().number + 1
         fs = SimulatedFileSystem(self.machine)
         with known_ids(self.ids):
             fs.put_if_absent(f"{FOLDER}/{segment_name(number)}", encode_segment(Segment(1, "0", record)))
@@ -147,14 +147,14 @@ class CommitLogMachine(RuleBasedStateMachine):
             fold = log.refresh()
             assert not model.difference(fold), model.difference(fold)
             assert {number for number, _ in fold.ignored} <= set(ignored)
-            assert log.last_number == max(self.history)
+            assert fold.number == max(self.history)
 
     def settle(self, writer: int, decide: Decide) -> None:
         with known_ids(self.ids), suppress(OutcomeUnknownError):
             told = self.logs[writer].settle(decide)
             self.look()
             assert not self.model().difference(told), f"told what is not so: {self.model().difference(told)}"
-            self.acknowledged = self.logs[writer].last_number
+            self.acknowledged = told.number
         self.look()
 
     def model(self) -> LogModel:

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.unit.sinks.attempts", "tests.unit.spark.situations")
+pytest.register_assert_rewrite("tests.unit.sinks.attempts", "tests.unit.engine.situations")

@@ -21,9 +21,9 @@ from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
 from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4
 FIRST_SHARE = 0.6

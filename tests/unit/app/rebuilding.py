@@ -7,7 +7,7 @@ from distcommit.stores.claims import Mark, read_owner
 from distcommit.stores.job_store import open_store
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
-from tests.unit.spark.machines import OUTPUT, Machine
+from tests.unit.engine.machines import OUTPUT, Machine
 
 
 def rebuild(world: World, calls: SimulatedPosix, *, accept_gaps: bool = False) -> RebuildResult:

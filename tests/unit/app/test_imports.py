@@ -22,7 +22,7 @@ from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import World
-from tests.unit.spark.machines import Machine, Meeting
+from tests.unit.engine.machines import Machine, Meeting
 
 JOB = """\
 job: moved

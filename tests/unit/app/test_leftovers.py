@@ -6,9 +6,10 @@ import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.model.log_records import DatasetStatus
+from distcommit.protocol import next_record
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.world import ROOTS, World
-from tests.unit.spark.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
+from tests.unit.engine.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
 
 WORLD = World(buckets=2)
 GOOD = ModelDataset({"0": 3})
@@ -78,8 +79,7 @@ def test_an_epoch_is_swept_up_to_the_one_before_the_next_run(number: int) -> Non
 
 def next_epoch(machine: Machine) -> int:
     """The epoch that a run would have."""
-    log = WORLD.store(machine).job_log()
-    return max(log.refresh().fence_epoch, log.last_number) + 1
+    return next_record.next_epoch(WORLD.store(machine).job_log().refresh())
 
 
 def test_what_a_pending_sequence_needs_is_not_left_over() -> None:

@@ -13,9 +13,9 @@ from functools import partial
 import pytest
 
 from distcommit.app.rebuild import keep_store, known_states, plan_rebuild
+from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
-from distcommit.spark.ingest import drain_partition, ingest_partition
-from distcommit.spark.settings import RunSettings
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.model_source import ModelDataset, ModelSource
@@ -24,7 +24,7 @@ from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
 from tests.unit.app.rebuilding import rebuild as rebuilt
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     BUCKET_LOG,
     OUTPUT,
     STAGING,

@@ -20,8 +20,8 @@ from distcommit.stores.log import CommitLog
 from distcommit.testing.program_parts import files_below, replace_files
 from distcommit.testing.simulated_posix import Crashed, Operation
 from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
-from tests.unit.spark.machines import OUTPUT, Machine, Meeting, dies_at, fails, published, source, states, with_folders
-from tests.unit.spark.situations import quarantine
+from tests.unit.engine.machines import OUTPUT, Machine, Meeting, dies_at, fails, published, source, states, with_folders
+from tests.unit.engine.situations import quarantine
 
 WORLD = World()
 STORE = ROOTS.store

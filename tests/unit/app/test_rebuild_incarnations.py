@@ -13,7 +13,7 @@ from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import Operation
 from distcommit.testing.world import FILE_A_RECORD, ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
-from tests.unit.spark.machines import Machine, audit, go, published, states, written
+from tests.unit.engine.machines import Machine, audit, go, published, states, written
 
 WORLD = World(buckets=2)
 

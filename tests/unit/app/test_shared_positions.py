@@ -10,15 +10,15 @@ from confluent_kafka import Producer
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.shared_positions import SharedRange
+from distcommit.engine.run import run
 from distcommit.model.source import Provenance, Source
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_client import topic_named_by
-from distcommit.spark.run import run
+from distcommit.sources.kafka_names import topic_named_by
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.world import World
-from tests.unit.spark.machines import NOTHING, Machine, go, launch
+from tests.unit.engine.machines import NOTHING, Machine, go, launch
 
 WORLD = World(buckets=2)
 BY_NAME = Provenance("partition", "offset", thing_of=topic_named_by)

@@ -21,6 +21,10 @@ from distcommit.cli.display import describe
 from distcommit.cli.main import app
 from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.progress import Progress
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult
 from distcommit.model.errors import FencedError, LostError, TransientError
 from distcommit.model.log_records import (
     Done,
@@ -36,12 +40,10 @@ from distcommit.model.log_records import (
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.spark.clock import SystemClock
-from distcommit.spark.progress import Progress
-from distcommit.spark.reports import Report
-from distcommit.spark.run import RunResult
+from distcommit.protocol.paths import segment_name
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.segment import Segment, encode_segment
 
 JOB = """\
 job: planes
@@ -110,7 +112,7 @@ class TestHelp:
         ):
             assert text in result.stdout
 
-    @pytest.mark.parametrize("command", ["run", "recover", "status", "audit"])
+    @pytest.mark.parametrize("command", ["run", "recover", "status", "log", "audit"])
     def test_commands_with_a_job_file_take_the_same_options(self, command: str) -> None:
         result = invoke(command, "--help")
         assert result.exit_code == 0
@@ -279,6 +281,47 @@ class TestStatus:
         result = invoke("status", job_file)
         assert result.exit_code == 5
         assert f"bucket {bucket}" in result.stdout
+
+
+class TestLog:
+    def test_of_the_job_has_its_fences(self, store: JobStore, job_file: Path) -> None:
+        found = last_json(invoke("log", job_file, "--json"))
+        lines = [(line["number"], line["record"], line["ignored"]) for line in found["lines"]]
+        assert lines == [(1, "Checkpoint", ""), (2, "Fence", "")]
+        assert "epoch 1 begins, run run-1" in invoke("log", job_file).stdout
+
+    def test_of_a_dataset_has_what_concerns_it_alone(self, store: JobStore, job_file: Path) -> None:
+        found = last_json(invoke("log", job_file, "--dataset", "stuck", "--json"))
+        assert [line["record"] for line in found["lines"]] == ["Fence", "Intent", "Failed"]
+        assert found["lines"][1]["what"] == "stuck nothing -> 0:30, 30 records in 0 files"
+        assert "its file is gone" in found["lines"][2]["what"]
+
+    def test_says_why_a_zombie_s_record_does_not_count(self, store: JobStore, job_file: Path) -> None:
+        bucket = bucket_of("waiting", store.buckets)
+        append(store, bucket, Fence(2, "run-2"))
+        log = store.bucket_log(bucket)
+        number = log.refresh().number + 1
+        late = Segment(1, "ab" * 16, Done(1, (SequenceName("waiting", 1),)))
+        store.fs.put_if_absent(f"{log.folder}/{segment_name(number)}", encode_segment(late))
+        line = last_json(invoke("log", job_file, "--bucket", bucket, "--json"))["lines"][-1]
+        assert (line["number"], line["writer"], line["record"]) == (number, "ab" * 16, "Done")
+        assert line["ignored"] == "by epoch 1, and epoch 2 has fenced this log"
+        assert "ignored: by epoch 1" in invoke("log", job_file, "--bucket", bucket).stdout
+
+    def test_goes_on_past_what_can_not_be_read(self, store: JobStore, job_file: Path) -> None:
+        bucket = bucket_of("idle", store.buckets)
+        first = min(Path(store.bucket_log(bucket).folder).glob("*.seg"))
+        first.write_bytes(first.read_bytes()[:-3])
+        result = invoke("log", job_file, "--bucket", bucket, "--json")
+        torn, *others = last_json(result)["lines"]
+        assert result.exit_code == 5
+        assert torn["unreadable"]
+        assert others
+        assert all("can't be said" in line["ignored"] for line in others)
+
+    @pytest.mark.parametrize("words", [["--bucket", "4"], ["--bucket", "-1"], ["--bucket", "0", "--dataset", "idle"]])
+    def test_of_no_such_bucket_is_exit_code_2(self, store: JobStore, job_file: Path, words: list[str]) -> None:
+        assert invoke("log", job_file, *words).exit_code == 2
 
 
 class TestAudit:

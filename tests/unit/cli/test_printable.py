@@ -28,9 +28,9 @@ from distcommit.app.rebuild import RebuildResult
 from distcommit.app.status import StatusResult
 from distcommit.cli import output
 from distcommit.cli.terminal import Terminal
+from distcommit.engine.reports import Reason, Report
+from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
-from distcommit.spark.reports import Reason, Report
-from distcommit.spark.run import RunResult
 
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"
 CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

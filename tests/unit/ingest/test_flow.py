@@ -13,15 +13,15 @@ from msgspec.structs import replace as changed
 
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import MAX_BYTES, WorkUnitFlow, run_work_unit
-from distcommit.ingest.staging import new_attempt, prepare_bucket
 from distcommit.model.errors import SourceError
 from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files import FileSinkSettings
+from distcommit.stores.staging import new_attempt, prepare_bucket
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import Machine, QuickClock, fails
+from tests.unit.engine.machines import Machine, QuickClock, fails
 
 GOOD, BAD = b'{"x": 1}', b'{"x": "one"}'
 UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}), 4)

@@ -13,7 +13,8 @@ from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_extractor import BATCH_SCHEMA, MAX_BYTES, WINDOW_BYTES, KafkaExtraction, KafkaExtractor
+from distcommit.sources.kafka_extractor import BATCH_SCHEMA, WINDOW_BYTES, KafkaExtraction, KafkaExtractor
+from distcommit.sources.kafka_names import MAX_BYTES
 
 TOPICS = 100
 BIG = 30_000

@@ -10,15 +10,16 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.launch import JobFailedError
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report
+from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, ProcessLostError
 from distcommit.spark.failed_jobs import failure_text, what_died
-from distcommit.spark.ingest import ingest_partition
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.recover import recover_partition
-from distcommit.spark.reports import Report
-from distcommit.spark.run import run
 from distcommit.testing.world import World, launch_here
-from tests.unit.spark.machines import Machine, audit, source
+from tests.unit.engine.machines import Machine, audit, source
 
 
 @dataclass
@@ -58,8 +59,8 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
         (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit.spark'", "No module named 'distcommit.spark'"),
         (f"{_TRACE}ModuleNotFoundError: No module named 'msgspec'", "No module named 'msgspec'"),
         (
-            f"{_TRACE}AttributeError: Can't get attribute 'RunSettings' on <module 'distcommit.spark.settings' (x)>",
-            "Can't get attribute 'RunSettings' on <module 'distcommit.spark.settings'",
+            f"{_TRACE}AttributeError: Can't get attribute 'RunSettings' on <module 'distcommit.engine.settings' (x)>",
+            "Can't get attribute 'RunSettings' on <module 'distcommit.engine.settings'",
         ),
         (
             'Job aborted: java.io.IOException: Cannot run program "/nowhere": error=2, No such file or directory\n\tat',
@@ -142,16 +143,30 @@ def test_other_failures_of_a_job_name_task_and_cause(cause: str, told: str) -> N
     assert what_died(_ABORTED + cause) == ""
 
 
-@pytest.mark.parametrize("error", [PySparkException("some other end"), JobAbortedError("executor lost"), KeyError("x")])
-def test_any_other_failure_stays_what_it_is(error: Exception) -> None:
+@pytest.mark.parametrize("error", [PySparkException("some other end"), JobAbortedError("some other end")])
+def test_any_other_failure_of_a_job_is_told_in_one_line_and_has_all_of_its_text(error: Exception) -> None:
     session: Any = FailingSession(error)
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(JobFailedError) as caught:
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+    assert (caught.value.found, str(caught.value)) == ("some other end", str(error))
+    assert caught.value.__cause__ is error
+
+
+def test_what_is_no_job_s_failure_stays_what_it_is() -> None:
+    error = KeyError("x")
+    session: Any = FailingSession(error)
+    with pytest.raises(KeyError) as caught:
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
     assert caught.value is error
 
 
 @pytest.mark.parametrize(
-    "error", [PySparkException("aborted"), JobAbortedError("aborted"), ConfigurationError("aborted")]
+    "error",
+    [
+        JobFailedError("Job aborted", "aborted"),
+        ProcessLostError("a job failed", found="aborted"),
+        ConfigurationError("aborted"),
+    ],
 )
 def test_what_an_ingest_job_has_read_is_committed_although_it_failed(error: Exception) -> None:
     """Whether a task's Python code, the loss of executors or a node without the package ended it."""

@@ -12,7 +12,7 @@ from distcommit.model.steps import Lost, StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import OUTPUT, STAGING, LinkMachine, Machine, dies_at, on_every_power_loss
+from tests.unit.engine.machines import OUTPUT, STAGING, LinkMachine, Machine, dies_at, on_every_power_loss
 
 
 def vanishing(machine: Machine, folder: str) -> Callable[[Operation], None]:

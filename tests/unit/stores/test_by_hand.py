@@ -18,7 +18,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import ROOTS
-from tests.unit.spark.machines import (
+from tests.unit.engine.machines import (
     OUTPUT,
     STAGING,
     EagerSource,
@@ -34,7 +34,7 @@ from tests.unit.spark.machines import (
     statuses,
     with_folders,
 )
-from tests.unit.spark.situations import WORLD, check_recovery, quarantine, quarantined
+from tests.unit.engine.situations import WORLD, check_recovery, quarantine, quarantined
 
 
 def test_a_zombie_can_not_publish_what_a_person_abandons_wherever_they_meet() -> None:

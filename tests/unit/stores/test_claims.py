@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from distcommit.engine.run import run
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.spark.run import run
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.testing.explore import crashes_of
 from distcommit.testing.model_source import ModelDataset, ModelSource

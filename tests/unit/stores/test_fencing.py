@@ -10,8 +10,8 @@ import pytest
 from distcommit.model.errors import FencedError, StorageRefusedError
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from tests.unit.spark.machines import Machine, Meeting, fails, on_every_power_loss, source
-from tests.unit.spark.situations import WORLD, check_recovery
+from tests.unit.engine.machines import Machine, Meeting, fails, on_every_power_loss, source
+from tests.unit.engine.situations import WORLD, check_recovery
 
 
 def test_of_two_runs_that_begin_at_once_each_has_an_epoch_of_its_own_or_none_wherever_they_meet() -> None:

@@ -20,7 +20,7 @@ from distcommit.model.errors import LockHeldError
 from distcommit.stores.job_lock import JobLock, LockRecord, _process_start
 from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import QuickClock
+from tests.unit.engine.machines import QuickClock
 
 TTL = 3000.0
 ROOT = "/store"

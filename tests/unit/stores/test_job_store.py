@@ -20,8 +20,8 @@ from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.stored_bytes import of_version
 from distcommit.testing.world import ROOTS, SimulatedFileSystem
-from tests.unit.spark.machines import OUTPUT, STAGING, LinkMachine, Machine, Meeting, fails
-from tests.unit.spark.situations import WORLD
+from tests.unit.engine.machines import OUTPUT, STAGING, LinkMachine, Machine, Meeting, fails
+from tests.unit.engine.situations import WORLD
 
 
 def roots(base: Path) -> Roots:

@@ -10,7 +10,7 @@ import pytest
 from distcommit.fs.local import TEMPORARY, LocalFileSystem
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import Machine, fails, on_every_power_loss
+from tests.unit.engine.machines import Machine, fails, on_every_power_loss
 
 ONE, MANY = 1, 8
 """Puts at once: synced by itself, and all of them by one call."""

@@ -23,7 +23,7 @@ from distcommit.testing.program_parts import new_machine
 from distcommit.testing.simulated_posix import Operation
 from distcommit.testing.stored_bytes import of_version
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import Machine, Once
+from tests.unit.engine.machines import Machine, Once
 
 FS = LocalFileSystem(durable=False)
 
@@ -141,7 +141,7 @@ def test_a_zombie_whose_put_lands_on_a_truncated_number_has_no_effect(tmp_path: 
     log, zombie = make_log(tmp_path / "log"), make_log(tmp_path / "log")
     fence(log, 1)
     stale = zombie.refresh()
-    number = zombie.last_number + 1
+    number = stale.number + 1
     for epoch in range(2, 6):
         fence(log, epoch)
         log.checkpoint(at_least=1)
@@ -230,7 +230,7 @@ class FlakyCalls(RealPosixCalls):
 def test_a_lost_answer_is_read_back(tmp_path: Path, takes_effect: bool) -> None:
     log = make_log(tmp_path / "log", fs=LocalFileSystem(FlakyCalls(1, takes_effect=takes_effect)))
     fold = fence(log, 1)
-    assert (fold.fence_epoch, log.last_number) == (1, 2)
+    assert (fold.fence_epoch, fold.number) == (1, 2)
 
 
 def test_an_outage_ends_in_an_error_that_says_the_outcome_is_unknown(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_zombie_s_record_on_a_number_that_was_truncated_while_it_was_read_does
     keeper.settle(Once(Fence(2, "old")))
     assert reader.refresh().fence_epoch == 2
     keeper.settle(Once(Fence(3, "new")))
-    place = f"{folder}/{keeper.last_number:012d}.seg"
+    place = f"{folder}/{keeper.refresh().number:012d}.seg"
 
     def truncated_and_written_anew(operation: Operation) -> None:
         if operation == Operation("read", place):

@@ -18,7 +18,7 @@ from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import Machine, dies_at, on_every_power_loss
+from tests.unit.engine.machines import Machine, dies_at, on_every_power_loss
 
 TASK_OUTPUT, JOB_OUTPUT = "/job/task-output", "/job/job-output"
 FILES = ("MyTopic/2015-12-09/1.avro", "MyTopic/2015-12-09/2.avro", "MyTopic/2015-12-10/1.avro")

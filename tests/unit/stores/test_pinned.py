@@ -14,8 +14,8 @@ from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import RecordedSettings, read_settings, record_settings, require_settings
 from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.stored_bytes import of_version
-from tests.unit.spark.machines import Machine, Meeting, fails
-from tests.unit.spark.situations import WORLD
+from tests.unit.engine.machines import Machine, Meeting, fails
+from tests.unit.engine.situations import WORLD
 
 TOPIC = PinnedSettings({"source.type": Pin("kafka"), "source.dataset": Pin("topic")}, "distcommit carry")
 PARTITION = PinnedSettings({"source.type": Pin("kafka"), "source.dataset": Pin("partition")}, "distcommit carry")

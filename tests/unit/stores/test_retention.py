@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from distcommit.stores.retention import KEPT_RUNS
 from distcommit.testing.world import ROOTS
-from tests.unit.spark.machines import Machine, go, source
-from tests.unit.spark.situations import WORLD
+from tests.unit.engine.machines import Machine, go, source
+from tests.unit.engine.situations import WORLD
 
 
 def test_of_runs_long_past_nothing_is_kept_in_the_tables() -> None:

@@ -15,7 +15,7 @@ from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
-from tests.unit.spark.machines import OUTPUT, STAGING, Machine, dies_at, on_every_power_loss, written
+from tests.unit.engine.machines import OUTPUT, STAGING, Machine, dies_at, on_every_power_loss, written
 
 
 def own_store(machine: Machine) -> LogCommitStepStore:

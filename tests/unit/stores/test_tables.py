@@ -313,6 +313,6 @@ def test_a_plan_counts_once_a_manifest_names_it() -> None:
 def test_a_corrupt_manifest_is_named(data: bytes) -> None:
     fs = make_fs()
     fs.make_folders("/store/plans/run=run")
-    fs.put_if_absent("/store/plans/run=run/manifest.json", data)
+    fs.put_if_absent("/store/plans/run=run/_manifest.json", data)
     with pytest.raises(CorruptError, match=r"manifest\.json"):
         read_manifest(fs, "/store", "run")

@@ -1,0 +1,281 @@
+"""Commit work on one bucket: poll task states, seal, execute, close, clean up.
+
+Any number of committers may work on one bucket at a time; the bucket's log orders them. What one of them leaves
+half-way, another finishes: a twin, the drain, or the next run.
+
+Committers of several buckets work in step (`model.lockstep`): segments of their logs, effects and what makes them
+durable go together, so that the disk's barriers are as many for all of them as for one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from distcommit.engine.clean_up import probe_prefix, remove_probes, remove_task_output
+from distcommit.engine.failures import noting_failures
+from distcommit.engine.open_datasets import OpenDatasets
+from distcommit.engine.outcomes import Notes, count_held, count_outcomes
+from distcommit.engine.reports import Report
+from distcommit.engine.sealing import name_of, sequence_of, step_context
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import DistcommitError, LostError, printable
+from distcommit.model.lockstep import Work
+from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName
+from distcommit.model.steps import CommitStep, Lost, Verification
+from distcommit.model.work import DatasetPlan, TaskState
+from distcommit.protocol import next_record
+from distcommit.protocol.fold import Fold
+from distcommit.steps.execution import Execution, Outcomes
+from distcommit.steps.registry import load_steps
+from distcommit.stores.fencing import require_fence
+
+logger = logging.getLogger(__name__)
+
+
+class BucketCommitter:
+    """The commit work on one bucket in one run.
+
+    Args:
+        settings: the run.
+        bucket: the bucket.
+        report: where counts go.
+        plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
+    """
+
+    def __init__(self, settings: RunSettings, bucket: int, report: Report, plans: Iterable[DatasetPlan] = ()) -> None:
+        self._settings, self._bucket, self._report = settings, bucket, report
+        self._context = step_context(settings)
+        self._log = settings.store.bucket_log(bucket, settings.epoch)
+        self._open = OpenDatasets(settings, bucket, plans)
+        self._notes = Notes(self._open.nothing)
+        self._sealed_here: set[SequenceName] = set()
+        self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
+
+    def know(self, name: str, states: Sequence[TaskState]) -> None:
+        """Takes task states that this task has published under that file name; they need not be read back."""
+        self._open.know(name, states)
+
+    def look(self) -> list[TaskState]:
+        """Takes in the task states that were published since the last look, by anybody, and returns them.
+
+        Raises:
+            OSError: if they can't be read; the next look takes them up again.
+        """
+        return self._open.look()
+
+    def sweep(self, *, ended: bool) -> Work[None]:
+        """Seals what is complete, and executes, closes and cleans up what this committer sealed. With at-least-once,
+        what is complete is published first, and sealed and closed by one record.
+
+        Args:
+            ended: whether ingest has ended, as read before this call. Then what is missing counts as failed, and
+                sequences of this run that others sealed are taken over.
+
+        Raises:
+            FencedError: if a newer run has fenced the bucket; nothing more was sealed.
+            DistcommitError, OSError: if the store can't be read or written; another sweep takes it up again.
+        """
+        fold = self._log.refresh()
+        require_fence(fold, self._settings.epoch, self._log.folder)
+        self._clean_up(fold)  # what others have closed
+        if not self._open:
+            return
+        self.look()
+        ready = self._complete(fold, ended)
+        if self._settings.at_least_once:
+            self._clean_up((yield from self._publish_unsealed(ready)))
+            return
+        yield from self._seal(ready)
+        if not self._settings.job_level:
+            yield from self.publish(take_over=ended)
+
+    def publish(self, *, take_over: bool) -> Work[None]:
+        """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
+        fold = self._log.refresh()
+        todo = [
+            state
+            for state in fold.pending()
+            if state.sequence is not None
+            and state.sequence.epoch == self._settings.epoch
+            and (take_over or name_of(state.sequence) in self._sealed_here)
+        ]
+        if any(_state_name(state) not in self._sealed_here for state in todo):
+            remove_probes(self._context, self._bucket)
+        sequences = [state.sequence for state in todo if state.sequence is not None]
+        fold = yield from self._execute_and_close(sequences, fold, last=take_over)
+        self._clean_up(fold)
+
+    def replay(self, decided_epochs: frozenset[int]) -> Work[None]:
+        """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
+
+        Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
+        `max_attempts` runs; an outage is nobody's attempt.
+        """
+        epoch = self._settings.epoch  # what this run has sealed meanwhile is not this function's
+        pending = [s for s in self._log.refresh().pending() if s.sequence is not None and s.sequence.epoch < epoch]
+        undecided = [s for s in pending if s.held and s.sequence is not None and s.sequence.epoch not in decided_epochs]
+        if undecided:
+            yield from self._drop([name_of(s.sequence) for s in undecided if s.sequence is not None])
+        doomed = {state.dataset_urn for state in undecided}
+        todo = [s.sequence for s in pending if s.sequence is not None and s.dataset_urn not in doomed]
+        if pending:
+            remove_probes(self._context, self._bucket)
+        before = self._report.datasets_committed
+        yield from self._execute_and_close(todo, self._log.refresh(), verify_first=True)
+        self._report.sequences_replayed += self._report.datasets_committed - before
+        self._report.datasets_committed = before
+
+    def count_outcomes(self, plans: Iterable[DatasetPlan]) -> None:
+        """After the drain: adds to the report what became of each dataset of the plan."""
+        count_outcomes(self._log.refresh(), self._settings.epoch, plans, self._notes, self._report)
+
+    def count_held(self, plans: Iterable[DatasetPlan]) -> None:
+        """Job-level, after the drain: adds to the report what the driver's decision rests on."""
+        count_held(self._log.refresh(), self._settings.epoch, plans, self._notes, self._report)
+
+    # -- sealing
+
+    def _complete(self, fold: Fold, ended: bool) -> list[SealedSequence]:
+        """The sequences of datasets that are ready."""
+        self._made.clear()
+        sequences = []
+        for plan, ready, staged in self._open.ready(fold, self._context, ended=ended):
+            sequence, steps = sequence_of(self._settings, self._context, plan, ready, staged)
+            if not self._settings.job_level:
+                self._made[name_of(sequence)] = sequence, steps
+            sequences.append(sequence)
+        return sequences
+
+    def _seal(self, sequences: list[SealedSequence]) -> Work[Fold]:
+        """Writes the sequences ahead, as one record; with at-least-once they are published, and closed by it. Those
+        that somebody else sealed first are left to them."""
+        mine = {name_of(sequence): sequence for sequence in sequences}
+        if not sequences:
+            return self._log.refresh()
+        settings = self._settings
+        fold = yield from self._log.settling(
+            partial(
+                next_record.seal,
+                epoch=settings.epoch,
+                sequences=sequences,
+                held=settings.job_level,
+                published=settings.at_least_once,
+            )
+        )
+        require_fence(fold, settings.epoch, self._log.folder)
+        for name, sequence in mine.items():
+            if fold.sequence(name) == sequence:
+                self._sealed_here.add(name)
+        return fold
+
+    # -- executing and closing
+
+    def _publish_unsealed(self, sequences: list[SealedSequence]) -> Work[Fold]:
+        """At-least-once: executes steps that are nowhere written ahead, and lets the watermarks follow once the effects
+        are durable. Should this process die in between, no record names its files, and their records are read again."""
+        steps = {name_of(sequence): self._made.pop(name_of(sequence))[1] for sequence in sequences}
+        outcomes: Outcomes[SequenceName] = yield Execution(steps)
+        self._report.steps_executed += outcomes.executed.total()
+        failed = dict(outcomes.failed)
+        for name, lost in outcomes.lost.items():
+            failed[name] = LostError(
+                "a staged file was lost before it was published",
+                dataset=name.dataset_urn,
+                epoch=str(name.epoch),
+                expected=lost.expected,
+                found=lost.found,
+                todo="nothing: no watermark has moved, and the next run reads its records again",
+            )
+        for name, error in failed.items():
+            self._notes.unpublished[name.dataset_urn] = error
+            logger.warning(
+                "not published yet: %s", error, extra={"dataset": printable(name.dataset_urn), "epoch": name.epoch}
+            )
+        published = [sequence for sequence in sequences if name_of(sequence) not in failed]
+        fold = yield from self._seal(published)
+        done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
+        self._report.datasets_committed += len(done)
+        return fold
+
+    def _execute_and_close(
+        self, sequences: Sequence[SealedSequence], fold: Fold, *, verify_first: bool = False, last: bool = True
+    ) -> Work[Fold]:
+        """Executes and closes sequences.
+
+        Args:
+            sequences: what `fold` shows pending.
+            fold: of the log.
+            verify_first: for replay, in which a failure counts as this run's attempt.
+            last: whether nobody in this run comes after this call: then the log is told what is left, and why.
+        """
+        if not sequences:
+            return fold
+        yield from self._log.making_durable()
+        loaded: dict[SequenceName, list[CommitStep]] = {}
+        failed: dict[SequenceName, DistcommitError] = {}
+        for sequence in sequences:
+            try:
+                loaded[name_of(sequence)] = self._steps_of(sequence)
+            except DistcommitError as error:
+                failed[name_of(sequence)] = error
+        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)
+        self._report.steps_executed += outcomes.executed.total()
+        failed.update(outcomes.failed)
+        for name, lost in outcomes.lost.items():
+            failed[name] = _lost_error(name, lost)
+        done = [name_of(sequence) for sequence in sequences if name_of(sequence) not in failed]
+        fold = yield from self._close(done)
+        self._report.datasets_committed += len(done)
+        if not failed:
+            return fold
+        self._notes.unfinished |= yield from noting_failures(
+            self._log,
+            self._settings,
+            self._context,
+            probe_prefix(self._bucket),
+            failed,
+            loaded,
+            self._report,
+            replaying=verify_first,
+            last=last,
+        )
+        return self._log.refresh()
+
+    def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
+        """The steps of a sequence that the fold shows; those it was made of here, if it is that very sequence."""
+        made = self._made.pop(name_of(sequence), None)
+        if made is not None and made[0] == sequence:
+            return made[1]
+        return list(load_steps(sequence.steps, self._context))
+
+    def _close(self, names: Sequence[SequenceName]) -> Work[Fold]:
+        fold = yield from self._log.settling(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        require_fence(fold, self._settings.epoch, self._log.folder)
+        return fold
+
+    def _drop(self, names: Sequence[SequenceName]) -> Work[None]:
+        fold = yield from self._log.settling(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        require_fence(fold, self._settings.epoch, self._log.folder)
+        self._report.sequences_dropped += len(names)
+
+    def _clean_up(self, fold: Fold) -> None:
+        """Takes published datasets off the open ones, and what their attempts left away."""
+        self._report.files_swept += remove_task_output(self._settings, self._bucket, self._open.settle(fold))
+
+
+def _state_name(state: DatasetState) -> SequenceName | None:
+    return name_of(state.sequence) if state.sequence is not None else None
+
+
+def _lost_error(name: SequenceName, lost: Verification) -> LostError:
+    expected, found = (lost.expected, lost.found) if isinstance(lost, Lost) else ("", "")
+    return LostError(
+        "a sealed commit step is lost",
+        dataset=name.dataset_urn,
+        epoch=str(name.epoch),
+        expected=expected,
+        found=found,
+        todo="restore what is named and release the dataset with retry, or accept or abandon it",
+    )

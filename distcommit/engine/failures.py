@@ -1,0 +1,200 @@
+"""What a run makes of sequences that it could not finish: whose fault it is, and what their log is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import (
+    CorruptError,
+    DistcommitError,
+    FencedError,
+    LostError,
+    SinkUnavailableError,
+    UnknownStepTypeError,
+    UnknownVersionError,
+    plain_text,
+    printable,
+)
+from distcommit.model.lockstep import Work
+from distcommit.model.log_records import DatasetStatus, LeftSequence, SequenceName
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.protocol import next_record
+from distcommit.steps.outage import OutputProbe, SinkProbe
+from distcommit.steps.sink import SinkCommitStep
+from distcommit.stores.fencing import require_fence
+from distcommit.stores.log import CommitLog
+
+logger = logging.getLogger(__name__)
+
+_NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a sequence is not finished. `outage`: its target does not work; then nobody's attempt has failed."""
+
+    kind: str
+    reason: str
+    lost: bool = False
+    not_for_us: bool = False
+    outage: bool = False
+
+
+def is_lost(error: DistcommitError) -> bool:
+    """Whether no run can ever finish the sequence, as far as this program can tell."""
+    return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
+
+
+def judged(error: DistcommitError, outage: str = "") -> Failure:
+    """What is told of a sequence that failed.
+
+    Args:
+        error: why it failed.
+        outage: what a probe of its target found, if that failed too.
+    """
+    if is_lost(error):
+        return Failure(type(error).__name__, plain_text(str(error)), lost=True)
+    if outage:
+        return Failure("outage", outage, outage=True)
+    return Failure(type(error).__name__, plain_text(str(error)), not_for_us=isinstance(error, _NOT_FOR_US))
+
+
+def judging(
+    failed: Mapping[SequenceName, DistcommitError],
+    loaded: Mapping[SequenceName, Sequence[CommitStep]],
+    context: StepContext,
+    probe_prefix: str,
+) -> Work[dict[SequenceName, Failure]]:
+    """Tells the sequences that failed by themselves from those whose target does not work: the targets of what failed
+    are tried with something else, each once.
+
+    Args:
+        failed: why each failed.
+        loaded: the steps, of those whose steps could be read.
+        context: where the steps' effects go.
+        probe_prefix: how names of what the output is tried with begin.
+    """
+    found: dict[SequenceName, Failure] = {}
+    answers: dict[bool, str] = {}
+    for name, error in failed.items():
+        outage = ""
+        if isinstance(error, SinkUnavailableError) and name in loaded:  # it could not even be opened
+            outage = plain_text(str(error), 1000)
+        elif name in loaded and not is_lost(error) and not isinstance(error, _NOT_FOR_US):
+            for to_sink in sorted({isinstance(step, SinkCommitStep) for step in loaded[name]}):
+                if to_sink not in answers and to_sink and context.sink is not None:
+                    answers[to_sink] = yield SinkProbe(context.sink)
+                elif to_sink not in answers:
+                    answers[to_sink] = yield OutputProbe(context, probe_prefix)
+                outage = outage or answers[to_sink]
+        found[name] = judged(error, outage)
+    return found
+
+
+def noting_left(log: CommitLog, epoch: int, left: Mapping[SequenceName, Failure]) -> Work[None]:
+    """Tells the log why sequences stay pending, though nobody's attempt has failed, so that `status` can say it.
+
+    What is known already is not told again; where the log can't be written either, the run's result has to do.
+
+    Raises:
+        FencedError: if a newer run has fenced the log.
+    """
+    try:
+        for outage in {failure.outage for failure in left.values()}:
+            told = [
+                LeftSequence(name.dataset_urn, name.epoch, failure.reason)
+                for name, failure in left.items()
+                if failure.outage is outage
+            ]
+            fold = yield from log.settling(partial(next_record.leave, epoch=epoch, left=told, outage=outage))
+            require_fence(fold, epoch, log.folder)
+    except FencedError:
+        raise
+    except (DistcommitError, OSError) as error:
+        logger.warning("why sequences are left could not be stored: %s", error, extra={"log": log.folder})
+
+
+def noting_failed(
+    log: CommitLog, epoch: int, name: SequenceName, failure: Failure, max_attempts: int
+) -> Work[DatasetStatus]:
+    """Counts this run's attempt at a sequence, once, and quarantines it at the last; at once, if it is lost.
+
+    Returns:
+        where its dataset stands then.
+
+    Raises:
+        FencedError: if a newer run has fenced the log.
+    """
+    fold = yield from log.settling(
+        partial(
+            next_record.fail,
+            epoch=epoch,
+            name=name,
+            reason=failure.reason,
+            for_good=failure.lost,
+            max_attempts=max_attempts,
+        )
+    )
+    require_fence(fold, epoch, log.folder)
+    return fold.state_of(name.dataset_urn).status
+
+
+def noting_failures(
+    log: CommitLog,
+    settings: RunSettings,
+    context: StepContext,
+    probe_prefix: str,
+    failed: Mapping[SequenceName, DistcommitError],
+    loaded: Mapping[SequenceName, Sequence[CommitStep]],
+    report: Report,
+    *,
+    replaying: bool,
+    last: bool,
+) -> Work[dict[str, Failure]]:
+    """Reports what could not be finished, and tells the log. What is lost is quarantined at once. Else a failure in
+    replay is this run's attempt, unless its target does not work, or this program's age or sink is to blame.
+
+    Args:
+        log: the bucket's.
+        settings: the run.
+        context: where the steps' effects go.
+        probe_prefix: how names of what the output is tried with begin.
+        failed: why each failed.
+        loaded: the steps, of those whose steps could be read.
+        report: where counts and reasons go.
+        replaying: whether an older run had sealed them.
+        last: whether nobody in this run comes after: then the log is told what is left, and why.
+
+    Returns:
+        what is not finished, by dataset.
+
+    Raises:
+        FencedError: if a newer run has fenced the log.
+    """
+    fold = log.refresh()  # what another committer has closed meanwhile had the better view
+    open_still = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
+    failures = (
+        (yield from judging(open_still, loaded, context, probe_prefix))
+        if last
+        else {name: judged(error) for name, error in open_still.items()}
+    )
+    left: dict[SequenceName, Failure] = {}
+    for name, failure in failures.items():
+        report.explain(name.dataset_urn, failure.kind, failure.reason)
+        report.sequences_left += 1
+        if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
+            status = yield from noting_failed(log, settings.epoch, name, failure, settings.max_attempts)
+            if status is DatasetStatus.QUARANTINED:
+                report.datasets_quarantined += 1
+                ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
+                logger.error("dataset quarantined: %s", failure.reason, extra=ids)
+        elif last:
+            left[name] = failure
+    if left:
+        yield from noting_left(log, settings.epoch, left)
+    return {name.dataset_urn: failure for name, failure in failures.items()}

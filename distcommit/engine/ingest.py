@@ -1,0 +1,288 @@
+"""The ingest job: tasks read their work units, and commit between them what has become complete."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from distcommit.engine.committer import BucketCommitter
+from distcommit.engine.progress import ProgressFile
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
+from distcommit.ingest.flow import run_work_unit
+from distcommit.model.errors import DistcommitError, FencedError, error_text
+from distcommit.model.lockstep import Work, in_step, outcomes_in_step
+from distcommit.model.sink import AttemptIdentity
+from distcommit.model.source import Extractor
+from distcommit.model.urn import bucket_of
+from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
+from distcommit.stores.staging import new_attempt, remove_empty
+from distcommit.stores.task_states import TaskStateWriter, ingest_ended
+
+logger = logging.getLogger(__name__)
+
+
+def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
+    """How many tasks the ingest job has: one for each group of large work units, then one for each partition."""
+    return len(manifest.large) + settings.partitions
+
+
+def ingest_partition(settings: RunSettings, task: int) -> Report:
+    """Runs one ingest task: its work units one after the other, committing in between.
+
+    Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own. What a task
+    can't commit is left to the drain; only a newer run's fence ends it early.
+    """
+    report = Report()
+    report.stamp(task)
+    ingest = _IngestTask(settings, task, report)
+    try:
+        ingest.run()
+    except FencedError as error:
+        report.fenced = str(error)
+    return report
+
+
+class _IngestTask:
+    """One attempt at one ingest task."""
+
+    def __init__(self, settings: RunSettings, task: int, report: Report) -> None:
+        self._settings, self._report, self._clock = settings, report, settings.clock
+        self._store, self._fs = settings.store, settings.store.fs
+        root = self._store.roots.store
+        manifest = read_manifest(self._fs, root, settings.run_id)
+        self._plans: dict[int, list[DatasetPlan]] = {}
+        mine: Callable[[WorkUnit], bool]
+        if task < len(manifest.large):
+            wanted = {unit_id for _, unit_id in manifest.large[task]}
+            buckets = sorted({bucket for bucket, _ in manifest.large[task]})
+            mine = lambda unit: unit.work_unit_id in wanted  # noqa: E731
+        else:
+            others = {unit_id for group in manifest.large for _, unit_id in group}
+            buckets = list(settings.buckets_of(task - len(manifest.large)))
+            mine = lambda unit: unit.work_unit_id not in others  # noqa: E731
+        for bucket in buckets:
+            try:
+                if plans := read_bucket_plan(self._fs, root, manifest, bucket):
+                    self._plans[bucket] = plans
+            except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
+                logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
+        self._units = [
+            unit for plans in self._plans.values() for plan in plans for unit in plan.work_units if mine(unit)
+        ]
+        self._writer = TaskStateWriter(self._fs, root, settings.run_id)
+        self._committers: dict[int, BucketCommitter] = {}
+        self._finished: dict[int, list[TaskState]] = {}
+        self._unswept: set[int] = set()
+        self._unsynced: set[str] = set()
+        self._swept_at_s = self._clock.monotonic_s()
+        self._progress = ProgressFile(settings, "ingest", task, report)
+
+    def run(self) -> None:
+        left = self._not_finished_before()
+        self._report.work_units = len(left)
+        with self._progress:
+            for attempt in range(self._settings.task_attempts):
+                failed = self._read(left)
+                self._publish_states()
+                left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
+                if not left:
+                    break
+                logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
+                self._unsynced.clear()
+            self._report.work_units_failed = len(left)
+            self._unswept.update(self._plans)
+            self._commit()
+
+    def _not_finished_before(self) -> list[WorkUnit]:
+        """Work units without a success: an earlier attempt at this task may have finished some."""
+        finished: set[str] = set()
+        for bucket in self._plans:
+            try:
+                states = self._committer(bucket).look()
+            except (DistcommitError, OSError) as error:
+                logger.warning("task states can't be read, reading again: %s", error, extra={"bucket": bucket})
+                continue
+            finished.update(state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED)
+        return [unit for unit in self._units if unit.work_unit_id not in finished]
+
+    def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
+        """Reads work units and commits in between; returns those that failed."""
+        failed: list[WorkUnit] = []
+        if not units:
+            return failed
+        try:
+            extractor = self._settings.flow.source.open()
+            extractor.announce(units)
+        except Exception as error:
+            logger.exception("the source can't be opened")
+            for unit in units:
+                self._add(failed_state(self._settings, unit, error))
+            return units
+        try:
+            for unit in units:
+                state = self._run(extractor, unit)
+                if state.outcome is TaskOutcome.FAILED:
+                    failed.append(unit)
+                self._add(state)
+                if self._clock.monotonic_s() - self._swept_at_s >= self._settings.min_interval_s:
+                    self._commit()
+        finally:
+            try:
+                extractor.close()
+            except Exception:
+                logger.warning("an extractor could not be closed", exc_info=True)
+        return failed
+
+    def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
+        settings, roots = self._settings, self._store.roots
+        bucket = bucket_of(unit.dataset_urn, self._store.buckets)
+        try:
+            folder = new_attempt(self._fs, roots.staging, settings.epoch, bucket, unit.work_unit_id)
+        except OSError as error:
+            logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
+            return failed_state(settings, unit, error)
+        identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, folder.attempt)
+        return run_work_unit(
+            settings.flow, self._fs, extractor, unit, folder, roots.output, identity, self._clock, settings.deadline_ms
+        )
+
+    def _add(self, state: TaskState) -> None:
+        self._finished.setdefault(bucket_of(state.dataset_urn, self._store.buckets), []).append(state)
+        report = self._report
+        report.records_read += state.records_read
+        report.records_written += state.records_written
+        report.records_diverted += state.records_diverted
+        report.bytes_read += state.bytes_read
+        self._progress.tick()
+
+    def _commit(self) -> None:
+        """Publishes the states of finished work units, then sweeps their buckets. What fails is left to the drain."""
+        self._publish_states()
+        buckets = sorted(self._unswept)
+        works = [self._committer(bucket).sweep(ended=False) for bucket in buckets]
+        for bucket, outcome in zip(buckets, outcomes_in_step(works), strict=True):  # one report: one thread
+            if isinstance(outcome, FencedError):
+                raise outcome
+            if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
+                untold = None if isinstance(outcome, DistcommitError | OSError) else outcome
+                logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=untold)
+                self._committers.pop(bucket, None)
+        self._unswept = set()
+        self._swept_at_s = self._clock.monotonic_s()
+        self._progress.tick()
+
+    def _publish_states(self) -> None:
+        """Staged bytes and names first, then the rows that name them. Rows that can't be written wait for next time."""
+        if not self._finished:
+            return
+        try:
+            self._fs.sync_tree(self._store.roots.staging)
+        except OSError as error:  # final for these files: their bytes may be gone, so these attempts have failed
+            logger.exception("staged files could not be synced")
+            text = f"staged files could not be synced: {error}"
+            self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
+            failed = {"outcome": TaskOutcome.FAILED, "outputs": (), "commit_infos": (), "error": text}
+            self._finished = {
+                bucket: [replace(s, **failed) for s in states] for bucket, states in self._finished.items()
+            }
+        for bucket, name in self._writer.append(self._finished).items():
+            if isinstance(name, OSError):
+                logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
+                continue
+            self._committer(bucket).know(name, self._finished.pop(bucket))
+            self._unswept.add(bucket)
+
+    def _committer(self, bucket: int) -> BucketCommitter:
+        if bucket not in self._committers:
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, self._report, self._plans[bucket])
+        return self._committers[bucket]
+
+
+def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
+    """The state of an attempt that failed before it could read anything."""
+    now = settings.clock.now_ms()
+    return TaskState(
+        run_id=settings.run_id,
+        epoch=settings.epoch,
+        dataset_urn=unit.dataset_urn,
+        work_unit_id=unit.work_unit_id,
+        attempt=uuid.uuid4().hex,
+        outcome=TaskOutcome.FAILED,
+        low=unit.low,
+        expected_high=unit.expected_high,
+        actual_high=unit.low,
+        error=error_text(error),
+        started_ms=now,
+        finished_ms=now,
+    )
+
+
+def drain_partition(settings: RunSettings, partition: int) -> Report:
+    """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
+    return _finish(settings, partition, seal=True)
+
+
+def publish_partition(settings: RunSettings, partition: int) -> Report:
+    """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
+    return _finish(settings, partition, seal=False)
+
+
+_TRIES = 3
+
+
+def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
+    report = Report()
+    report.stamp(partition)
+    try:
+        manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
+        left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
+        with ProgressFile(settings, "drain", partition, report) as progress:
+            for attempt in range(_TRIES):
+                works = [_finish_bucket(settings, manifest, bucket, seal=seal) for bucket in left]
+                reports = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
+                again = [] if attempt == _TRIES - 1 else [b for b, (_, whole) in reports.items() if not whole]
+                for bucket, (found, _) in reports.items():
+                    if bucket in again:
+                        report.steps_executed += found.steps_executed
+                    else:
+                        report.include(found)
+                progress.tick()
+                if not again:
+                    break
+                left = again
+                settings.clock.sleep(0.2 * 4**attempt)
+    except FencedError as error:
+        report.fenced = str(error)
+    except (DistcommitError, OSError) as error:
+        report.explain(f"partition {partition}", type(error).__name__, str(error))
+    return report
+
+
+def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> Work[tuple[Report, bool]]:
+    """Seals and publishes what is left of a bucket. What became of each of its datasets, and whether all is finished
+    that this run can finish."""
+    store, report = settings.store, Report()
+    try:
+        plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
+        committer = BucketCommitter(settings, bucket, report, plans)
+        yield from committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
+        if settings.job_level and seal:
+            committer.count_held(plans)
+        else:
+            yield from committer.publish(take_over=True)
+            report.reasons, report.reasons_more, report.datasets_quarantined = [], 0, 0
+            committer.count_outcomes(plans)
+            remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
+    except FencedError:
+        raise
+    except Exception as error:
+        logger.warning("bucket %d could not be drained", bucket, exc_info=True)
+        report = Report(steps_executed=report.steps_executed)
+        report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        return report, False
+    return report, not report.sequences_left

@@ -1,0 +1,98 @@
+"""What became of each dataset of a plan, as the log tells it, and why."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from distcommit.engine.failures import Failure
+from distcommit.engine.reports import Report
+from distcommit.model.errors import DistcommitError, printable
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.work import DatasetPlan, positions_lost
+from distcommit.protocol.fold import Fold
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a committer knows of datasets that the log does not tell, by dataset.
+
+    `nothing`: why this run commits nothing of it, and whether that is a failure; `unpublished`: with at-least-once, why
+    it could not be published; `unfinished`: why its sequence could not be.
+    """
+
+    nothing: Mapping[str, tuple[str, bool]]
+    unpublished: dict[str, DistcommitError] = field(default_factory=dict)
+    unfinished: dict[str, Failure] = field(default_factory=dict)
+
+
+def count_outcomes(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, report: Report) -> None:
+    """After the drain: adds to the report what became of each dataset of the plan."""
+    report.sequences_left = 0
+    for plan in plans:
+        urn = plan.dataset_urn
+        state = fold.state_of(urn)
+        if state.done_epoch == epoch:
+            report.datasets_published += 1
+            report.records_published += state.done_records
+            report.files_published += state.done_files
+            _count_lost(plan, report)
+            if state.done_left_out:
+                report.datasets_partial += 1
+                report.explain(urn, "partly failed", state.done_left_out)
+        elif state.sequence is not None:
+            report.sequences_left += 1
+            report.datasets_quarantined += state.status is DatasetStatus.QUARANTINED
+            failure = notes.unfinished.get(urn) or Failure("", state.reason, outage=state.outage)
+            kind = "outage" if failure.outage else f"left {state.status.value}"
+            report.explain(urn, kind, failure.reason)
+        elif urn in notes.nothing:
+            _count_nothing(urn, notes, report)
+        elif urn in notes.unpublished:
+            report.sequences_left += 1
+            report.explain(urn, "left unpublished", str(notes.unpublished[urn]))
+        else:
+            _count_changed_by_hand(urn, report)
+
+
+def count_held(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, report: Report) -> None:
+    """Job-level, after the drain: what the driver's decision rests on; and why it can't be made, as far as these
+    datasets are to blame."""
+    for plan in plans:
+        urn = plan.dataset_urn
+        state = fold.state_of(urn)
+        if state.sequence is not None and state.sequence.epoch == epoch:
+            ready = state.status is DatasetStatus.PENDING
+            report.datasets_sealed += ready
+            report.datasets_held += 1
+            if not ready:
+                report.explain(urn, f"left {state.status.value}", state.reason)
+        elif urn in notes.nothing:
+            report.datasets_sealed += not notes.nothing[urn][1]  # nothing to publish, and that is in order
+            _count_nothing(urn, notes, report)
+        else:
+            _count_changed_by_hand(urn, report)
+
+
+def _count_nothing(urn: str, notes: Notes, report: Report) -> None:
+    reason, failed = notes.nothing[urn]
+    report.datasets_failed += failed
+    report.datasets_unchanged += not failed
+    if failed:
+        report.explain(urn, "failed", reason)
+
+
+def _count_changed_by_hand(urn: str, report: Report) -> None:
+    report.datasets_failed += 1
+    report.explain(urn, "failed", "its watermark was changed by hand while the run read it")
+
+
+def _count_lost(plan: DatasetPlan, report: Report) -> None:
+    lost = positions_lost(plan.skipped)
+    if lost:
+        report.positions_lost += lost
+        reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)
+        logger.warning("%d positions of %s are lost: %s", lost, printable(plan.dataset_urn), printable(reasons))

@@ -1,0 +1,215 @@
+"""The plan job: each partition plans the datasets of its own buckets, so that no process ever holds them all."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+
+import msgspec
+from msgspec.structs import replace
+
+from distcommit.engine.planned import LARGEST_SIZE, checked_plan
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import (
+    DistcommitError,
+    FencedError,
+    SourceError,
+    SourceUnavailableError,
+    error_text,
+    plain_text,
+)
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
+from distcommit.model.urn import bucket_of
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.stores.fencing import require_fence
+from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
+from distcommit.stores.staging import prepare_bucket
+from distcommit.stores.task_states import prepare_run
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_KEPT = 64
+
+
+class PlanReport(msgspec.Struct):
+    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed.
+    `found`: what the source has found itself to be, by the name of the setting that it is pinned as."""
+
+    report: Report
+    files: dict[int, str] = {}
+    largest: list[tuple[int, int, str]] = []
+    failure: str = ""
+    storage_failure: str = ""
+    found: dict[str, Pin] = {}
+
+
+def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
+    """Plans the partition's buckets and writes their plan files. Nothing counts before the manifest names it."""
+    report = Report()
+    report.stamp(partition)
+    result = PlanReport(report)
+    try:
+        states = _states(settings, partition, report)
+        _plan(settings, states, result)
+    except FencedError as error:
+        report.fenced = str(error)
+    except SourceUnavailableError as error:
+        result.failure = plain_text(error.found)
+    except (DistcommitError, OSError) as error:
+        logger.exception("the plan can't be stored")
+        report.fenced = _fenced(settings)
+        result.storage_failure = plain_text(str(error))
+    if failure := result.failure or result.storage_failure:
+        report.explain(f"partition {partition}", "not planned", failure)
+    return result
+
+
+def _from_source(
+    settings: RunSettings, owned: Callable[[str], bool], known: Mapping[str, DatasetState]
+) -> Iterator[Planned]:
+    """What the source plans; whatever it raises is the source's failure.
+
+    Raises:
+        SourceUnavailableError: with what the source said.
+    """
+    try:
+        yield from settings.flow.source.plan(owned, known)
+    except Exception as error:
+        logger.exception("the source can't be planned")
+        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        raise SourceUnavailableError("the source can't be planned", found=text) from error
+
+
+def _fenced(settings: RunSettings) -> str:
+    """Who has fenced this run, if anybody: a newer run sweeps the folders of this one."""
+    try:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+    except (DistcommitError, OSError) as error:
+        return str(error) if isinstance(error, FencedError) else ""
+    return ""
+
+
+def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], result: PlanReport) -> None:
+    report = result.report
+    plans: dict[int, list[DatasetPlan]] = {}
+    ordinals: dict[int, count[int]] = {}
+    names: set[str] = set()
+
+    def owned(urn: str) -> bool:
+        return bucket_of(urn, settings.store.buckets) in states
+
+    known = _AllStates(settings, states)
+    for found in _from_source(settings, owned, known):
+        if isinstance(found, SourceFact):
+            result.found[f"source.{found.name}"] = found.pin
+            continue
+        planned = checked_plan(found, owned, names)
+        if isinstance(planned, PassedOver):
+            report.note(planned.dataset_urn, "passed over", planned.reason)
+            continue
+        if isinstance(planned, DatasetProblem):
+            report.datasets_skipped += 1
+            report.explain(planned.dataset_urn, "not planned", planned.error)
+            continue
+        if planned.dataset_urn in known and known[planned.dataset_urn].status is not DatasetStatus.IDLE:
+            continue  # replay comes first; it is reported as skipped
+        names.add(planned.dataset_urn)
+        bucket = bucket_of(planned.dataset_urn, settings.store.buckets)
+        numbers = ordinals.setdefault(bucket, count())
+        units = tuple(replace(u, work_unit_id=f"{bucket:05d}_{next(numbers):06d}") for u in planned.work_units)
+        if units:
+            plans.setdefault(bucket, []).append(replace(planned, work_units=units))
+            _count(units, bucket, result)
+    for bucket, listed in plans.items():
+        prepare_run(settings.store.fs, settings.store.roots.store, settings.run_id, bucket)
+        prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+        result.files[bucket] = write_bucket_plan(
+            settings.store.fs, settings.store.roots.store, settings.run_id, bucket, listed
+        )
+
+
+def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
+    """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest stays with its
+    bucket's owner. Costs O(partitions)."""
+    total = sum(r.report.size_planned for r in reports)
+    share = max(1, total // (2 * settings.partitions))
+    large = sorted((unit for r in reports for unit in r.largest if unit[0] >= share), reverse=True)
+    tasks = [(0, place) for place in range(min(len(large), settings.partitions))]
+    packed: list[list[tuple[int, str]]] = [[] for _ in tasks]
+    heapq.heapify(tasks)
+    for size, bucket, unit_id in large:
+        load, place = heapq.heappop(tasks)
+        packed[place].append((bucket, unit_id))
+        heapq.heappush(tasks, (load + size, place))
+    files = {bucket: name for r in reports for bucket, name in r.files.items()}
+    return Manifest(MANIFEST_VERSION, settings.run_id, settings.epoch, files, tuple(tuple(units) for units in packed))
+
+
+def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, dict[str, DatasetState]]:
+    """Stored states by bucket. A bucket that can't be read is left out: its datasets are skipped."""
+    states: dict[int, dict[str, DatasetState]] = {}
+    for bucket in settings.buckets_of(partition):
+        try:
+            log = settings.store.bucket_log(bucket, settings.epoch)
+            fold = log.refresh()
+            require_fence(fold, settings.epoch, log.folder)
+        except FencedError:
+            raise
+        except (DistcommitError, OSError) as error:
+            report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            continue
+        if fold.fence_epoch < settings.epoch:
+            report.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            continue
+        states[bucket] = fold.datasets
+        for state in fold.datasets.values():
+            if state.status is not DatasetStatus.IDLE:
+                report.datasets_skipped += 1
+                report.explain(state.dataset_urn, f"skipped, {state.status.value}", state.reason)
+    return states
+
+
+class _AllStates(KnownStates):
+    """What is stored of the buckets that a partition plans, and on demand of others.
+
+    All buckets have been fenced and replayed: nothing moves before the manifest is published, but by hand.
+    """
+
+    def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
+        super().__init__({urn: state for bucket in owned.values() for urn, state in bucket.items()})
+        self._store, self._others = settings.store, dict(owned)
+
+    def anywhere(self, urn: str) -> DatasetState | None:
+        bucket = bucket_of(urn, self._store.buckets)
+        if bucket not in self._others:
+            try:
+                self._others[bucket] = self._store.bucket_log(bucket).refresh().datasets
+            except (DistcommitError, OSError) as error:
+                raise SourceError(
+                    "it can't be told whether another dataset was read before",
+                    dataset=urn,
+                    bucket=bucket,
+                    found=str(error),
+                    todo="mend its bucket's log, then run again",
+                ) from error
+        return self._others[bucket].get(urn)
+
+
+def _count(units: Sequence[WorkUnit], bucket: int, result: PlanReport) -> None:
+    """Counts a dataset's work units, and remembers the largest of all."""
+    report = result.report
+    report.datasets_planned += 1
+    report.work_units += len(units)
+    for unit in units:
+        report.size_planned = min(report.size_planned + unit.size, LARGEST_SIZE)
+        entry = (unit.size, bucket, unit.work_unit_id)
+        if len(result.largest) < _LARGEST_KEPT:
+            heapq.heappush(result.largest, entry)
+        elif entry > result.largest[0]:
+            heapq.heapreplace(result.largest, entry)

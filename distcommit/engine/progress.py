@@ -1,0 +1,100 @@
+"""Progress for people to look at: each task keeps one small file up to date, the driver adds them up.
+
+Nothing depends on these files; they are not synced, and a task that can't write them goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from types import TracebackType
+
+import msgspec
+
+from distcommit.engine.reports import Report
+from distcommit.engine.settings import RunSettings
+from distcommit.model.ports import FileSystem
+from distcommit.stores.documents import UNREADABLE
+
+logger = logging.getLogger(__name__)
+
+_EVERY_S = 0.5
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far one task is, or all of them are."""
+
+    tasks_running: int = 0
+    tasks_finished: int = 0
+    datasets_committed: int = 0
+    records_read: int = 0
+    steps_executed: int = 0
+    failures: int = 0
+
+
+class ProgressFile:
+    """Writes a task's progress, at most every half second. Each writing is a new name; the highest counts."""
+
+    def __init__(self, settings: RunSettings, job: str, task: int, report: Report) -> None:
+        self._fs = settings.store.fs
+        self._folder = progress_folder(settings.store.roots.store, settings.run_id)
+        self._stem = f"{job}-{task:05d}"
+        self._writer = uuid.uuid4().hex
+        self._report, self._clock = report, settings.clock
+        self._number, self._written_s = 0, self._clock.monotonic_s()
+
+    def __enter__(self) -> ProgressFile:
+        self._write(finished=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._write(finished=True)
+
+    def tick(self) -> None:
+        """Writes if it is time."""
+        if self._clock.monotonic_s() - self._written_s >= _EVERY_S:
+            self._write(finished=False)
+
+    def _write(self, *, finished: bool) -> None:
+        report = self._report
+        progress = Progress(
+            int(not finished),
+            int(finished),
+            report.datasets_committed,
+            report.records_read,
+            report.steps_executed,
+            report.work_units_failed + report.sequences_left,
+        )
+        old, self._number = self._path(), self._number + 1
+        self._written_s = self._clock.monotonic_s()
+        with contextlib.suppress(OSError):
+            writer = self._fs.create(self._path())
+            writer.write(msgspec.json.encode(progress))
+            writer.close_file(sync=False)
+            if self._number > 1:
+                self._fs.delete(old)
+
+    def _path(self) -> str:
+        return f"{self._folder}/{self._stem}-{self._writer}-{self._number:08d}"
+
+
+def progress_folder(store_root: str, run_id: str) -> str:
+    """Where a run's progress files are; the driver makes it and removes it."""
+    return f"{store_root}/progress/run={run_id}"
+
+
+def read_progress(fs: FileSystem, folder: str) -> Progress:
+    """The sum over all tasks; of several attempts at a task the last one counts. Costs O(tasks)."""
+    newest: dict[str, Progress] = {}
+    try:
+        names = sorted(entry.name for entry in fs.list_folder(folder))
+    except OSError:
+        names = []
+    for name in names:
+        with contextlib.suppress(OSError, *UNREADABLE):
+            newest[name.rsplit("-", 2)[0]] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
+    totals = [msgspec.structs.astuple(progress) for progress in newest.values()]
+    return Progress(*(sum(column) for column in zip(*totals, strict=True))) if totals else Progress()

@@ -1,0 +1,273 @@
+"""One run of a job, as the driver sees it: fence, recover, plan, ingest, drain, and add up counts."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+
+from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
+from distcommit.engine.launch import JobFailedError, Launch
+from distcommit.engine.planner import PlanReport, plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report, add_up
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import (
+    ConfigurationError,
+    FencedError,
+    ProcessLostError,
+    SourceUnavailableError,
+    TransientError,
+)
+from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.protocol import next_record
+from distcommit.stores.fencing import require_fence
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.pinned import record_settings
+from distcommit.stores.plans import Manifest, publish_manifest
+from distcommit.stores.task_states import record_ingest_ended
+
+logger = logging.getLogger(__name__)
+
+
+_NOTHING_PINNED = PinnedSettings()
+
+
+class RunResult(msgspec.Struct):
+    """What a run did. `commits` has one entry for each task that executed steps: process ids and how many.
+
+    `succeeded`: every dataset that was planned is committed or had nothing new, and nothing is left pending.
+    `decided`: False for a run that publishes all of its datasets or none, and published none; `totals.datasets_held`
+    could have been, and `totals.reasons` name those that could not.
+    """
+
+    run_id: str
+    epoch: int
+    succeeded: bool
+    decided: bool
+    seconds: dict[str, float]
+    totals: Report
+    commits: list[dict[str, int]]
+    error: str = ""
+
+
+def new_run_id() -> str:
+    """A run id: sorts by time, to the microsecond, and nobody else has it."""
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
+
+
+def recover(launch: Launch, settings: RunSettings) -> Report:
+    """Fences all buckets and replays what older runs sealed.
+
+    Raises:
+        FencedError: if a newer run was there.
+    """
+    return _checked(launch(recover_partition, settings, settings.partitions, Report))
+
+
+def run(
+    launch: Launch,
+    settings: RunSettings,
+    *,
+    max_seconds: float = 0,
+    pinned: PinnedSettings = _NOTHING_PINNED,
+    phase: Callable[[str], None] = lambda name: None,
+) -> RunResult:
+    """One whole run of a job whose epoch is fenced in the job log.
+
+    Args:
+        launch: runs executor functions; on Spark, `SparkLaunch`.
+        settings: the run, with its epoch.
+        max_seconds: tasks stop reading this long after ingest began; 0 for no limit.
+        pinned: settings that the store records, before anything of the plan counts, or holds against its record.
+        phase: told the name of each phase as it begins.
+
+    Raises:
+        ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
+        FencedError: if a newer run has begun. It replays what this one had sealed.
+        SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
+    """
+    store, seconds = settings.store, _Seconds(phase)
+    with seconds("recover"):
+        recovered = recover(launch, settings)
+    with seconds("plan"):
+        plans = launch(plan_partition, settings, settings.partitions, PlanReport)
+        planned = _complete_reports([plan.report for plan in plans], settings.partitions, "plan")
+        _require_some(plans, store.job)
+        record_settings(store, pinned, _found(plans))
+        manifest = share_out(settings, plans)
+        with _fenced_if_swept(settings):
+            publish_manifest(store.fs, store.roots.store, manifest)
+    ingested: list[Report] = []
+    drained: list[Report] = []
+    decided, error = True, ""
+    if settings.job_level and not _is_whole(planned):
+        decided, planned.datasets_held = False, planned.datasets_planned  # what would be read could not be published
+    elif manifest.files:
+        with seconds("ingest"):
+            if max_seconds:
+                settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
+            ingested, error = _ingest(launch, settings, manifest)
+        with seconds("drain"):
+            drained, decided = _drain(launch, settings, planned)
+    all_read = recovered.buckets == store.buckets  # else a held sequence may be in a bucket that nobody could read
+    decided_from = (recovered.oldest_held_epoch or settings.epoch) * all_read
+    store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
+    commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
+    for report in ingested:  # what a task could not commit is the drain's to tell
+        report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0
+        report.datasets_quarantined = 0
+    totals = add_up([recovered, planned, *ingested, *drained])
+    return RunResult(
+        run_id=settings.run_id,
+        epoch=settings.epoch,
+        succeeded=decided
+        and totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
+        and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
+        and not totals.reasons,
+        decided=decided,
+        seconds=seconds.by_phase,
+        totals=totals,
+        commits=commits,
+        error=error,
+    )
+
+
+def _require_some(plans: list[PlanReport], job: str) -> None:
+    """Raises the typed error if no partition could plan anything."""
+    if not all(plan.failure or plan.storage_failure for plan in plans):
+        return
+    todo = "and run again; what was pending has been replayed"
+    source = next((plan.failure for plan in plans if plan.failure), "")
+    if source:
+        raise SourceUnavailableError(
+            "no dataset could be planned", job=job, found=source, todo=f"mend the source or its settings {todo}"
+        )
+    raise TransientError(
+        "the plan can't be stored", job=job, found=plans[0].storage_failure, todo=f"mend the storage {todo}"
+    )
+
+
+def _found(plans: list[PlanReport]) -> dict[str, Pin]:
+    """What the source is, as all partitions have found it."""
+    found: dict[str, Pin] = {}
+    for plan in plans:
+        for name, pin in plan.found.items():
+            if found.setdefault(name, pin) != pin:
+                raise ConfigurationError(
+                    "executors have found different sources",
+                    setting=name,
+                    expected=found[name].value,
+                    found=pin.value,
+                    todo="see that the names in the job file mean the same wherever the job runs",
+                )
+    return found
+
+
+class _Seconds:
+    """Wall time by phase."""
+
+    def __init__(self, phase: Callable[[str], None]) -> None:
+        self._phase = phase
+        self.by_phase: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        self._phase(name)
+        began = time.monotonic()
+        yield
+        self.by_phase[name] = round(time.monotonic() - began, 3)
+
+
+@contextmanager
+def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
+    """A folder of this run that is gone was swept by a newer one, if there is one."""
+    try:
+        yield
+    except FileNotFoundError:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+        raise
+
+
+def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[list[Report], str]:
+    """The ingest job, and durably that it has ended. Should it fail, what was read is committed all the same."""
+    store, error = settings.store, ""
+    reports: list[Report] = []
+    try:
+        reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
+    except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
+        logger.exception("the ingest job failed")
+        error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
+    _checked(reports)
+    with _fenced_if_swept(settings):
+        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+    return reports, error
+
+
+def _is_whole(planned: Report) -> bool:
+    """Job-level: whether the plan names all that the source has, and nothing of earlier runs is open."""
+    return planned.datasets_skipped + planned.reasons_more == 0 and not planned.reasons
+
+
+def _drain(launch: Launch, settings: RunSettings, planned: Report) -> tuple[list[Report], bool]:
+    """Finishes what ingest left; job-level, decides first whether anything is published at all: only if every dataset
+    of the plan is sealed, or has nothing to publish."""
+    drained = launch(drain_partition, settings, settings.partitions, Report)
+    if not settings.job_level:
+        _checked(drained)
+        return drained, True
+    total = _complete_reports(drained, settings.partitions, "drain")
+    sealed = total.datasets_sealed == planned.datasets_planned and total.reasons_more == 0 and not total.reasons
+    if not sealed:
+        return drained, False
+    if not decide_run(settings.store, settings.epoch):
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+        return drained, False
+    published = launch(publish_partition, settings, settings.partitions, Report)
+    _checked(published)
+    return published, True
+
+
+def _commits(report: Report) -> dict[str, int]:
+    return {"pid": report.worker_pid, "daemon_pid": report.daemon_pid, "steps": report.steps_executed}
+
+
+def decide_run(store: JobStore, epoch: int) -> bool:
+    """Decides that the held sequences of `epoch` are published; False if a newer run has fenced the job log."""
+    log = store.job_log(epoch)
+    return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
+
+
+def _complete_reports(reports: list[Report], partitions: int, phase: str) -> Report:
+    """The sum of the reports of all partitions; one that is missing is told in the first that is there.
+
+    Raises:
+        FencedError: as `_checked`.
+    """
+    there = {report.partition for report in reports}
+    for partition in range(partitions):
+        if partition not in there and reports:
+            reports[0].explain(f"partition {partition}", "no report", f"its {phase} task ended without one")
+    return _checked(reports)
+
+
+def _checked(reports: list[Report]) -> Report:
+    """The sum of the reports.
+
+    Raises:
+        FencedError: if a partition found that a newer run has fenced this one.
+    """
+    total = add_up(reports)
+    if total.fenced:
+        raise FencedError(total.fenced)
+    return total

@@ -1,0 +1,40 @@
+"""What every executor function is given: one frozen, picklable value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distcommit.engine.clock import SystemClock
+from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.ports import Clock
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.stores.job_store import JobStore
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """One run of a job.
+
+    `partitions` is the number of Spark partitions that own buckets: bucket b belongs to partition b mod partitions, in
+    every Spark job of the run. `job_level`: publish nothing unless every task of the whole job succeeded.
+    `at_least_once`: publish without writing ahead, then move the watermarks.
+    `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only.
+    """
+
+    store: JobStore
+    run_id: str
+    epoch: int
+    partitions: int
+    flow: WorkUnitFlow
+    policy: CommitPolicy
+    job_level: bool
+    min_interval_s: float
+    max_attempts: int
+    task_attempts: int
+    deadline_ms: int = 0
+    at_least_once: bool = False
+    clock: Clock = field(default_factory=SystemClock)
+
+    def buckets_of(self, partition: int) -> range:
+        """The buckets that a partition owns."""
+        return range(partition, self.store.buckets, self.partitions)

@@ -1,0 +1,151 @@
+"""What comes next in a log: every writer takes its record from here.
+
+Each function answers from the fold alone, for a writer that says who it is and what it wants to happen: the record to
+append, or None if its effect is there, or is no longer possible. So an answer is always valid where the fold ends, and
+a writer that is asked again after every put (`stores.log`) stops when there is nothing left for it to do. Whether what
+it wanted has come about, the fold says; a fenced writer is told by `Fold.fence_epoch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    DatasetState,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    HandAction,
+    Intent,
+    Left,
+    LeftSequence,
+    Rebuilt,
+    SealedSequence,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold, may_seal, valid
+
+
+def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
+    """Lets nobody below `epoch` seal any more."""
+    return Fence(epoch, run_id) if fold.fence_epoch < epoch else None
+
+
+def next_epoch(fold: Fold) -> int:
+    """The epoch of the run that fences the job log next, after this fold of it."""
+    return max(fold.number, fold.fence_epoch) + 1
+
+
+def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
+    """Takes an epoch: the number of the record, or what follows the newest epoch if that is higher (after a rebuild).
+
+    Args:
+        fold: of the job log.
+        run_id: the run's, which nobody else has.
+        begun_at: the newest epoch when the run began; once there is a newer one the run has lost.
+    """
+    if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:
+        return None
+    return Fence(next_epoch(fold), run_id)
+
+
+def seal(
+    fold: Fold, epoch: int, sequences: Iterable[SealedSequence], *, held: bool = False, published: bool = False
+) -> Intent | None:
+    """Writes ahead those of these sequences that may be sealed, all at once."""
+    open_now = tuple(sequence for sequence in sequences if may_seal(fold, epoch, sequence.dataset_urn, sequence.low))
+    return Intent(epoch, open_now, held, published) if open_now and fold.fence_epoch == epoch else None
+
+
+def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
+    """Says of those of these sequences that are not closed that their effects are durable."""
+    left = tuple(name for name in names if valid(Done(epoch, (name,)), fold))
+    return Done(epoch, left) if left else None
+
+
+def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | None:
+    """Takes back those of these held sequences of older runs that are still pending; nobody decided on them."""
+    left = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
+    return Dropped(epoch, left) if left else None
+
+
+def fail(
+    fold: Fold, epoch: int, name: SequenceName, reason: str, *, for_good: bool, max_attempts: int = 1
+) -> Failed | None:
+    """Counts a run's failed attempt at a pending sequence, once; quarantines it after so many, or if all is lost."""
+    tried = fold.state_of(name.dataset_urn).tried_epochs
+    if epoch in tried and not for_good:
+        return None
+    record = Failed(epoch, name, for_good or len({*tried, epoch}) >= max_attempts, reason)
+    return record if valid(record, fold) else None
+
+
+def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool) -> Left | None:
+    """Says why sequences stay pending, of those of which it is not said yet."""
+    untold = []
+    for one in left:
+        state = fold.state_of(one.dataset_urn)
+        is_told = (state.reason, state.outage) == (one.reason, outage)
+        if not is_told and valid(Left(epoch, (one,), outage), fold):
+            untold.append(one)
+    return Left(epoch, tuple(untold), outage) if untold else None
+
+
+def decide(fold: Fold, epoch: int) -> Decide | None:
+    """In the job log: has the held sequences of `epoch` published."""
+    return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
+
+
+def by_hand(fold: Fold, action: HandAction, name: SequenceName, who: str) -> ByHand | None:
+    """A person's action on a sequence, if it has the status that the action needs."""
+    record = ByHand(action, name, who)
+    return record if valid(record, fold) else None
+
+
+def is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
+    """Whether the dataset has this watermark, and no run that has begun can seal it any more."""
+    state = fold.state_of(urn)
+    return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
+
+
+def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None, who: str) -> SetWatermark | None:
+    """Moves an idle dataset's watermark, if it is still as the person saw it."""
+    urn = before.dataset_urn
+    wanted = fold.state_of(urn) == before and not is_set(fold, urn, watermark)
+    record = SetWatermark(urn, watermark, who)
+    return record if wanted and valid(record, fold) else None
+
+
+def set_watermarks(
+    fold: Fold, wanted: Mapping[str, Watermark], before: Mapping[str, Watermark | None], who: str
+) -> SetWatermarks | None:
+    """Sets watermarks of idle datasets, all or none: none if one of them is not as the person saw it."""
+    left = {urn: watermark for urn, watermark in wanted.items() if not is_set(fold, urn, watermark)}
+    record = SetWatermarks(left, who)
+    as_before = all(fold.state_of(urn).watermark == before[urn] for urn in left)
+    return record if left and as_before and valid(record, fold) else None
+
+
+def rebuild(
+    fold: Fold, epoch: int, states: tuple[DatasetState, ...], known: Mapping[str, DatasetState], who: str
+) -> Rebuilt | None:
+    """Puts states made from the published files in the place of what the log knew, if none of these datasets has
+    changed since: people need no fence."""
+    urns = [state.dataset_urn for state in states]
+    as_planned = all(fold.state_of(urn) == known.get(urn, DatasetState(urn)) for urn in urns)
+    there = all(fold.state_of(state.dataset_urn) == state for state in states)
+    record = Rebuilt(epoch, states, who)
+    return record if as_planned and not there and valid(record, fold) else None
+
+
+def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
+    """The whole fold, if so many records (one at least) stand above the newest checkpoint."""
+    above = fold.number - fold.last_checkpoint
+    return fold.checkpoint(decided_from) if above >= max(1, at_least) else None

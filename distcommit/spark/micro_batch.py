@@ -1,0 +1,70 @@
+"""A micro-batch of a streaming query, spooled for the run that commits it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import DataFrame
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.protocol.paths import SPOOL_FOLDER
+from distcommit.sources.micro_batch import MicroBatchSource, Spool, SpooledBatch
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import remove_attempts
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def query_id_of(batch: DataFrame) -> str:
+    """The id that the streaming query keeps in its checkpoint.
+
+    Raises:
+        ConfigurationError: if this is no micro-batch that a query has just handed to `foreachBatch`.
+    """
+    try:
+        found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    except PySparkAttributeError as error:
+        raise ConfigurationError(
+            "micro-batches can't be committed over Spark Connect",
+            found=str(error),
+            todo="run the streaming query in a session without spark.remote",
+        ) from error
+    if not found:
+        raise ConfigurationError(
+            "Job.on_batch was not called by a streaming query",
+            expected=f"the property {_QUERY_ID}, which Spark sets where it calls foreachBatch",
+            todo="stream.writeStream.foreachBatch(job.on_batch), or call it from your own function in the same thread",
+        )
+    return str(found)
+
+
+@contextmanager
+def spooled(
+    batch: DataFrame, batch_id: int, query_id: str, source: MicroBatchSource, store: JobStore, partitions: int
+) -> Iterator[SpooledBatch]:
+    """The micro-batch as a source, for as long as the block lasts. What dead runs of the query have spooled goes, too.
+
+    Raises:
+        ConfigurationError: if it has no such column.
+    """
+    if source.dataset_column not in batch.columns:
+        raise ConfigurationError(
+            "the micro-batch has no column that names the dataset",
+            expected=source.dataset_column,
+            found=", ".join(batch.columns),
+            todo="correct source.dataset_column, or the streaming DataFrame",
+        )
+    fs, root, of_query = store.fs, store.roots.staging, f"{SPOOL_FOLDER}/{query_id}"
+    remove_attempts(fs, root, [of_query])
+    folder = f"{root}/{of_query}/{batch_id}-{uuid.uuid4().hex}"
+    fs.make_folders(folder)
+    spool = Spool(fs, folder, source.dataset_column, store.buckets, partitions)
+    try:
+        attempts = [row.attempt for row in batch.mapInArrow(spool, "attempt string").collect()]
+        yield SpooledBatch(spool, tuple(attempts), query_id, batch_id)
+    finally:
+        remove_attempts(fs, root, [of_query])
+        fs.delete_folder(f"{root}/{SPOOL_FOLDER}")

@@ -1,0 +1,30 @@
+"""Plans and task states of runs are tables: other programs read their folders as they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.golden.job import RUNS, run_job, source, store_at
+
+READ = {"a": {"0": 3}, "b": {"0": 2, "1": 1}}
+
+
+@pytest.mark.parametrize("table", ["task_states", "plans"])
+def test_are_read_by_spark_and_by_arrow(tmp_path: Path, spark: SparkSession, table: str) -> None:
+    for place in ("store", "staging", "output"):
+        (tmp_path / place).mkdir()
+    store = store_at(tmp_path, create=True)
+    for run_id in RUNS[:2]:
+        assert run_job(store, source(READ), run_id).succeeded
+    folder = tmp_path / "store" / table
+    assert any(path.is_file() and path.suffix != ".parquet" for path in folder.rglob("*")), "a marker beside them"
+    by_arrow = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+    assert set(by_arrow["dataset_urn"].to_pylist()) == set(READ)
+    assert {"run", "bucket"} <= set(by_arrow.column_names)
+    by_spark = spark.read.parquet(str(folder))
+    assert by_spark.count() == by_arrow.num_rows
+    assert {row["dataset_urn"] for row in by_spark.select("dataset_urn").distinct().collect()} == set(READ)

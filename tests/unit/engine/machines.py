@@ -1,0 +1,395 @@
+"""Machines for whole runs in one process: a POSIX file system in memory whose every call is noted and may fail, a clock
+that never waits, and sources that misbehave."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.app.audit import AuditResult, audit_store
+from distcommit.engine.ingest import ingest_partition, ingest_tasks
+from distcommit.engine.launch import Result
+from distcommit.engine.planner import plan_partition, share_out
+from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Report
+from distcommit.engine.run import RunResult, run
+from distcommit.engine.settings import RunSettings
+from distcommit.model.log_records import DatasetState, DatasetStatus, Record
+from distcommit.model.ports import FileStatus, FolderEntry
+from distcommit.model.source import Extraction, Extractor, Planned
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import WorkUnit
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.stores.fencing import end_run
+from distcommit.stores.plans import publish_manifest
+from distcommit.stores.segment import decode_segment
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.world import World
+
+BUCKET_LOG = "/store/log/bucket="
+OUTPUT, STAGING = "/job/output", "/job/staging"
+Fault = Callable[[Operation], None]
+
+
+class Machine(SimulatedPosix):
+    """Notes every call, reads too, with the path of the file written or synced, and lets faults go first.
+
+    After a fault raised `Crashed` nothing works until `restart`: whatever still runs on the way out has no effect.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._enter)
+        self.made: list[Operation] = []
+        self.faults: list[Fault] = []
+        self._dead = False
+        self._paths: dict[str, str] = {}
+        self.mkdir("/job")
+
+    def restart(self) -> None:
+        """The machine works again."""
+        self._dead = False
+        self.faults.clear()
+        self.made.clear()
+
+    def open_new(self, path: str) -> int:
+        fd = super().open_new(path)
+        self._paths[f"<{fd}>"] = path
+        return fd
+
+    def read_file(self, path: str) -> bytes:
+        self._enter(Operation("read", path))
+        return super().read_file(path)
+
+    def lstat(self, path: str) -> FileStatus:
+        self._enter(Operation("lstat", path))
+        return super().lstat(path)
+
+    def scandir(self, path: str) -> list[FolderEntry]:
+        self._enter(Operation("scandir", path))
+        return super().scandir(path)
+
+    def paths(self, below: str) -> dict[str, bytes]:
+        """All files below a folder, with their bytes, but for what says whose folder it is (unless asked for)."""
+        return {
+            path: data
+            for _, path, data in self.files()
+            if data is not None and path.startswith(below + "/") and f"/{CLAIM_FOLDER}/" not in path[len(below) :]
+        }
+
+    def put(self, path: str, data: bytes) -> None:
+        """Puts a file there, as somebody else would: replaces, makes folders, meets no fault."""
+        quiet = self._quietly()
+        folder = ""
+        for part in path.strip("/").split("/")[:-1]:
+            folder += f"/{part}"
+            if all(known != folder for known, _ in self.walk("/")):
+                super().mkdir(folder)
+        if path in self.paths(os.path.dirname(path)):
+            super().unlink(path)
+        fd = super().open_new(path)
+        super().write(fd, data)
+        super().close(fd)
+        self.faults = quiet
+
+    def remove(self, path: str) -> None:
+        """Takes a file away, as somebody else would."""
+        quiet = self._quietly()
+        super().unlink(path)
+        self.faults = quiet
+
+    def _quietly(self) -> list[Fault]:
+        quiet, self.faults = self.faults, []
+        return quiet
+
+    def _enter(self, operation: Operation) -> None:
+        if self._dead:
+            raise Crashed
+        operation = Operation(operation.kind, self._paths.get(operation.path, operation.path))
+        self.made.append(operation)
+        try:
+            for fault in list(self.faults):
+                fault(operation)
+        except Crashed:
+            self._dead = True
+            raise
+
+
+class LinkMachine(Machine):
+    """An old kernel, or NFS: no rename that does not replace."""
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        raise OSError(errno.ENOSYS, "not there", target)
+
+
+def with_folders(machine: Machine, *urns: str) -> Machine:
+    """Folders of these datasets are in the output, as after an earlier run: files go there one by one."""
+    for urn in urns:
+        machine.put(f"{OUTPUT}/{urn}/x", b"")
+        machine.remove(f"{OUTPUT}/{urn}/x")
+    machine.syncfs("/")
+    return machine
+
+
+def _concerns(path: str, part: str) -> bool:
+    """Whether a fault at `part` of a path strikes there; at a job's own notes only where it names them."""
+    return part in path and (CLAIM_FOLDER in part or f"/{CLAIM_FOLDER}" not in path)
+
+
+def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:
+    """Calls of that kind on such a path fail, from the `first` one on, `times` times."""
+    seen = 0
+
+    def fault(operation: Operation) -> None:
+        nonlocal seen
+        if operation.kind == kind and _concerns(operation.path, part):
+            seen += 1
+            if first <= seen < first + times:
+                raise OSError(code, os.strerror(code), operation.path)
+
+    return fault
+
+
+def dies(kind: str, part: str, nth: int = 1, record: type[Any] | None = None, machine: Machine | None = None) -> Fault:
+    """The process dies before its nth call of that kind on such a path (that would publish such a log record)."""
+    seen = 0
+
+    def fault(operation: Operation) -> None:
+        nonlocal seen
+        if operation.kind == kind and _concerns(operation.path, part):
+            if record is not None and machine is not None and not isinstance(written(machine, operation), record):
+                return
+            seen += 1
+            if seen == nth:
+                raise Crashed
+
+    return fault
+
+
+def written(machine: Machine, rename: Operation) -> Record | None:
+    """The log record that this rename is about to publish, None if it is not one."""
+    if rename.kind != "rename" or not rename.path.endswith(".seg"):
+        return None
+    folder, name = os.path.split(rename.path)
+    data = next(d for p, d in reversed(machine.paths(folder).items()) if os.path.basename(p).startswith(f".tmp-{name}"))
+    return decode_segment(data, rename.path).record
+
+
+@dataclass
+class Meeting:
+    """A fault that is none: before the mutating call of that number (from 0) somebody else acts, meeting no fault.
+
+    `result` is what the act returned, None if the call never came.
+    """
+
+    machine: Machine
+    number: int
+    act: Callable[[], Any]
+    result: Any = None
+
+    def __call__(self, operation: Operation) -> None:
+        if operation.kind in ("read", "lstat", "scandir"):
+            return
+        if self.number == 0:
+            faults, self.machine.faults = self.machine.faults, []
+            self.result = self.act()
+            self.machine.faults = faults
+        self.number -= 1
+
+
+def dies_at(number: int) -> Callable[[Operation], None]:
+    """The process dies before its call of that number that changes something, counted from 0."""
+    left = [number]
+
+    def fault(operation: Operation) -> None:
+        if operation.kind not in ("read", "lstat", "scandir"):
+            if left[0] == 0:
+                raise Crashed
+            left[0] -= 1
+
+    return fault
+
+
+def on_every_power_loss(machine: Machine, look: Callable[[SimulatedPosix, str], None]) -> None:
+    """From now on, before every call that changes something: shows what a power loss there may leave."""
+    inside = machine.gate
+    assert inside is not None
+
+    def gate(operation: Operation) -> None:
+        for after in machine.after_power_loss(random.Random(1), 7, 8):
+            look(after, f"{operation.kind} {operation.path}")
+        inside(operation)
+
+    machine.gate = gate
+
+
+class QuickClock:
+    """Time passes only by sleeping and by `pass_s`."""
+
+    def __init__(self, seconds: float = 1_000_000) -> None:
+        self.seconds = seconds
+
+    def now_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def launch(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """As Spark would, in this process: results travel encoded."""
+    results = [function(settings, task) for task in range(tasks)]
+    return [msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=kind) for result in results]
+
+
+def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
+    """One whole run."""
+    settings = world.begin(machine, source)
+    result = run(launch, settings)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    return result
+
+
+def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> tuple[RunSettings, int]:
+    """A run up to its published plan, and how many ingest tasks it has."""
+    settings = world.begin(machine, source)
+    for partition in range(settings.partitions):
+        recover_partition(settings, partition)
+    manifest = share_out(settings, [plan_partition(settings, p) for p in range(settings.partitions)])
+    publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+    return settings, ingest_tasks(settings, manifest)
+
+
+def ingest_all(settings: RunSettings, tasks: int) -> list[Report]:
+    """All ingest tasks, one after the other."""
+    return [ingest_partition(settings, task) for task in range(tasks)]
+
+
+def reading(settings: RunSettings, source: ModelSource) -> RunSettings:
+    """The same run, whose executors find another source."""
+    return replace(settings, flow=replace(settings.flow, source=source))
+
+
+def states(world: World, machine: SimulatedPosix) -> dict[str, DatasetState]:
+    """What the logs say of each dataset."""
+    store = world.store(machine)
+    return {
+        urn: state
+        for bucket in range(store.buckets)
+        for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+    }
+
+
+def statuses(world: World, machine: SimulatedPosix) -> dict[str, str]:
+    """Where each dataset stands."""
+    return {urn: state.status.value for urn, state in sorted(states(world, machine).items())}
+
+
+def audit(world: World, machine: SimulatedPosix) -> AuditResult:
+    """Every published record looked at."""
+    return audit_store(world.store(machine), ModelSource.provenance, deep=True)
+
+
+def published(machine: Machine) -> set[str]:
+    """Paths of all published data files."""
+    return {path for path in machine.paths(OUTPUT) if path.endswith(".parquet")}
+
+
+def source(**partitions: int | Sequence[int]) -> ModelSource:
+    """Datasets by name, each with so many records in partition 0, or in several partitions."""
+    return ModelSource(
+        {
+            urn: ModelDataset({str(place): n for place, n in enumerate([count] if isinstance(count, int) else count)})
+            for urn, count in partitions.items()
+        }
+    )
+
+
+NOTHING = ModelSource({})
+
+
+@dataclass(frozen=True)
+class OddSource(ModelSource):
+    """A model source whose extractor is interfered with."""
+
+    extracting: Callable[[WorkUnit], None] = lambda unit: None
+    highs: Callable[[WorkUnit, Watermark], Watermark] = lambda unit, high: high
+    announcing: Callable[[], None] = lambda: None
+    closing: Callable[[], None] = lambda: None
+    opening: Callable[[], None] = lambda: None
+    planning: Callable[[], Iterator[Any]] = lambda: iter(())
+
+    def plan(self, owned: Any, states: Any) -> Iterator[Any]:
+        yield from ModelSource.plan(self, owned, states)
+        yield from self.planning()
+
+    def open(self) -> Extractor:
+        self.opening()
+        return _OddExtractor(self, ModelSource.open(self))
+
+
+@dataclass
+class _OddExtractor(Extractor):
+    source: OddSource
+    inner: Extractor
+
+    def announce(self, units: Sequence[WorkUnit]) -> None:
+        self.source.announcing()
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        self.source.extracting(unit)
+        return _OddExtraction(self.source, unit, self.inner.extract(unit))
+
+    def close(self) -> None:
+        self.source.closing()
+
+
+@dataclass
+class _OddExtraction(Extraction):
+    source: OddSource
+    unit: WorkUnit
+    inner: Extraction
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.inner)
+
+    def actual_high(self) -> Watermark:
+        return self.source.highs(self.unit, self.inner.actual_high())
+
+    def bytes_read(self) -> int:
+        return 0
+
+
+@dataclass
+class Once:
+    """Writes one record to a log by hand, if it has not been written yet."""
+
+    record: Record
+    done: bool = field(default=False)
+
+    def __call__(self, fold: Fold) -> Record | None:
+        if self.done:
+            return None
+        self.done = True
+        return self.record
+
+
+class EagerSource(ModelSource):
+    """Plans its datasets whatever their state."""
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        idle = {urn: msgspec.structs.replace(state, status=DatasetStatus.IDLE) for urn, state in states.items()}
+        return ModelSource.plan(self, owned, idle)

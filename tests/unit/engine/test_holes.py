@@ -1,0 +1,70 @@
+"""Positions without a record, positions that were lost, and sources that are made again: what is kept of them."""
+
+from __future__ import annotations
+
+from distcommit.app.status import read_status
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.footer import read_footer
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.stores import by_hand
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.world import World
+from tests.unit.engine.machines import Machine, audit, go, published, states
+
+WORLD = World()
+HOLES = {"0": frozenset({0, 1, 3, 5})}
+DATA = ModelSource({"a": ModelDataset({"0": 6}, units=3, holes=HOLES)})
+
+
+def test_holes_are_named_by_the_files_and_those_of_no_file_by_the_log() -> None:
+    machine = Machine()
+    go(WORLD, machine, DATA)
+    found = audit(WORLD, machine)
+    assert (found.exact, found.records, found.holes, found.gaps, found.skipped) == (True, 2, 4, 0, 0)
+    fs, named = WORLD.store(machine).fs, OffsetSets()
+    for path in published(machine):
+        footer = read_footer(fs, path)
+        assert footer is not None
+        named.update(OffsetSets.from_text(footer.holes))
+    assert list(named.offsets("0")) == [3, 5]
+    logged = [SkippedRange("0", offset, offset + 1, "no record", True) for offset in (0, 1)]
+    assert list(states(WORLD, machine)["a"].skipped) == logged
+    assert read_status(WORLD.store(machine)).datasets[0].positions_lost == 0
+
+
+def test_a_file_that_is_gone_leaves_a_gap_where_its_holes_were_too() -> None:
+    machine = Machine()
+    go(WORLD, machine, DATA)
+    fs = WORLD.store(machine).fs
+    for path in published(machine):
+        fs.delete(path)
+    found = audit(WORLD, machine)
+    assert (found.exact, found.holes, found.gaps) == (False, 2, 4)
+
+
+def test_what_was_lost_is_counted_in_report_status_and_audit() -> None:
+    machine = Machine()
+    go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 3})}))
+    result = go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, expired={"0": 7})}))
+    assert result.totals.positions_lost == 4
+    assert read_status(WORLD.store(machine)).datasets[0].positions_lost == 4
+    found = audit(WORLD, machine)
+    assert (found.exact, found.records, found.skipped, found.holes) == (True, 5, 4, 0)
+
+
+def test_a_source_made_again_begins_anew_and_is_audited_by_itself() -> None:
+    machine = Machine()
+    go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 3}, incarnation="one")}))
+    go(WORLD, machine, ModelSource({"a": ModelDataset({"0": 9}, incarnation="one", expired={"0": 5})}))
+    again = ModelSource({"a": ModelDataset({"0": 8}, incarnation="two")})
+    refused = go(WORLD, machine, again)
+    assert (refused.totals.datasets_skipped, refused.totals.records_published) == (1, 0)
+    by_hand.set_watermark(WORLD.store(machine), "a", None, "person")
+    before = published(machine)
+    assert go(WORLD, machine, again).totals.records_published == 8
+    assert WORLD.watermarks(machine)["a"].incarnation == "two"
+    found = audit(WORLD, machine)
+    assert (found.exact, found.earlier_incarnations, found.duplicates, found.skipped) == (True, 2, 0, 0)
+    for path in published(machine) - before:
+        WORLD.store(machine).fs.delete(path)
+    assert audit(WORLD, machine).gaps == 8, "what the first one had lost excuses nothing now"

@@ -1,0 +1,86 @@
+"""What a source is told while it plans: states of its own buckets, of others on demand; and what it tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from distcommit.engine.run import run
+from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.pins import Pin, PinnedSettings, SourceFact
+from distcommit.model.source import KnownStates, Planned
+from distcommit.model.urn import bucket_of
+from distcommit.stores.pinned import read_settings
+from distcommit.testing.model_source import ModelSource
+from distcommit.testing.world import World, launch_here
+from tests.unit.engine.machines import Machine, go, source
+
+SPREAD = World(buckets=4, partitions=4)
+PINNED = PinnedSettings({"source.type": Pin("model")})
+
+
+@dataclass(frozen=True, slots=True)
+class AskingSource(ModelSource):
+    """Asks for one dataset in each partition of the plan, and says what cluster it is."""
+
+    asks: str = ""
+    cluster: Callable[[], str] = lambda: "one"
+    answers: list[DatasetState | None] = field(default_factory=list)
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        yield SourceFact("cluster", Pin(self.cluster(), "use the other."))
+        if self.asks:
+            assert isinstance(states, KnownStates)
+            assert (self.asks in states) == owned(self.asks), "the mapping itself has those of the caller's buckets"
+            self.answers.append(states.anywhere(self.asks))
+        yield from ModelSource.plan(self, owned, states)
+
+
+def test_a_dataset_of_another_bucket_is_looked_up_and_one_of_none_is_not_there() -> None:
+    machine, data = Machine(), source(a=2, b=1)
+    assert go(SPREAD, machine, data).succeeded
+    asking = AskingSource(data.datasets, asks="a")
+    assert go(SPREAD, machine, asking).succeeded
+    assert [state.dataset_urn if state else None for state in asking.answers] == ["a"] * 4
+    asking = AskingSource(data.datasets, asks="a")
+    log = f"/job/store/log/bucket={bucket_of('a', 4):05d}"
+    for path in machine.paths(log):
+        machine.put(path, b"not ours")
+    with pytest.raises(SourceUnavailableError, match="can't be told whether another dataset was read before"):
+        go(SPREAD, machine, asking)
+
+
+def test_what_a_source_found_itself_to_be_is_recorded_and_another_one_is_refused_before_the_plan_counts() -> None:
+    machine, data = Machine(), source(a=2)
+    first = SPREAD.begin(machine, AskingSource(data.datasets))
+    assert run(launch_here, first, pinned=PINNED).succeeded
+    assert read_settings(first.store).found == {"source.cluster": "one"}
+    more = source(a=4)
+    other = SPREAD.begin(machine, AskingSource(more.datasets, cluster=lambda: "two"))
+    with pytest.raises(ConfigurationError, match=r"source\.cluster: one; found source\.cluster: two.*use the other"):
+        run(launch_here, other, pinned=PINNED)
+    assert not [path for path in machine.paths("/job/store/plans") if other.run_id in path and "manifest" in path]
+    assert read_settings(first.store).found == {"source.cluster": "one"}
+    again = SPREAD.begin(machine, AskingSource(more.datasets))
+    assert run(launch_here, again, pinned=PINNED).succeeded
+    assert SPREAD.violation(machine, more, {}) == ""
+
+
+def test_executors_that_find_different_sources_are_told() -> None:
+    machine, clusters = Machine(), iter("abcd")
+    settings = SPREAD.begin(machine, AskingSource(source(a=2).datasets, cluster=lambda: next(clusters)))
+    with pytest.raises(ConfigurationError, match="executors have found different sources"):
+        run(launch_here, settings, pinned=PINNED)
+    assert read_settings(settings.store).found == {}
+
+
+def test_a_fenced_run_records_nothing() -> None:
+    machine, data = Machine(), source(a=2)
+    old = SPREAD.begin(machine, AskingSource(data.datasets))
+    SPREAD.begin(machine, data)
+    with pytest.raises(FencedError):
+        run(launch_here, old, pinned=PINNED)
+    assert read_settings(old.store).settings == {}

@@ -1,0 +1,328 @@
+"""Whole runs of a job with a sink of the user's own: what its committer answers, and what becomes of the datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from distcommit.engine.run import RunResult, run
+from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
+from distcommit.model.sink import (
+    AlreadyCommitted,
+    AttemptIdentity,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    RetryLater,
+    Sink,
+    SinkCommitter,
+    SinkWriter,
+)
+from distcommit.stores import by_hand
+from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.world import World
+from tests.unit.engine.machines import NOTHING, STAGING, Machine, go, launch, source, states, statuses
+
+WORLD = World()
+
+
+@dataclass
+class MemorySink(Sink):
+    """Keeps what it was given in a ledger of this process; `answers` may answer for a request instead."""
+
+    name: ClassVar[str] = "memory"
+    answers: Callable[[CommitRequest], CommitOutcome | None] = lambda request: None
+    opening: Callable[[], None] = lambda: None
+    aborting: Callable[[], None] = lambda: None
+    calls: list[list[CommitRequest]] = field(default_factory=list)
+    ledger: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)
+    taken_back: list[CommitRequest] = field(default_factory=list)
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        return MemoryWriter()
+
+    def open_committer(self) -> SinkCommitter:
+        self.opening()
+        return MemoryCommitter(self)
+
+    @property
+    def rows(self) -> dict[str, list[str]]:
+        """The values that are visible, by dataset."""
+        found: dict[str, list[str]] = {}
+        for (urn, _), infos in sorted(self.ledger.items()):
+            found.setdefault(urn, []).extend(value for info in infos for value in info["values"])
+        return found
+
+
+@dataclass
+class MemoryWriter(SinkWriter):
+    values: list[str] = field(default_factory=list)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.values += batch["value"].to_pylist()
+
+    def reject(self, batch: pa.RecordBatch) -> None:
+        raise NotImplementedError
+
+    def prepare_commit(self) -> Sequence[Any]:
+        return [{"values": self.values}] if self.values else []
+
+    def abort(self) -> None:
+        pass
+
+
+@dataclass
+class MemoryCommitter(SinkCommitter):
+    sink: MemorySink
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        self.sink.calls.append(list(requests))
+        return [self.sink.answers(request) or self._commit(request) for request in requests]
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        self.sink.aborting()
+        self.sink.taken_back += requests
+
+    def close(self) -> None:
+        raise ConnectionError("closing fails, which changes nothing")
+
+    def _commit(self, request: CommitRequest) -> CommitOutcome:
+        key = (request.dataset_urn, request.epoch)
+        if key in self.sink.ledger:
+            return AlreadyCommitted()
+        self.sink.ledger[key] = request.infos
+        return Committed()
+
+
+def run_with(sink: Sink, machine: Machine, data: ModelSource, world: World = WORLD) -> RunResult:
+    """One whole run."""
+    settings = replace(world.begin(machine, data), min_interval_s=1_000_000)
+    return run(launch, replace(settings, flow=replace(settings.flow, sink=sink)))
+
+
+def answer_for(urn: str, outcome: CommitOutcome) -> Callable[[CommitRequest], CommitOutcome | None]:
+    return lambda request: outcome if request.dataset_urn == urn else None
+
+
+def raised(error: Exception) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def tried(machine: Machine) -> dict[str, int]:
+    """How many runs count as failed attempts at each dataset's sequence."""
+    return {urn: len(state.tried_epochs) for urn, state in states(WORLD, machine).items() if state.sequence}
+
+
+def test_all_ready_datasets_of_a_bucket_are_one_call_and_each_work_unit_is_in_its_request() -> None:
+    machine, sink = Machine(), MemorySink()
+    two = ModelDataset({"0": 2})
+    data = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": two, "c": two, "nothing": ModelDataset({"0": 0})})
+    result = run_with(sink, machine, data)
+    assert result.succeeded, result
+    ((a, b, _),) = sink.calls
+    assert [info["values"] for info in a.infos] == [["a/0/0", "a/0/1"], ["a/0/2", "a/0/3"]]
+    assert (a.dataset_urn, b.dataset_urn, a.epoch, b.epoch) == ("a", "b", result.epoch, result.epoch)
+    assert (result.totals.records_published, result.totals.files_published) == (8, 0)
+    assert machine.paths(STAGING) == {}
+
+
+def test_the_next_run_goes_on_where_the_last_one_committed() -> None:
+    machine, sink = Machine(), MemorySink()
+    for end in (2, 2, 5):
+        assert run_with(sink, machine, source(a=end)).succeeded
+    assert sink.rows == {"a": [f"a/0/{offset}" for offset in range(5)]}
+    assert len(sink.calls) == 2, "nothing is committed where nothing is new"
+
+
+def test_what_is_to_be_retried_later_stays_pending_and_counts_as_an_attempt_of_each_replay() -> None:
+    machine, sink = Machine(), MemorySink(answers=answer_for("b", RetryLater("the target is locked")))
+    result = run_with(sink, machine, source(a=1, b=1))
+    assert not result.succeeded
+    assert [(r.subject, "the target is locked" in r.text) for r in result.totals.reasons] == [("b", True)]
+    assert statuses(WORLD, machine) == {"a": "idle", "b": "pending"}
+    assert tried(machine) == {"b": 0}, "the run that sealed it is no failed replay"
+    for attempt in (1, 2):
+        result = run_with(sink, machine, source(a=attempt + 1, b=9))
+        assert any("the target is locked" in reason.text for reason in result.totals.reasons)
+        assert tried(machine) == {"b": attempt}
+    run_with(sink, machine, source(a=3, b=9))
+    assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
+    sink.answers = lambda request: None
+    by_hand.retry(WORLD.store(machine), "b", "person")
+    run_with(sink, machine, source(a=3, b=1))
+    assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"], "b": ["b/0/0"]}
+
+
+def test_what_fails_for_good_is_quarantined_at_once_and_the_others_go_on() -> None:
+    machine, sink = Machine(), MemorySink(answers=answer_for("a", FailedForGood("its schema does not fit")))
+    result = run_with(sink, machine, source(a=1, b=2))
+    assert statuses(WORLD, machine) == {"a": "quarantined", "b": "idle"}
+    state = states(WORLD, machine)["a"]
+    assert "its schema does not fit" in state.reason
+    assert "the sink 'memory'" in state.reason
+    assert state.watermark is None
+    assert (result.succeeded, result.totals.datasets_quarantined) == (False, 1)
+
+
+@pytest.mark.parametrize("later", range(7))
+def test_what_fails_for_good_is_counted_once_whichever_try_it_is(later: int) -> None:
+    machine, answers = Machine(), iter([RetryLater("not yet")] * later)
+    sink = MemorySink(answers=lambda request: next(answers, FailedForGood("never")))
+    result = run_with(sink, machine, source(a=1))
+    assert statuses(WORLD, machine) == {"a": "quarantined"}
+    assert (len(sink.calls), result.totals.datasets_quarantined) == (later + 1, 1)
+
+
+def test_a_dataset_whose_commit_raises_does_not_hold_up_the_others() -> None:
+    def answers(request: CommitRequest) -> CommitOutcome | None:
+        if request.dataset_urn == "b":
+            raise ZeroDivisionError("bad row")
+        return None
+
+    machine, sink = Machine(), MemorySink(answers=answers)
+    run_with(sink, machine, source(a=1, b=1, c=1))
+    assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
+    assert sink.rows == {"a": ["a/0/0"], "c": ["c/0/0"]}
+
+
+@pytest.mark.parametrize("other", ["files", "another sink"])
+def test_a_job_without_that_sink_leaves_what_it_has_to_commit_pending_for_any_number_of_runs(other: str) -> None:
+    class OtherSink(MemorySink):
+        name = "other"
+
+    machine, sink = Machine(), MemorySink(answers=lambda request: RetryLater("not today"))
+    run_with(sink, machine, source(a=1))
+    for _ in range(WORLD.max_attempts + 1):
+        result = go(WORLD, machine, source(c=1)) if other == "files" else run_with(OtherSink(), machine, NOTHING)
+        text = next(reason.text for reason in result.totals.reasons if reason.subject == "a")
+        assert "a job file with the sink 'memory'" in text
+        assert ("the files sink" if other == "files" else "the sink 'other'") in text
+    assert tried(machine) == {"a": 0}
+    sink.answers = lambda request: None
+    run_with(sink, machine, NOTHING)
+    assert sink.rows == {"a": ["a/0/0"]}
+
+
+def test_a_sink_that_can_not_be_opened_is_nobodys_failed_attempt_and_is_asked_once_for_a_batch() -> None:
+    machine, sink = Machine(), MemorySink(answers=lambda request: RetryLater("not today"))
+    run_with(sink, machine, source(a=1, b=1))
+    opened: list[int] = []
+
+    def opening() -> None:
+        opened.append(1)
+        raise ConnectionError("no route to the target")
+
+    sink.opening = opening
+    for attempt in range(1, WORLD.max_attempts + 2):
+        result = run_with(sink, machine, NOTHING)
+        assert any("no route to the target" in reason.text for reason in result.totals.reasons)
+        assert len(opened) == attempt
+    assert statuses(WORLD, machine) == {"a": "pending", "b": "pending"}
+    assert tried(machine) == {"a": 0, "b": 0}
+
+
+def test_a_committer_that_leaves_a_request_unanswered_closes_nothing() -> None:
+    class Short(MemoryCommitter):
+        def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+            return []
+
+    class ShortSink(MemorySink):
+        def open_committer(self) -> SinkCommitter:
+            return Short(self)
+
+    machine = Machine()
+    run_with(ShortSink(), machine, source(a=1))
+    assert statuses(WORLD, machine) == {"a": "pending"}
+    result = run_with(ShortSink(), machine, NOTHING)
+    assert any("1 outcomes; found 0" in reason.text for reason in result.totals.reasons), result.totals.reasons
+
+
+def test_an_answer_that_is_no_outcome_closes_nothing() -> None:
+    machine, sink = Machine(), MemorySink(answers=lambda request: "ok")  # type: ignore[arg-type, return-value]
+    run_with(sink, machine, source(a=1))
+    assert statuses(WORLD, machine) == {"a": "pending"}
+
+
+def test_job_level_commits_nothing_unless_all_can_be_committed() -> None:
+    world = World(job_level=True)
+    machine, sink = Machine(), MemorySink()
+    bad = ModelSource({"a": ModelDataset({"0": 1}), "b": ModelDataset({"0": 1}, fails=frozenset({"0"}))})
+    assert not run_with(sink, machine, bad, world).decided
+    assert sink.calls == []
+    assert run_with(sink, machine, source(a=2, b=1), world).succeeded
+    assert sink.rows == {"a": ["a/0/0", "a/0/1"], "b": ["b/0/0"]}
+
+
+class TestAbandon:
+    @pytest.fixture
+    def machine(self) -> Machine:
+        """Dataset a is quarantined."""
+        machine = Machine()
+        run_with(MemorySink(answers=lambda request: FailedForGood("no")), machine, source(a=1))
+        return machine
+
+    def test_the_committer_takes_back_what_was_prepared_and_the_next_run_reads_it_again(self, machine: Machine) -> None:
+        sink, sequence = MemorySink(), states(WORLD, machine)["a"].sequence
+        assert sequence is not None
+        by_hand.abandon(WORLD.store(machine), "a", "person", sink)
+        assert sink.taken_back == [CommitRequest("a", sequence.epoch, ({"values": ["a/0/0"]},))]
+        assert statuses(WORLD, machine) == {"a": "idle"}
+        run_with(sink, machine, source(a=2))
+        assert sink.rows == {"a": ["a/0/0", "a/0/1"]}
+
+    def test_what_can_not_be_taken_back_is_quarantined_as_before(self, machine: Machine) -> None:
+        sink = MemorySink(aborting=raised(ConflictError("it is committed")))
+        with pytest.raises(ConflictError, match="it is committed"):
+            by_hand.abandon(WORLD.store(machine), "a", "person", sink)
+        assert statuses(WORLD, machine) == {"a": "quarantined"}
+        by_hand.retry(WORLD.store(machine), "a", "person")
+        run_with(MemorySink(), machine, NOTHING)
+        assert statuses(WORLD, machine) == {"a": "idle"}
+
+    def test_a_target_that_is_down_leaves_it_revoking_until_it_is_abandoned_again(self, machine: Machine) -> None:
+        sink = MemorySink(aborting=raised(OSError("no route")))
+        with pytest.raises(DistcommitError, match="OSError: no route"):
+            by_hand.abandon(WORLD.store(machine), "a", "person", sink)
+        assert statuses(WORLD, machine) == {"a": "revoking"}
+        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink())
+        assert statuses(WORLD, machine) == {"a": "idle"}
+
+    def test_a_committer_without_abort_can_not_take_back(self, machine: Machine) -> None:
+        class Plain(MemorySink):
+            def open_committer(self) -> SinkCommitter:
+                return PlainCommitter()
+
+        class PlainCommitter(SinkCommitter):
+            def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+                return []
+
+        with pytest.raises(ConflictError, match=r"can't take back .*dataset=a.*retry or accept"):
+            by_hand.abandon(WORLD.store(machine), "a", "person", Plain())
+        assert statuses(WORLD, machine) == {"a": "quarantined"}
+
+    def test_without_its_sink_nothing_is_changed(self, machine: Machine) -> None:
+        with pytest.raises(SinkUnavailableError, match="the sink 'memory'"):
+            by_hand.abandon(WORLD.store(machine), "a", "person")
+        assert statuses(WORLD, machine) == {"a": "quarantined"}
+
+
+def test_a_task_whose_staged_files_can_not_be_synced_commits_nothing_of_them() -> None:
+    """For a sink of its own as for files: what is not durable must not be sealed."""
+    machine, sink = Machine(), MemorySink()
+
+    def fault(operation: Any) -> None:
+        if operation.kind == "syncfs":
+            raise OSError(5, "EIO")
+
+    settings = WORLD.begin(machine, source(a=1))
+    machine.faults.append(fault)
+    result = run(launch, replace(settings, flow=replace(settings.flow, sink=sink)))
+    assert (result.totals.datasets_failed, sink.calls) == (1, [])

@@ -1,0 +1,159 @@
+"""What comes next in a log: after any history the answers are valid, have their effect at once, and come to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from distcommit.model.log_records import (
+    DatasetState,
+    DatasetStatus,
+    Done,
+    Failed,
+    Fence,
+    HandAction,
+    Intent,
+    LeftSequence,
+    Record,
+    SealedSequence,
+    SequenceName,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
+from distcommit.protocol.fold import Fold, apply, valid
+from distcommit.testing.strategies import FEW_URNS, records_after, watermarks
+
+Asked = Callable[[Fold], Record | None]
+LONGEST = 8
+"""More records than any answer can take to have its effect."""
+
+
+@st.composite
+def folds(draw: st.DrawFn) -> Fold:
+    fold = Fold()
+    for number in range(1, draw(st.integers(1, 12))):
+        apply(number, draw(records_after(fold)), fold)
+    return fold
+
+
+@st.composite
+def questions(draw: st.DrawFn, fold: Fold) -> Asked:
+    """Anything that a writer may ask, who may be an older run, know too little, or be a person."""
+    epoch = draw(st.integers(0, fold.fence_epoch + 1))
+    urns = draw(st.lists(st.sampled_from(FEW_URNS), min_size=1, unique=True))
+    present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
+    names = [*present, SequenceName(urns[0], draw(st.integers(0, epoch)))]
+    names = list({name.dataset_urn: name for name in reversed(names)}.values())
+    low = draw(st.none() | watermarks())
+    sealed = [
+        SealedSequence(urn, epoch, draw(st.sampled_from([low, fold.state_of(urn).watermark])), None, ()) for urn in urns
+    ]
+    before = draw(st.sampled_from([fold, Fold()]))
+    wanted = {urn: draw(watermarks()) for urn in urns}
+    action = draw(st.sampled_from(HandAction))
+    once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
+    rebuilt = tuple(DatasetState(urn, watermark=wanted[urn], closed_epoch=epoch) for urn in urns)
+    asked: list[Asked] = [
+        partial(next_record.fence, epoch=epoch, run_id="run"),
+        partial(next_record.fence_job, run_id="run", begun_at=before.fence_epoch),
+        partial(next_record.seal, epoch=epoch, sequences=sealed, held=once),
+        partial(next_record.seal, epoch=epoch, sequences=sealed, published=True),
+        partial(next_record.close, epoch=epoch, names=names),
+        partial(next_record.drop, epoch=epoch, names=names),
+        partial(next_record.fail, epoch=epoch, name=names[0], reason="why", for_good=once, max_attempts=epoch % 3),
+        partial(next_record.leave, epoch=epoch, left=told, outage=once),
+        partial(next_record.decide, epoch=epoch),
+        partial(next_record.by_hand, action=action, name=names[0], who="person"),
+        partial(next_record.set_watermark, before=before.state_of(urns[0]), watermark=wanted[urns[0]], who="person"),
+        partial(
+            next_record.set_watermarks,
+            wanted=wanted,
+            before={urn: before.state_of(urn).watermark for urn in urns},
+            who="person",
+        ),
+        partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets.copy(), who="person"),
+        partial(next_record.checkpoint, at_least=epoch),
+    ]
+    return draw(st.sampled_from(asked))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
+@given(st.data())
+def test_what_is_answered_is_valid_and_once_it_stands_nothing_is_left_to_do(data: st.DataObject) -> None:
+    fold = data.draw(folds())
+    ask = data.draw(questions(fold))
+    for _ in range(LONGEST):
+        record = ask(fold)
+        if record is None:
+            return
+        assert valid(record, fold), record
+        apply(fold.number + 1, record, fold)
+    pytest.fail(f"it never comes to an end: {ask}")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
+@given(st.data())
+def test_a_fenced_run_gets_nothing(data: st.DataObject) -> None:
+    fold = data.draw(folds())
+    apply(fold.number + 1, Fence(fold.fence_epoch + 2, "newer"), fold)
+    epoch = fold.fence_epoch - 1
+    names = [SequenceName(urn, s.epoch) for urn in FEW_URNS if (s := fold.state_of(urn).sequence) is not None]
+    sealed = [SealedSequence(urn, epoch, fold.state_of(urn).watermark, None, ()) for urn in FEW_URNS]
+    assert next_record.seal(fold, epoch, sealed) is None
+    assert next_record.close(fold, epoch, names) is None
+    assert next_record.drop(fold, epoch, names) is None
+    assert next_record.decide(fold, epoch) is None
+    for name in names:
+        told = [LeftSequence(name.dataset_urn, name.epoch, "why")]
+        assert next_record.fail(fold, epoch, name, "why", for_good=True) is None
+        assert next_record.leave(fold, epoch, told, outage=False) is None
+
+
+def sealed_by(epoch: int, urn: str = "d") -> Fold:
+    fold = Fold()
+    apply(1, Fence(epoch, "run"), fold)
+    apply(2, Intent(epoch, (SealedSequence(urn, epoch, None, Watermark({"0": 5}), ()),)), fold)
+    return fold
+
+
+def test_the_same_attempt_counts_once_and_the_last_one_quarantines() -> None:
+    fold, name = sealed_by(1), SequenceName("d", 1)
+    assert next_record.fail(fold, 1, name, "why", for_good=False, max_attempts=2) == Failed(1, name, False, "why")
+    apply(3, Failed(1, name, False, "why"), fold)
+    assert next_record.fail(fold, 1, name, "why", for_good=False, max_attempts=2) is None
+    apply(4, Fence(2, "next"), fold)
+    assert next_record.fail(fold, 2, name, "why", for_good=False, max_attempts=2) == Failed(2, name, True, "why")
+
+
+def test_a_quarantined_sequence_may_still_be_closed_by_who_has_published_it() -> None:
+    fold, name = sealed_by(1), SequenceName("d", 1)
+    apply(3, Failed(1, name, True, "why"), fold)
+    assert next_record.close(fold, 1, [name]) == Done(1, (name,))
+
+
+def test_of_several_sequences_those_are_sealed_that_may_be() -> None:
+    fold = sealed_by(1, "a")
+    both = [SealedSequence(urn, 1, None, Watermark({"0": 9}), ()) for urn in ("a", "b")]
+    record = next_record.seal(fold, 1, both)
+    assert record is not None
+    assert [sequence.dataset_urn for sequence in record.sequences] == ["b"]
+
+
+def test_a_run_that_was_overtaken_before_it_fenced_does_not_fence() -> None:
+    fold = Fold()
+    apply(1, Fence(1, "other"), fold)
+    assert next_record.fence_job(fold, "mine", begun_at=0) is None
+    assert next_record.fence_job(fold, "mine", begun_at=1) == Fence(2, "mine")
+
+
+def test_a_watermark_is_set_only_from_what_the_person_has_seen() -> None:
+    fold, seen = Fold(), DatasetState("d")
+    apply(1, Fence(1, "run"), fold)
+    assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is not None
+    apply(2, Intent(1, (SealedSequence("d", 1, None, Watermark({"0": 5}), ()),)), fold)
+    assert fold.state_of("d").status is DatasetStatus.PENDING
+    assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is None

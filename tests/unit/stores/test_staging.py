@@ -1,0 +1,86 @@
+"""Attempts' folders: each has its own, and some may be renamed as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import StagedFile, TaskOutcome, TaskState
+from distcommit.stores.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
+from distcommit.testing.world import SimulatedFileSystem
+from tests.unit.engine.machines import Machine
+
+NONE = Watermark({})
+
+
+def state_of(root: Path, *paths: tuple[str, str]) -> TaskState:
+    files = []
+    for staged, final in paths:
+        path = root / staged
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+        files.append(StagedFile(staged, final, 1, 0, path.stat().st_ino, 0))
+    return TaskState("r", 1, "d", "u", "a", TaskOutcome.SUCCEEDED, NONE, NONE, NONE, outputs=tuple(files))
+
+
+def whole(root: Path, state: TaskState) -> bool:
+    staged = StagedFiles(LocalFileSystem(), str(root))
+    assert not staged.are_whole(state)
+    assert staged.has_all_of(state)
+    return staged.are_whole(state)
+
+
+def test_a_folder_with_exactly_the_outputs_is_whole(tmp_path: Path) -> None:
+    state = state_of(tmp_path, ("u.a/x", "d/x"), ("u.a/y", "d/y"))
+    assert whole(tmp_path, state)
+
+
+def test_a_folder_with_anything_else_is_not(tmp_path: Path) -> None:
+    state = state_of(tmp_path, ("u.a/x", "d/x"))
+    (tmp_path / "u.a/more").mkdir()
+    assert not whole(tmp_path, state)
+
+
+def test_a_folder_of_files_with_other_names_is_not(tmp_path: Path) -> None:
+    assert not whole(tmp_path, state_of(tmp_path, ("u.a/1", "d/x")))
+
+
+def test_of_files_for_two_folders_those_that_lie_together_are_not(tmp_path: Path) -> None:
+    state = state_of(tmp_path, ("u.a/x", "d/1/x"), ("u.a/y", "d/2/y"))
+    assert not whole(tmp_path, state)
+    deeper = state_of(tmp_path / "3", ("u.a/x", "d/x"), ("u.a/y", "d/1/y"), ("u.a/1/z", "d/2/z"))
+    assert not whole(tmp_path / "3", deeper)
+    apart = state_of(tmp_path / "2", ("u.a/0001/x", "d/1/x"), ("u.a/0002/y", "d/2/y"))
+    assert whole(tmp_path / "2", apart)
+
+
+def test_a_missing_or_a_replaced_file_is_missing(tmp_path: Path) -> None:
+    state = state_of(tmp_path, ("u.a/x", "d/x"), ("u.a/y", "d/y"))
+    (tmp_path / "z").write_bytes(b"x")
+    (tmp_path / "z").rename(tmp_path / "u.a/x")
+    assert not StagedFiles(LocalFileSystem(), str(tmp_path)).has_all_of(state)
+    (tmp_path / "u.a/x").unlink()
+    assert not StagedFiles(LocalFileSystem(), str(tmp_path)).has_all_of(state)
+
+
+def test_attempts_go_with_what_is_in_their_folders(tmp_path: Path) -> None:
+    state_of(tmp_path, ("u.a/0001/x", "d/1/x"), ("u.a/0002/y", "d/2/y"), ("u.b/x", "d/x"))
+    (tmp_path / "u.c").mkdir()
+    assert remove_attempts(LocalFileSystem(), str(tmp_path), ["u.a", "u.b", "u.c", "u.d"]) == 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_attempt_has_a_folder_that_no_other_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
+    fs = SimulatedFileSystem(machine)
+    prepare_bucket(fs, "/job/staging", 1, 0)
+    monkeypatch.setattr("uuid.uuid4", lambda: UUID(int=1))
+    status = fs.status(new_attempt(fs, "/job/staging", 1, 0, "u").path)
+    assert status is not None
+    assert status.is_folder
+    with pytest.raises(FileExistsError):
+        new_attempt(fs, "/job/staging", 1, 0, "u")

@@ -1,0 +1,85 @@
+"""What only looks at a job, and the original design's interface, need neither Spark nor a Kafka client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j", "confluent_kafka"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+STEPS = """
+from distcommit import FsRenameCommitStep, HighWatermarkCommitStep, LocalFileSystem, LogCommitStepStore
+from distcommit import StepContext, Watermark
+
+root = sys.argv[1]
+roots = StepContext(LocalFileSystem(), staging_root=f"{root}/staging", output_root=f"{root}/output")
+for folder in (roots.staging_root, roots.output_root):
+    roots.fs.make_folders(folder)
+with open(f"{roots.staging_root}/a.parquet", "wb") as file:
+    file.write(b"a")
+store = LogCommitStepStore(roots.fs, f"{root}/stores", roots)
+store.create("my-job")
+store.put("my-job", "orders", FsRenameCommitStep(roots, "a.parquet", "orders/a.parquet"))
+store.put("my-job", "orders", HighWatermarkCommitStep("orders", low=None, high=Watermark({"0": 100})))
+store.seal("my-job", "orders")
+store.get_commit_sequence("my-job", "orders").commit()
+print(store.watermark("my-job", "orders").positions)
+"""
+LOG = """
+from distcommit.fs.local import LocalFileSystem
+from distcommit.protocol import next_record
+from distcommit.stores.log import CommitLog
+
+log = CommitLog(LocalFileSystem(), sys.argv[1] + "/log")
+log.create()
+print(log.settle(lambda fold: next_record.fence(fold, 1, "run")).fence_epoch)
+"""
+COMMAND = """
+from distcommit.cli.main import main
+
+sys.argv = ["distcommit", *sys.argv[2:]]
+main()
+"""
+JOB = """\
+job: planes
+source: {type: kafka, brokers: "127.0.0.1:1", topics: [idle]}
+paths: {store: store, staging: staging, output: output}
+"""
+
+
+def run_without(program: str, *arguments: object) -> str:
+    """What the program prints where neither can be imported."""
+    command = [sys.executable, "-c", WITHOUT + program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_original_interface_commits(tmp_path: Path) -> None:
+    assert run_without(STEPS, tmp_path) == "{'0': 100}\n"
+    assert (tmp_path / "output/orders/a.parquet").read_bytes() == b"a"
+
+
+def test_a_log_is_written(tmp_path: Path) -> None:
+    assert run_without(LOG, tmp_path) == "1\n"
+
+
+@pytest.mark.parametrize("command", ["status", "log", "audit"])
+def test_a_job_is_looked_at(tmp_path: Path, command: str) -> None:
+    from distcommit import Job
+
+    job_file = tmp_path / "job.yaml"
+    job_file.write_text(JOB)
+    Job.from_file(job_file).open_store(create=True)
+    assert '"' in run_without(COMMAND, tmp_path, command, job_file, "--json")
