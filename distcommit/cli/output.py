@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from distcommit.app.audit import AuditResult, AuditRow
@@ -20,6 +18,18 @@ from distcommit.app.read_log import LogResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
+from distcommit.cli.views import (
+    LISTED,
+    and_more,
+    bad_verdict,
+    fact_table,
+    good_verdict,
+    listing,
+    new_table,
+    page,
+    seconds_spent,
+    should_be_none,
+)
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Position
@@ -27,7 +37,6 @@ from distcommit.model.watermark import Position
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
 
-_LISTED = 20
 _SHOWN = 300
 """Characters of what one record says; --json has all."""
 _NEXT_RUN = {
@@ -44,16 +53,16 @@ def run_view(result: RunResult) -> RenderableType:
     """What a run did, and why what did not go through did not."""
     totals = result.totals
     if result.error:
-        verdict = _bad("failed", escape(result.error))
+        verdict = bad_verdict("failed", escape(result.error))
     elif not result.succeeded:
-        verdict = _bad("not everything went through", "what is missing is tried again by the next run")
+        verdict = bad_verdict("not everything went through", "what is missing is tried again by the next run")
     elif totals.datasets_published:
-        verdict = _good("committed", "all that was new")
+        verdict = good_verdict("committed", "all that was new")
     else:
-        verdict = _good("nothing new", "the source has no records above the watermarks")
+        verdict = good_verdict("nothing new", "the source has no records above the watermarks")
     if not result.decided:
         held = f"{totals.datasets_held:,} datasets were held back"
-        verdict = _bad(
+        verdict = bad_verdict(
             "not published", f"the run publishes all datasets or none, and not all could be; {held}, to be read again"
         )
     facts = {
@@ -65,26 +74,26 @@ def run_view(result: RunResult) -> RenderableType:
         "replayed": _replayed(totals),
         **_lost(totals.positions_lost),
         **_notes(totals),
-        "seconds": _seconds(result.seconds),
+        "seconds": seconds_spent(result.seconds),
     }
-    return _page(verdict, _facts(facts), _reasons(totals))
+    return page(verdict, fact_table(facts), _reasons(totals))
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
     """What `recover` did."""
     totals = result.totals
     if not result.succeeded:
-        verdict = _bad("not everything was recovered", "the next run tries again what is left")
+        verdict = bad_verdict("not everything was recovered", "the next run tries again what is left")
     elif totals.sequences_replayed or totals.sequences_dropped:
-        verdict = _good("recovered", "nothing is pending")
+        verdict = good_verdict("recovered", "nothing is pending")
     else:
-        verdict = _good("nothing to recover", "nothing was pending")
+        verdict = good_verdict("nothing to recover", "nothing was pending")
     facts = {
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "replayed": _replayed(totals),
         "left over": f"{totals.files_swept:,} staged files that no dataset needs any more deleted",
     }
-    return _page(verdict, _facts(facts), _reasons(totals))
+    return page(verdict, fact_table(facts), _reasons(totals))
 
 
 def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
@@ -92,19 +101,19 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
     counts = Counter(row.status for row in result.datasets)
     busy = [row for row in result.datasets if row.status != "idle"]
     idle = [row for row in result.datasets if row.status == "idle"] if show_all else []
-    listed = busy if show_all else busy[:_LISTED]
+    listed = busy if show_all else busy[:LISTED]
     blocks: list[RenderableType | None] = []
     if listed or idle:
-        table = _table("dataset", "status", ">position", ">epoch", "what is next")
+        table = new_table("dataset", "status", ">position", ">epoch", "what is next")
         for row in [*listed, *idle]:
             status = Text(row.status, style=_STYLES.get(row.status, ""))
             epoch = str(row.pending_epoch or row.done_epoch)
             table.add_row(Text(row.dataset), status, _position(row.positions), epoch, Text(_next(row)))
         blocks.append(table)
     if len(busy) > len(listed):
-        blocks.append(_more(len(busy) - len(listed), "datasets that are not idle (--all lists them)"))
+        blocks.append(and_more(len(busy) - len(listed), "datasets that are not idle (--all lists them)"))
     if result.unreadable:
-        blocks.append(_listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
+        blocks.append(listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
     names = [f"{counts[name]:,} {name}" for name in _STYLES if counts[name] or name == "idle"]
     facts = {
         "job": escape(result.job),
@@ -113,13 +122,13 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
         "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
         **_lost(sum(row.positions_lost for row in result.datasets)),
     }
-    blocks.append(_facts(facts))
-    return _page(*blocks)
+    blocks.append(fact_table(facts))
+    return page(*blocks)
 
 
 def log_view(result: LogResult) -> RenderableType:
     """Each record of a log, with why it does not count where it does not."""
-    table = _table(">number", ">epoch", "writer", "record", "what it says")
+    table = new_table(">number", ">epoch", "writer", "record", "what it says")
     for line in result.lines:
         what = Text(line.what)
         what.truncate(_SHOWN, overflow="ellipsis")
@@ -129,25 +138,25 @@ def log_view(result: LogResult) -> RenderableType:
             what.append(f"\nignored: {line.ignored}", style="yellow")
         table.add_row(str(line.number), str(line.epoch or ""), line.writer[:8], line.record, what)
     facts = {"log": escape(result.log), **({"dataset": escape(result.dataset)} if result.dataset else {})}
-    return _page(table, _facts(facts))
+    return page(table, fact_table(facts))
 
 
 def audit_view(result: AuditResult) -> RenderableType:
     """The verdict, totals, and only what is wrong."""
     how = "every record was read" if result.deep else "by the files' metadata; --deep reads every record"
     if result.exact:
-        verdict = _good("exact", f"each offset below each watermark is published exactly once ({how})")
+        verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({how})")
     elif result.passed:
-        verdict = _good("complete", f"each offset below each watermark is published at least once ({how})")
+        verdict = good_verdict("complete", f"each offset below each watermark is published at least once ({how})")
     else:
-        verdict = _bad("not complete" if result.at_least_once else "not exact", how)
+        verdict = bad_verdict("not complete" if result.at_least_once else "not exact", how)
     facts = {
         "published": f"{result.records:,} records in {result.files:,} files of {result.datasets:,} datasets",
-        "duplicates": _count(result.duplicates),
-        "gaps": _count(result.gaps),
-        "past watermark": _count(result.past_watermark),
+        "duplicates": should_be_none(result.duplicates),
+        "gaps": should_be_none(result.gaps),
+        "past watermark": should_be_none(result.past_watermark),
         "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
-        "lost": _count(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
+        "lost": should_be_none(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
         "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
     }
     if result.earlier_incarnations:
@@ -158,17 +167,17 @@ def audit_view(result: AuditResult) -> RenderableType:
         facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
     twice = not result.at_least_once
     bad = [row for row in result.partitions if row.gaps or (twice and (row.duplicates or row.past_watermark))]
-    return _page(
+    return page(
         verdict,
-        _facts(facts),
+        fact_table(facts),
         _bad_partitions(bad),
-        _listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
-        _listing("datasets not finished: run the job, then audit again", result.pending),
-        _listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
-        _listing(
+        listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
+        listing("datasets not finished: run the job, then audit again", result.pending),
+        listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
+        listing(
             "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
         ),
-        _listing("logs that can't be read", result.unreadable),
+        listing("logs that can't be read", result.unreadable),
     )
 
 
@@ -180,23 +189,23 @@ def _shared(found: SharedRange) -> str:
 def import_view(result: ImportResult) -> RenderableType:
     """Each dataset whose watermark was set or kept; then what was left out."""
     listed = [row for row in result.rows if row.action != "same"]
-    table = _table("dataset", ">watermark", ">next offset there", "action")
-    for row in listed[:_LISTED]:
+    table = new_table("dataset", ">watermark", ">next offset there", "action")
+    for row in listed[:LISTED]:
         table.add_row(Text(row.dataset), _each(row.before), _each(row.after), Text(row.action))
     counts = Counter(row.action for row in result.rows)
     would = "would be set" if result.dry_run else "set"
-    verdict = _good("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
+    verdict = good_verdict("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
     facts = {
         "from": escape(result.origin),
         "there already": f"{counts['same']:,}",
         "kept": f"{counts['kept']:,}" + (" (they differ; --overwrite sets them)" if counts["kept"] else ""),
     }
-    return _page(
+    return page(
         verdict,
         table if listed else None,
-        _more(len(listed) - _LISTED, "datasets (--json has them all)") if len(listed) > _LISTED else None,
-        _facts(facts),
-        _listing("positions left out", result.left_out),
+        and_more(len(listed) - LISTED, "datasets (--json has them all)") if len(listed) > LISTED else None,
+        fact_table(facts),
+        listing("positions left out", result.left_out),
     )
 
 
@@ -204,46 +213,48 @@ def compare_view(result: CompareResult) -> RenderableType:
     """The verdict, and the partitions that differ or are not equally far."""
     what = "published alike, as far as both are" if result.by_files else "where it stands"
     if result.same:
-        verdict = _good("same", f"all of {result.partitions:,} partitions: {what}")
+        verdict = good_verdict("same", f"all of {result.partitions:,} partitions: {what}")
     else:
-        verdict = _bad("different", f"{result.differing:,} of {result.partitions:,} partitions")
+        verdict = bad_verdict("different", f"{result.differing:,} of {result.partitions:,} partitions")
     differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
-    table = _table("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
-    for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:_LISTED]:
+    table = new_table("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
+    for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:LISTED]:
         shown = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
         counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
         table.add_row(Text(row.dataset), Text(row.partition), *shown, *counts)
     facts = {"with": escape(result.other)}
     if result.by_files:
         facts["published by both"] = f"{sum(row.both for row in result.rows):,} offsets"
-    return _page(
+    return page(
         verdict,
         table if differing else None,
-        _more(len(differing) - _LISTED, "partitions (--json has them all)") if len(differing) > _LISTED else None,
-        _facts(facts),
-        _listing("not compared", result.unreadable),
+        and_more(len(differing) - LISTED, "partitions (--json has them all)") if len(differing) > LISTED else None,
+        fact_table(facts),
+        listing("not compared", result.unreadable),
     )
 
 
 def rebuild_view(result: RebuildResult) -> RenderableType:
     """What a rebuild did, or what keeps it from being done."""
     if result.problems:
-        verdict = _bad("not rebuilt", "nothing was written; mend or take away what is named, or see --accept-gaps")
+        verdict = bad_verdict(
+            "not rebuilt", "nothing was written; mend or take away what is named, or see --accept-gaps"
+        )
     elif result.written:
-        verdict = _good("rebuilt", "the job may run again; `distcommit audit` proves it")
+        verdict = good_verdict("rebuilt", "the job may run again; `distcommit audit` proves it")
     else:
-        verdict = _good("dry run", "nothing was written")
-    table = _table("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
-    for row in result.rows[:_LISTED]:
+        verdict = good_verdict("dry run", "nothing was written")
+    table = new_table("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
+    for row in result.rows[:LISTED]:
         counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.gap_records))
         table.add_row(Text(row.dataset), _each(row.before), _each(row.after), *counts)
-    return _page(
+    return page(
         verdict,
         table if result.rows else None,
-        _more(len(result.rows) - _LISTED, "datasets (--json has them all)") if len(result.rows) > _LISTED else None,
-        _listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
-        _listing("problems", result.problems, result.problems_count),
-        _listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
+        and_more(len(result.rows) - LISTED, "datasets (--json has them all)") if len(result.rows) > LISTED else None,
+        listing("datasets whose source was made again", [_made_again(row) for row in result.rows if row.earlier]),
+        listing("problems", result.problems, result.problems_count),
+        listing("files set aside, to be read again", result.set_aside, result.set_aside_count),
     )
 
 
@@ -254,62 +265,26 @@ def _made_again(row: RebuildRow) -> str:
 def demo_view(result: DemoResult) -> RenderableType:
     """The demo's result: what was produced against what was published."""
     verdict = (
-        _good("exactly once", "every record that was produced is published once, after a kill in mid-commit")
+        good_verdict("exactly once", "every record that was produced is published once, after a kill in mid-commit")
         if result.exact
-        else _bad("not exact", "; ".join(map(escape, result.problems)))
+        else bad_verdict("not exact", "; ".join(map(escape, result.problems)))
     )
-    table = _table("", ">produced", ">published")
+    table = new_table("", ">produced", ">published")
     table.add_row("records", f"{result.records_produced:,}", f"{result.records_published:,}")
     table.add_row("checksum", escape(result.checksum_produced), escape(result.checksum_published))
     facts = {
-        "duplicates": _count(result.duplicates),
-        "missing": _count(result.missing),
+        "duplicates": should_be_none(result.duplicates),
+        "missing": should_be_none(result.missing),
         "at the kill": f"{result.sequences_pending_at_kill} datasets sealed and not closed; of their files"
         f" {result.files_published_at_kill:,} published, {result.files_staged_at_kill:,} still staged",
         "replayed": f"{result.sequences_replayed} sequences",
         "published": f"{result.files:,} files of {result.datasets} datasets",
-        "seconds": _seconds(result.seconds),
+        "seconds": seconds_spent(result.seconds),
     }
-    return _page(verdict, table, _facts(facts))
+    return page(verdict, table, fact_table(facts))
 
 
-# -- pieces
-
-
-def _page(*blocks: RenderableType | None) -> Group:
-    shown = [block for block in blocks if block is not None]
-    spaced: list[RenderableType] = []
-    for place, block in enumerate(shown):
-        spaced += ["", block] if place else [block]
-    return Group(*spaced)
-
-
-def _good(verdict: str, explanation: str) -> str:
-    return f"[bold green]{verdict}[/]: {explanation}"
-
-
-def _bad(verdict: str, explanation: str) -> str:
-    return f"[bold red]{verdict}[/]: {explanation}"
-
-
-def _facts(facts: Mapping[str, str]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name, value)
-    return table
-
-
-def _table(*columns: str) -> Table:
-    """An empty table; columns whose name begins with `>` hold numbers."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", expand=False)
-    for column in columns:
-        number = column.startswith(">")
-        table.add_column(
-            column.removeprefix(">"), justify="right" if number else "left", no_wrap=number, overflow="fold"
-        )
-    return table
+# -- parts of several results
 
 
 def _datasets(totals: Report) -> str:
@@ -361,11 +336,6 @@ def _notes(totals: Report) -> dict[str, str]:
     }
 
 
-def _seconds(seconds: Mapping[str, float]) -> str:
-    parts = [f"{escape(name)} {value:.1f}" for name, value in seconds.items()]
-    return " · ".join([*parts, f"together {sum(seconds.values()):.1f}"])
-
-
 def _reasons(totals: Report) -> RenderableType | None:
     """Why datasets did not go through, those with one reason together."""
     if not totals.reasons:
@@ -373,19 +343,19 @@ def _reasons(totals: Report) -> RenderableType | None:
     subjects: dict[tuple[str, str], list[str]] = {}
     for reason in totals.reasons:
         subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
-    table = _table("dataset", "kind", "reason")
-    for (kind, text), names in list(subjects.items())[:_LISTED]:
+    table = new_table("dataset", "kind", "reason")
+    for (kind, text), names in list(subjects.items())[:LISTED]:
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         table.add_row(Text(names[0] + others), Text(kind), Text(text))
-    more = totals.reasons_more + max(0, len(subjects) - _LISTED)
-    return Group(table, _more(more, "reasons (--json has up to 100)")) if more else table
+    more = totals.reasons_more + max(0, len(subjects) - LISTED)
+    return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
 
 
 def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
     if not rows:
         return None
-    table = _table("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
-    for row in rows[:_LISTED]:
+    table = new_table("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
+    for row in rows[:LISTED]:
         counts = (row.published, row.duplicates, row.gaps, row.past_watermark)
         table.add_row(
             Text(row.dataset),
@@ -394,28 +364,8 @@ def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
             Text(str(row.watermark)),
             *(f"{n:,}" for n in counts),
         )
-    more = len(rows) - _LISTED
-    return Group(table, _more(more, "partitions (--json has them all)")) if more > 0 else table
-
-
-def _listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType | None:
-    known = list(lines)
-    count = max(count, len(known))
-    if not known:
-        return None
-    shown: list[RenderableType] = [Text(f"{count:,} {title}", style="bold")]
-    shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in known[:_LISTED]]
-    if count > _LISTED:
-        shown.append(_more(count - _LISTED, "more"))
-    return Group(*shown)
-
-
-def _more(count: int, what: str) -> Text:
-    return Text(f"and {count:,} {what}", style="dim")
-
-
-def _count(count: int) -> str:
-    return f"[bold red]{count:,}[/]" if count else "0"
+    more = len(rows) - LISTED
+    return Group(table, and_more(more, "partitions (--json has them all)")) if more > 0 else table
 
 
 def _each(positions: Mapping[str, Position]) -> Text:
