@@ -108,17 +108,26 @@ def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
 def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
     """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
     turn, each first once at each kind of operation and place."""
+    orders = [*lanes(name, rng, seed).values()]
+    rng.shuffle(orders)
+    return (history for layer in itertools.zip_longest(*orders) for history in layer if history is not None)
+
+
+LANES = ("once", "ever", "lost", "dark", _UNSYNCED, *_REFUSING, "damage", "chain")
+"""Kinds of histories that there are of every name; of scenarios there is "time", too."""
+
+
+def lanes(name: str, rng: random.Random, seed: int) -> dict[str, Iterator[str]]:
+    """The histories of a name by kind, each first once at each kind of operation and place; "chain" is without end."""
     codes = [errno.errorcode[code] for code in ERRORS]
-    lanes = [
-        *(_lane(name, codes, (how,), rng) for how in (*_HOWS, "/")),
-        _lane(name, (_UNSYNCED,), ("", "+"), rng),
-        *(_lane(name, (kind,), ("",), rng) for kind in _REFUSING),
-        _lane(name, tuple(WHOLE), ("", "+"), rng),
-        *([_lane(name, tuple(_TIMES), ("",), rng)] if name in SCENARIOS else []),
-        CHAINS.of(name, random.Random(f"{name}{seed}")),
-    ]
-    rng.shuffle(lanes)
-    return (history for layer in itertools.zip_longest(*lanes) for history in layer if history is not None)
+    return {
+        **{lane: _lane(name, codes, (how,), rng) for lane, how in zip(LANES, (*_HOWS, "/"), strict=False)},
+        _UNSYNCED: _lane(name, (_UNSYNCED,), ("", "+"), rng),
+        **{kind: _lane(name, (kind,), ("",), rng) for kind in _REFUSING},
+        "damage": _lane(name, tuple(WHOLE), ("", "+"), rng),
+        **({"time": _lane(name, tuple(_TIMES), ("",), rng)} if name in SCENARIOS else {}),
+        "chain": CHAINS.of(name, random.Random(f"{name}{seed}")),
+    }
 
 
 def _lane(name: str, kinds: Sequence[str], hows: Sequence[str], rng: random.Random) -> Iterator[str]:

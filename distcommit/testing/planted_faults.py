@@ -30,7 +30,7 @@ class Planted:
     edits: tuple[Edit, ...]
 
 
-def _fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, str, str, str]) -> Planted:
+def _fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, ...]) -> Planted:
     return Planted(name, kind, what, tuple(Edit(*edit) for edit in edits))
 
 
@@ -84,10 +84,8 @@ _SYNCS = (
         (
             "steps.publishing",
             "_Batch.sync",
-            "if folder in failed:\n"
-            '    self._fail(group, failed[folder], "a published folder could not be synced", folder)',
-            "if folder in failed and not group.moved:\n"
-            '    self._fail(group, failed[folder], "a published folder could not be synced", folder)',
+            "folder in failed",
+            "folder in failed and not group.moved",
         ),
     ),
 )
@@ -98,10 +96,10 @@ _EPOCHS = (
         "sweep-spares-the-pending-alone",
         "recovery sweeps what a quarantined sequence still needs",
         (
-            _RECOVER,
-            "_recover_bucket",
-            "kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
-            "kept = {state.sequence.epoch for state in fold.pending() if state.sequence is not None}",
+            "ingest.staging",
+            "swept_epochs",
+            "{state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
+            "{state.sequence.epoch for state in fold.pending() if state.sequence is not None}",
         ),
     ),
     _fault(
@@ -113,6 +111,12 @@ _EPOCHS = (
             "_set",
             "max(fold.state_of(urn).closed_epoch, fold.fence_epoch)",
             "max(fold.state_of(urn).closed_epoch, fold.fence_epoch - 1)",
+        ),
+        (
+            "stores.by_hand",
+            "_is_set",
+            "state.closed_epoch >= fold.fence_epoch",
+            "state.closed_epoch >= fold.fence_epoch - 1",
         ),
     ),
     _fault(
@@ -186,14 +190,13 @@ _VIEWS = (
         (
             "app.rebuild",
             "rebuild_store",
-            "plan = _plan(store, known_states(store), accept_gaps=accept_gaps)",
-            "",
+            "known = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
         ),
         (
             "app.rebuild",
             "rebuild_store",
             "claim_folders(store)",
-            "(claim_folders(store), plan := _plan(store, known_states(store), accept_gaps=accept_gaps))",
+            "claim_folders(store)\nknown = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
         ),
     ),
     _fault(
@@ -298,8 +301,8 @@ _TRUNCATIONS = (
         (
             _LOG,
             "CommitLog.truncate",
-            "keep_from = self.refresh().previous_checkpoint",
-            "keep_from = self._last if self.refresh().previous_checkpoint else 0",
+            "self.refresh().previous_checkpoint",
+            "self._last if self.refresh().previous_checkpoint else 0",
         ),
     ),
     _fault(
@@ -327,9 +330,8 @@ _TRUNCATIONS = (
         (
             "ingest.staging",
             "sweep_epoch",
-            "folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values()"
-            " for folder in group]",
-            "folders = [epoch_name(epoch)]",
+            "[folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]",
+            "[epoch_name(epoch)]",
         ),
     ),
 )
@@ -359,14 +361,9 @@ _ATTEMPTS = (
         (
             "protocol.readiness",
             "readiness",
-            "chosen.append(winner)",
-            "chosen.append(\n"
-            "    type(winner)(**{\n"
-            "        **{name: getattr(winner, name) for name in winner.__struct_fields__},\n"
-            '        "actual_high": max(attempts, key=lambda s: sum(map(int, s.actual_high.positions.values())))'
-            ".actual_high,\n"
-            "    })\n"
-            ")",
+            "gap_free(chosen, reached)",
+            "gap_free(chosen, reached)[0], gap_free([max(successes[state.work_unit_id],"
+            " key=lambda s: sum(map(int, s.actual_high.positions.values()))) for state in chosen], reached)[1]",
         ),
     ),
     _fault(
