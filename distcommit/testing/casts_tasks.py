@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from distcommit.spark.ingest import drain_partition, publish_partition
@@ -12,7 +13,19 @@ from distcommit.spark.run import decide_run
 from distcommit.spark.settings import RunSettings
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.cast_parts import WORLD, Act, Cast, Scene, drains, finishes, ingests, new_run, on, runs
+from distcommit.testing.cast_parts import (
+    SOURCE,
+    WORLD,
+    Act,
+    Cast,
+    Scene,
+    drains,
+    finishes,
+    ingests,
+    new_run,
+    on,
+    runs,
+)
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import World
@@ -28,6 +41,14 @@ _SPREAD = ModelSource({"a": ModelDataset({"0": 2}, units=2), "b": ModelDataset({
 def _twins(machine: SimulatedPosix, world: World = WORLD) -> Mapping[str, Act]:
     settings = new_run(machine, world)
     return {"owner": ingests(settings), "twin": ingests(settings)}
+
+
+def _unlike_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """The twin reads each work unit to its end, the owner not quite: whoever wins, no record is passed over."""
+    settings = new_run(machine)
+    short = ModelSource({urn: replace(dataset, short=1) for urn, dataset in SOURCE.datasets.items()})
+    owner = replace(settings, flow=replace(settings.flow, source=short))
+    return {"owner": ingests(owner), "twin": ingests(settings)}
 
 
 def _twins_at_least_once(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -153,6 +174,7 @@ def _spread(name: str, world: World) -> Cast:
 TASKS = (
     Cast("twins", _twins),
     Cast("twins-keeper", _twins_and_keeper),
+    Cast("unlike-twins", _unlike_twins),
     Cast("twins-at-least-once", _twins_at_least_once, world=_AT_LEAST_ONCE),
     Cast("zombie", _zombie),
     Cast("zombie-at-least-once", partial(_zombie, world=_AT_LEAST_ONCE), world=_AT_LEAST_ONCE),

@@ -326,12 +326,13 @@ _TRUNCATIONS = (
     _fault(
         FaultClass.TRUNCATION,
         "swept-with-the-neighbours",
-        "the sweep of a bucket's attempts takes all that the epoch has staged",
+        "the sweep of a bucket's attempts takes those of its neighbours, too",
         (
             "ingest.staging",
             "sweep_epoch",
             "[folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]",
-            "[epoch_name(epoch)]",
+            "[folder for near in range(bucket + 2)"
+            " for group in list_attempts(fs, staging_root, epoch, near).values() for folder in group]",
         ),
     ),
 )
@@ -390,8 +391,8 @@ _ATTEMPTS = (
         (
             "steps.rename",
             "FsRenameCommitStep.after_failed_rename",
-            "answer = self.verify()",
-            "answer = Verdict.DONE if self.context.fs.status(self.target) else self.verify()",
+            "self.verify()",
+            "Verdict.DONE if self.context.fs.status(self.target) else self.verify()",
         ),
     ),
 )

@@ -24,8 +24,6 @@ _PLAYED = {"explore": 3, "interleave": 3, "faults": 1}
 """How many histories of each name are looked at."""
 _SOME = 3
 """Of the names of `faults` one in so many is looked at: their runs are those of `explore`, at errors besides."""
-_ABREAST = 6
-"""How many names take turns before others have one."""
 NAMES: dict[str, Sequence[str]] = {
     "explore": [*SCENARIOS, *PROGRAMS],
     "interleave": [*CASTS],
@@ -107,23 +105,31 @@ def ranked(fault: str, found: Sequence[Reached]) -> list[tuple[str, str]]:
 
 
 def in_rank(names: Sequence[tuple[str, str]], seed: int) -> Iterator[tuple[str, str, str]]:
-    """Checkers, histories and what is wrong after each, if anything, without end: one of each of the first few names
-    in each round, one of each of the next few in each second round, and so on."""
-    open_ones: dict[int, Iterator[tuple[str, str]]] = {}
-    left = list(range(len(names)))
-    for turn in itertools.count(1):
-        for place in [place for place in left if turn % (place // _ABREAST + 1) == 0]:
-            checker, name = names[place]
-            if place not in open_ones:
-                open_ones[place] = histories(checker, name, seed)
-            try:
-                found = next(open_ones[place], None)
-            except Exception as error:  # noqa: BLE001 - a checker that breaks has noticed
-                yield checker, "", f"the checker itself fails at {name}: {type(error).__name__}: {error}"
-                found = None
-            if found is None:
-                left.remove(place)
+    """Checkers, histories and what is wrong after each, if anything, without end: one of each name in turn, and after
+    each of these another one of the first few names."""
+    runs = {name: _told(name, histories(*name, seed)) for name in names}
+    first, all_of_them = _focused(names, runs), _round(runs)
+    while runs:
+        for name in (next(all_of_them), next(first)):
+            if name in runs and (found := next(runs[name], None)) is not None:
+                yield name[0], *found
             else:
-                yield checker, *found
-        if not left:
-            return
+                runs.pop(name, None)
+
+
+def _told(name: tuple[str, str], run: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    try:
+        yield from run
+    except Exception as error:  # noqa: BLE001 - a checker that breaks has noticed
+        yield "", f"the checker itself fails at {name}: {type(error).__name__}: {error}"
+
+
+def _round(runs: Mapping[tuple[str, str], object]) -> Iterator[tuple[str, str]]:
+    while runs:
+        yield from [*runs]
+
+
+def _focused(names: Sequence[tuple[str, str]], runs: Mapping[tuple[str, str], object]) -> Iterator[tuple[str, str]]:
+    """The first name in each turn, the second one in each second turn, and so on, without those that have ended."""
+    for turn in itertools.count(1):
+        yield from [name for place, name in enumerate(names) if turn % (place + 1) == 0 and name in runs]
