@@ -105,6 +105,20 @@ def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
             yield history, replay(history)
 
 
+def tries_of(lane: str, seed: int) -> Iterator[tuple[str, str]]:
+    """As `tries`, histories of one kind, of all names in turn."""
+    rng = random.Random(seed)
+    orders = [lanes(name, rng, seed)[lane] for name in _NAMES]
+    rng.shuffle(orders)
+    while orders:
+        for order in [*orders]:
+            history = next(order, None)
+            if history is None:
+                orders.remove(order)
+            else:
+                yield history, replay(history)
+
+
 def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
     """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
     turn, each first once at each kind of operation and place."""

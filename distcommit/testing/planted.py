@@ -25,10 +25,9 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.testing import explore, fault_histories, interleave
 from distcommit.testing.planted_faults import PLANTED, Planted
 from distcommit.testing.planting import plant
-from distcommit.testing.reach import NAMES, Reached, in_rank, measured, ranked
+from distcommit.testing.reach import NAMES, Reached, aimed, measured, play_again, ranked, telling
 
 BUDGET_S = 15.0
 """Processor time for one fault's first search; the second one has twice as much, and so on."""
@@ -51,10 +50,12 @@ class Found(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """A fault to be looked for in so many seconds of processor time, with a seed; what was tried for it before."""
+    """A fault to be looked for in so many seconds of processor time, with a seed: histories to be played once more, and
+    names of others; and what was tried for it before."""
 
     fault: Planted
-    names: Sequence[tuple[str, str]]
+    again: Sequence[tuple[str, str]]
+    names: Sequence[Sequence[tuple[str, str]]]
     seed: int
     budget_s: float
     attempts: int = 0
@@ -76,6 +77,7 @@ def planted(
     only: str = "",
     budget_s: float = BUDGET_S,
     say: Callable[[str], None] = lambda text: None,
+    names: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Plants faults and lets the checkers look for each.
 
@@ -86,6 +88,7 @@ def planted(
         only: those whose name or class contains this.
         budget_s: processor time for each, before it is the next one's turn.
         say: told what became of each, a line each.
+        names: the checkers and what each is to choose from; all by default.
 
     Returns:
         plain values: `planted`, `found`, `seconds_to_find` and `by` (checker, history and violation) by fault,
@@ -98,10 +101,10 @@ def planted(
     chosen = [fault for fault in PLANTED if only in fault.name or only in fault.kind]
     if not chosen:
         raise ConfigurationError("no planted fault is meant", found=only, expected=", ".join(f.name for f in PLANTED))
-    reach = reach_of(chosen, seed, processes)
-    sound = {"attempts": sum(one.tried for one in reach), "seconds": round(time.monotonic() - began, 1)}
+    reach = reach_of(chosen, seed, processes, names)
+    sound = {"attempts": sum(len(one.played) for one in reach), "seconds": round(time.monotonic() - began, 1)}
     say(f"sound: {sound['attempts']} histories passed in {sound['seconds']} s, in which reach was measured")
-    waiting = deque(_Aim(fault, ranked(fault.name, reach), seed, budget_s) for fault in chosen)
+    waiting = deque(_Aim(f, telling(f.name, reach), ranked(f.name, reach), seed, budget_s) for f in chosen)
     results = _looked_for(waiting, began + seconds, processes, say)
     return _summed(chosen, results, sound, time.monotonic() - began, seed)
 
@@ -151,7 +154,7 @@ def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callabl
             results[aim.fault.name] = found
             say(_told(aim.fault, found))
             if not found.violation:
-                again = replace(aim, seed=aim.seed + 1, budget_s=2 * aim.budget_s)
+                again = replace(aim, again=(), seed=aim.seed + 1, budget_s=2 * aim.budget_s)
                 waiting.append(replace(again, attempts=found.attempts, seconds=found.seconds))
     for _, child in searches.values():
         _end(child)
@@ -194,17 +197,6 @@ def _told(fault: Planted, found: Found) -> str:
     return f"{fault.kind.value} {fault.name}: found in {found.seconds:.1f} s by {place}"
 
 
-def play_again(checker: str, history: str) -> str:
-    """What is wrong after that history in this process, if anything."""
-    if checker == "interleave":
-        name, number, *trouble = history.split(":")
-        return interleave.play(name, int(number), *trouble)[1]
-    if checker == "explore":
-        wrong = explore.replay(history)
-        return "" if "has no operation" in wrong else wrong  # a crash that only the faulty product comes to
-    return fault_histories.replay(history)
-
-
 def _forked(work: Callable[[Connection], object]) -> _Child:
     answers, theirs = _fork.Pipe(duplex=False)
     process = _fork.Process(target=_run_and_exit, args=(work, theirs), daemon=True)
@@ -232,7 +224,7 @@ def _search(aim: _Aim, answers: Connection) -> None:
     signal.signal(signal.SIGALRM, hangs)
     plant(aim.fault.edits)
     signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
-    for checker, history, wrong in in_rank(aim.names, aim.seed):
+    for checker, history, wrong in aimed(aim.again, aim.names, aim.seed):
         signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
         tried, last = tried + 1, (checker, history)
         if wrong:
