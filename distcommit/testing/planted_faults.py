@@ -79,13 +79,13 @@ _SYNCS = (
     ),
     _fault(
         FaultClass.SYNC,
-        "moved-folder-unsynced",
-        "what a moved folder's target could not sync does not fail its steps",
+        "set-aside-unsynced",
+        "a rebuild ends before what it took out of the output is durably out of it",
         (
-            "steps.publishing",
-            "_Batch.sync",
-            "folder in failed",
-            "folder in failed and not group.moved",
+            "app.rebuild",
+            "_set_aside",
+            'fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)',
+            "",
         ),
     ),
 )
