@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from distcommit.testing import fault_histories
+from distcommit.testing import fault_histories, fault_orders
 from distcommit.testing.coverage_of_checkers import coverage_of_checkers
 from distcommit.testing.explore import explore, replay
 from distcommit.testing.fuzz import fuzz
@@ -62,7 +62,7 @@ def faults_command(
         wrong = fault_histories.replay(history)
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
-    _tell(fault_histories.faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
+    _tell(fault_orders.faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
 
 
 @app.command("interleave")

@@ -44,11 +44,14 @@ def _twins(machine: SimulatedPosix, world: World = WORLD) -> Mapping[str, Act]:
 
 
 def _unlike_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """The twin reads each work unit to its end, the owner not quite: whoever wins, no record is passed over."""
+    """Of each dataset one of them reads less than the other: whoever wins, no record is passed over."""
     settings = new_run(machine)
-    short = ModelSource({urn: replace(dataset, short=1) for urn, dataset in SOURCE.datasets.items()})
-    owner = replace(settings, flow=replace(settings.flow, source=short))
-    return {"owner": ingests(owner), "twin": ingests(settings)}
+
+    def reads_less_of(urn: str) -> RunSettings:
+        source = ModelSource({**SOURCE.datasets, urn: replace(SOURCE.datasets[urn], short=1)})
+        return replace(settings, flow=replace(settings.flow, source=source))
+
+    return {"owner": ingests(reads_less_of("a")), "twin": ingests(reads_less_of("b"))}
 
 
 def _twins_at_least_once(machine: SimulatedPosix) -> Mapping[str, Act]:

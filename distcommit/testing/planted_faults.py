@@ -202,12 +202,12 @@ _VIEWS = (
     _fault(
         FaultClass.VIEW,
         "newest-by-an-older-fold",
-        "whether the store is the newest there is, is judged by a fold from before the marks were read",
+        "whether the store is the newest there is, is judged by a fold from before the newest mark was read",
         (
             "stores.fencing",
             "newer_runs",
-            "marks = read_marks(store.fs, store.roots.output)\nfold = store.job_log().refresh()",
-            "fold = store.job_log().refresh()\nmarks = read_marks(store.fs, store.roots.output)",
+            "max(marks.values())",
+            "max(read_marks(store.fs, store.roots.output).values())",
         ),
     ),
     _fault(

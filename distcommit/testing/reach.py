@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from distcommit.testing import explore, fault_histories, interleave
+from distcommit.testing import explore, fault_histories, fault_orders, interleave
 from distcommit.testing.casts import CASTS
 from distcommit.testing.planting import Edit, touch
 from distcommit.testing.programs import PROGRAMS
@@ -28,7 +28,7 @@ _FAVOURED = 2
 NAMES: dict[str, Sequence[str]] = {
     "explore": [*SCENARIOS, *PROGRAMS],
     "interleave": [*CASTS],
-    "faults": fault_histories.LANES,
+    "faults": fault_orders.LANES,
 }
 """What each checker may choose from: scenarios and programs, casts, kinds of histories."""
 
@@ -82,7 +82,7 @@ def histories(checker: str, name: str, seed: int) -> Iterator[tuple[str, str]]:
         return explore.recoveries([name], seed, explore.Findings())
     if checker == "interleave":
         return ((h, wrong) for h, _, wrong in interleave.plays([name], itertools.count(seed * 1_000_000)))
-    return fault_histories.tries_of(name, seed)
+    return fault_orders.tries_of(name, seed)
 
 
 def play_again(checker: str, history: str) -> str:
