@@ -84,8 +84,8 @@ _SYNCS = (
         (
             "app.rebuild",
             "_set_aside",
-            'fs.sync({path.rpartition("/")[0] for path in paths}, store.roots.output)',
-            "",
+            '{path.rpartition("/")[0] for path in paths}',
+            "()",
         ),
     ),
 )
