@@ -172,7 +172,7 @@ def planted_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
-    each; exits 1 if one is not found."""
+    each; they begin with what was measured to come to it. Exits 1 if one is not found."""
     found = planted(seconds, seed, processes, only, say=_say)
     if as_json:
         typer.echo(json.dumps(found))

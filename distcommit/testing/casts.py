@@ -129,14 +129,14 @@ def _take_over(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 def _begins(store: JobStore, scene: Scene) -> None:
     """Runs that die as soon as they have begun."""
-    for _ in range(3):
+    for _ in range(4):
         settings = WORLD.begin(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
         end_run(settings.store, settings.epoch, clean=False)
 
 
 def _is_newest(store: JobStore, scene: Scene) -> None:
     """Whoever looks is never told that there is a newer store."""
-    for _ in range(8):
+    for _ in range(30):
         if newer := newer_runs(store):
             raise AssertionError(f"the newest store is taken for an old one: {newer}")
 
