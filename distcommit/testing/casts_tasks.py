@@ -35,6 +35,7 @@ _TWO_PARTITIONS = World(buckets=3, partitions=2)
 _ONE_SWEEP = World(buckets=3, partitions=2, min_interval_s=1)
 _WHOLE_JOB = World(buckets=2, partitions=2, job_level=True)
 _MANY_AT_LEAST_ONCE = World(buckets=3, partitions=2, at_least_once=True)
+_LATE_S = 1_000_000
 _SPREAD = ModelSource({"a": ModelDataset({"0": 2}, units=2), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
 
 
@@ -44,8 +45,9 @@ def _twins(machine: SimulatedPosix, world: World = WORLD) -> Mapping[str, Act]:
 
 
 def _unlike_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Of each dataset one of them reads less than the other: whoever wins, no record is passed over."""
-    settings = new_run(machine)
+    """Of each dataset one of them reads less than the other: whoever wins, no record is passed over. They commit once
+    they have read all."""
+    settings = replace(new_run(machine), min_interval_s=_LATE_S)
 
     def reads_less_of(urn: str) -> RunSettings:
         source = ModelSource({**SOURCE.datasets, urn: replace(SOURCE.datasets[urn], short=1)})
