@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from distcommit.testing import fault_histories
+from distcommit.testing import fault_histories, fault_orders
 from distcommit.testing.coverage_of_checkers import coverage_of_checkers
 from distcommit.testing.explore import explore, replay
 from distcommit.testing.fuzz import fuzz
@@ -62,7 +62,7 @@ def faults_command(
         wrong = fault_histories.replay(history)
         typer.echo(wrong or "no violation")
         raise typer.Exit(1 if wrong else 0)
-    _tell(fault_histories.faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
+    _tell(fault_orders.faults(seconds, seed, scenario or ()), "faults", at_least, as_json=as_json)
 
 
 @app.command("interleave")
@@ -172,7 +172,7 @@ def planted_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Plants faults in the product, one at a time, and measures how long explore, interleave and faults take to see
-    each; exits 1 if one is not found."""
+    each; they begin with what was measured to come to it. Exits 1 if one is not found."""
     found = planted(seconds, seed, processes, only, say=_say)
     if as_json:
         typer.echo(json.dumps(found))

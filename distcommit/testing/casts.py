@@ -5,21 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from distcommit.app.audit import audit_store
 from distcommit.app.status import read_status
 from distcommit.engine.progress import progress_folder, read_progress
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import LockHeldError
+from distcommit.model.errors import ConfigurationError, LockHeldError
 from distcommit.model.watermark import Watermark
-from distcommit.stores.job_store import JobStore
-from distcommit.testing.cast_parts import LEASE_S, SOURCE, WORLD, Act, Cast, Scene, finishes, new_run, runs
+from distcommit.stores.claims import read_owner
+from distcommit.stores.fencing import claim_folders, end_run, newer_runs
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.cast_parts import (
+    LEASE_S,
+    SOURCE,
+    WORLD,
+    Act,
+    Cast,
+    Scene,
+    finishes,
+    new_run,
+    runs,
+    violation_of,
+)
 from distcommit.testing.casts_people import PEOPLE
 from distcommit.testing.casts_rebuild import REBUILD
 from distcommit.testing.casts_tasks import TASKS
+from distcommit.testing.program_parts import require_refused
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.stepped_lock import SteppedLock
+from distcommit.testing.world import ROOTS, SimulatedFileSystem
 
 
 def _sweeps(store: JobStore, scene: Scene) -> None:
@@ -111,6 +127,64 @@ def _take_over(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"frozen": frozen, "newcomer": newcomer}
 
 
+def _begins(store: JobStore, scene: Scene) -> None:
+    """Runs that die as soon as they have begun."""
+    for _ in range(4):
+        settings = WORLD.begin(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
+        end_run(settings.store, settings.epoch, clean=False)
+
+
+def _is_newest(store: JobStore, scene: Scene) -> None:
+    """Whoever looks is never told that there is a newer store."""
+    for _ in range(30):
+        if newer := newer_runs(store):
+            raise AssertionError(f"the newest store is taken for an old one: {newer}")
+
+
+def _beginners(machine: SimulatedPosix) -> Mapping[str, Act]:
+    return {"run": _begins, "onlooker": _is_newest}
+
+
+_OTHERS = Roots("/job/other", ROOTS.staging, ROOTS.output)
+
+
+def _claims(roots: Roots, job: str) -> Act:
+    """Takes the folders for a store; who was told that they are its own finds them to be."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        mine = open_store(store.fs, roots, job, create=False)
+        try:
+            claim_folders(mine)
+        except ConfigurationError:
+            return  # the other one was first
+        for root in (roots.output, roots.staging):
+            owner = read_owner(store.fs, root)
+            if owner is None or owner.store_id != mine.store_id:
+                raise AssertionError(f"{job} was told that {root} is its own, which is {owner}")
+
+    return act
+
+
+def _two_jobs(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Two jobs are configured with the same folders, and begin at once, each with its store."""
+    open_store(SimulatedFileSystem(machine), _OTHERS, "other", WORLD.buckets, create=True)
+    return {"one": _claims(ROOTS, "job"), "other": _claims(_OTHERS, "other")}
+
+
+def _owners_run(cast: Cast, machine: SimulatedPosix) -> bool:
+    """A run of whichever job the output is; the other one's are refused."""
+    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
+    if owner is not None and owner.job != "job":
+        require_refused([partial(cast.world.run, machine, cast.source)])
+        return True
+    return cast.world.run(machine, cast.source).succeeded
+
+
+def _violation_of_owner(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    owner = read_owner(SimulatedFileSystem(machine), ROOTS.output)
+    return violation_of(cast, machine, before) if owner is not None and owner.job == "job" else ""
+
+
 CASTS = {
     cast.name: cast
     for cast in (
@@ -120,6 +194,8 @@ CASTS = {
         Cast("sweeper", _sweeper),
         Cast("onlooker", _onlooker, blind=frozenset({"onlooker"})),
         Cast("lock", _locks),
+        Cast("beginners", _beginners, blind=frozenset({"onlooker"})),
+        Cast("two-jobs", _two_jobs, _violation_of_owner, last_run=_owners_run),
         Cast("take-over", _take_over),
     )
 }

@@ -105,6 +105,11 @@ def _beside_a_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"zombie": _publishes(steps), "rebuild": _rebuilds, "run": runs(WORLD, _THIRD)}
 
 
+def _beside_a_zombie_alone(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """What the zombie publishes while the store is rebuilt is found by that, or taken from it before."""
+    return {"zombie": _publishes(_stale(machine)), "rebuild": _rebuilds}
+
+
 def _beside_another(machine: SimulatedPosix) -> Mapping[str, Act]:
     _stale(machine)
     return {"one": _rebuilds, "two": _rebuilds, "run": runs(WORLD, _THIRD)}
@@ -162,6 +167,7 @@ REBUILD = tuple(
     Cast(name, stage, violation, source=_THIRD, last_run=_last_run, opens=_unopened)
     for name, stage, violation in (
         ("rebuild-zombie", _beside_a_zombie, violation_of),
+        ("rebuild-zombie-alone", _beside_a_zombie_alone, violation_of),
         ("rebuild-two", _beside_another, violation_of),
         ("rebuild-lost", _of_a_lost_store, violation_of),
         ("rebuild-person", _beside_a_person, _violation_after_set),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from distcommit.engine.ingest import drain_partition, publish_partition
@@ -12,7 +13,19 @@ from distcommit.engine.run import decide_run
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.cast_parts import WORLD, Act, Cast, Scene, drains, finishes, ingests, new_run, on, runs
+from distcommit.testing.cast_parts import (
+    SOURCE,
+    WORLD,
+    Act,
+    Cast,
+    Scene,
+    drains,
+    finishes,
+    ingests,
+    new_run,
+    on,
+    runs,
+)
 from distcommit.testing.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import World
@@ -22,12 +35,25 @@ _TWO_PARTITIONS = World(buckets=3, partitions=2)
 _ONE_SWEEP = World(buckets=3, partitions=2, min_interval_s=1)
 _WHOLE_JOB = World(buckets=2, partitions=2, job_level=True)
 _MANY_AT_LEAST_ONCE = World(buckets=3, partitions=2, at_least_once=True)
+_LATE_S = 1_000_000
 _SPREAD = ModelSource({"a": ModelDataset({"0": 2}, units=2), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
 
 
 def _twins(machine: SimulatedPosix, world: World = WORLD) -> Mapping[str, Act]:
     settings = new_run(machine, world)
     return {"owner": ingests(settings), "twin": ingests(settings)}
+
+
+def _unlike_twins(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Of each dataset one of them reads less than the other: whoever wins, no record is passed over. They commit once
+    they have read all."""
+    settings = replace(new_run(machine), min_interval_s=_LATE_S)
+
+    def reads_less_of(urn: str) -> RunSettings:
+        source = ModelSource({**SOURCE.datasets, urn: replace(SOURCE.datasets[urn], short=1)})
+        return replace(settings, flow=replace(settings.flow, source=source))
+
+    return {"owner": ingests(reads_less_of("a")), "twin": ingests(reads_less_of("b"))}
 
 
 def _twins_at_least_once(machine: SimulatedPosix) -> Mapping[str, Act]:
@@ -153,6 +179,7 @@ def _spread(name: str, world: World) -> Cast:
 TASKS = (
     Cast("twins", _twins),
     Cast("twins-keeper", _twins_and_keeper),
+    Cast("unlike-twins", _unlike_twins),
     Cast("twins-at-least-once", _twins_at_least_once, world=_AT_LEAST_ONCE),
     Cast("zombie", _zombie),
     Cast("zombie-at-least-once", partial(_zombie, world=_AT_LEAST_ONCE), world=_AT_LEAST_ONCE),

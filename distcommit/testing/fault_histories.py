@@ -15,18 +15,16 @@ A history in its printed form is `name:KIND@N`, of a scenario or of a program by
   run comes that wants the lock, too (scenarios alone: people take no lock);
 - a kind of damage: the N-th read of a file of the store gives damaged bytes; with `+` so do all from there on.
 
-Faults one upon another are in turn with these: see `testing.fault_chains`.
+Faults one upon another are in turn with these (see `testing.fault_chains`), in the order of `testing.fault_orders`.
 """
 
 from __future__ import annotations
 
 import errno
-import itertools
 import random
 import re
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -39,7 +37,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.testing.damage import WHOLE
 from distcommit.testing.explore import crashes_of, program_violation, recovery_violation
 from distcommit.testing.fault_chains import NEXT, Chains, Subject
-from distcommit.testing.faults import ERRORS, READS, SYNCS, Fault, FaultyCalls
+from distcommit.testing.faults import READS, SYNCS, Fault, FaultyCalls
 from distcommit.testing.program_parts import SOURCE, Program
 from distcommit.testing.programs_by_hand import BY_HAND
 from distcommit.testing.scenarios import SCENARIOS, Scenario
@@ -49,110 +47,25 @@ from distcommit.testing.world import ROOTS, SimulatedClock, World
 
 _LEASE_S = 30
 _DAY_S = 86_400.0
-_TIMES: dict[str, Callable[[SimulatedClock], None]] = {
+TIMES: dict[str, Callable[[SimulatedClock], None]] = {
     "slow": lambda clock: clock.sleep(_LEASE_S),
     "ahead": lambda clock: clock.jump(_DAY_S),
     "back": lambda clock: clock.jump(-_DAY_S),
 }
-_REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
+REFUSING = {"full": (errno.ENOSPC, {*READS, "unlink", "rmdir"}), "readonly": (errno.EROFS, READS)}
 """A storage that refuses all changes, or all that take space, from there on: the errno, and calls that it serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
 PEOPLE = {program.name: program for program in BY_HAND}
-_NAMES = [*SCENARIOS, *PEOPLE]
-_UNSYNCED = "unsynced"
-_HOWS = ("", "+", " lost")
+NAMES = [*SCENARIOS, *PEOPLE]
+"""What histories are of."""
+UNSYNCED = "unsynced"
 _EVER, _NEVER = 1_000_000, 1_000_000_000
 _POWER_LOSSES = 4
 """How many power losses are tried, of one history, before all is over."""
-_CRASHES = 4
+CRASHES = 4
 """How many places a power loss after a fault is tried at, of one history."""
-
-
-def faults(seconds: float, seed: int, names: Sequence[str] = ()) -> dict[str, object]:
-    """Plays histories in an order that the seed chooses until time is up.
-
-    Returns:
-        plain values: `faults` (tried), `of` (how many there are), `violations`, `seconds`, `seed`.
-    """
-    began, tried = time.monotonic(), 0
-    chosen = list(names) or _NAMES
-    violations: list[dict[str, str]] = []
-    for history, wrong in tries(chosen, seed):
-        tried += 1
-        if wrong:
-            violations.append({"history": history, "violation": wrong})
-        if time.monotonic() - began > seconds:
-            break
-    return {
-        "faults": tried,
-        "of": sum(1 for _ in histories(chosen)),
-        "violations": violations,
-        "seconds": round(time.monotonic() - began, 1),
-        "seed": seed,
-    }
-
-
-def tries(names: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
-    """Histories and what is wrong after each, if anything, one by one and without an end: names in turn, and of each
-    name all kinds in turn."""
-    rng = random.Random(seed)
-    orders = [_in_turn(name, rng, seed) for name in names or _NAMES]
-    rng.shuffle(orders)
-    while True:
-        for history in map(next, orders):
-            yield history, replay(history)
-
-
-def _in_turn(name: str, rng: random.Random, seed: int) -> Iterator[str]:
-    """The histories of a name, without an end: of errors for once, errors for good, lost answers, chains and so on in
-    turn, each first once at each kind of operation and place."""
-    codes = [errno.errorcode[code] for code in ERRORS]
-    lanes = [
-        *(_lane(name, codes, (how,), rng) for how in (*_HOWS, "/")),
-        _lane(name, (_UNSYNCED,), ("", "+"), rng),
-        *(_lane(name, (kind,), ("",), rng) for kind in _REFUSING),
-        _lane(name, tuple(WHOLE), ("", "+"), rng),
-        *([_lane(name, tuple(_TIMES), ("",), rng)] if name in SCENARIOS else []),
-        CHAINS.of(name, random.Random(f"{name}{seed}")),
-    ]
-    rng.shuffle(lanes)
-    return (history for layer in itertools.zip_longest(*lanes) for history in layer if history is not None)
-
-
-def _lane(name: str, kinds: Sequence[str], hows: Sequence[str], rng: random.Random) -> Iterator[str]:
-    """One history of each kind and place, then a second one of each, and so on."""
-    places: dict[str, list[int]] = {}
-    for number, site in enumerate(_sites(name, kinds[0])):
-        places.setdefault(site, []).append(number)
-    for numbers in places.values():
-        rng.shuffle(numbers)
-    order = [*itertools.product(kinds, hows, places)]
-    rng.shuffle(order)
-    for layer in range(max(map(len, places.values()), default=0)):
-        for kind, how, site in order:
-            if layer < len(places[site]):
-                number = places[site][layer]
-                yield f"{name}:{kind}@{number}{how}{number % _CRASHES if how == '/' else ''}"
-
-
-def histories(names: Sequence[str]) -> Iterator[str]:
-    """All histories of these scenarios and programs by hand."""
-    for name in names:
-        codes = [errno.errorcode[code] for code in ERRORS]
-        for number, code in itertools.product(range(len(_sites(name, "EIO"))), codes):
-            yield from (f"{name}:{code}@{number}{how}" for how in _HOWS)
-            yield f"{name}:{code}@{number}/{number % _CRASHES}"
-        for kind in _REFUSING:
-            yield from (f"{name}:{kind}@{number}" for number in range(len(_sites(name, kind))))
-        if name in SCENARIOS:
-            for number, kind in itertools.product(range(len(_sites(name, "slow"))), _TIMES):
-                yield f"{name}:{kind}@{number}"
-        for number in range(len(_sites(name, _UNSYNCED))):
-            yield from (f"{name}:{_UNSYNCED}@{number}{how}" for how in ("", "+"))
-        for number, kind in itertools.product(range(len(_sites(name, "cut"))), WHOLE):
-            yield from (f"{name}:{kind}@{number}{how}" for how in ("", "+"))
 
 
 def replay(history: str) -> str:
@@ -160,13 +73,13 @@ def replay(history: str) -> str:
     if NEXT in history:
         return CHAINS.play(history)
     found = _HISTORY.fullmatch(history)
-    if found is None or found["name"] not in _NAMES or (found["kind"] in _TIMES and found["name"] in PEOPLE):
+    if found is None or found["name"] not in NAMES or (found["kind"] in TIMES and found["name"] in PEOPLE):
         return f"no history: {history}"
     name, number, times = found["name"], int(found["number"]), _EVER if found["ever"] else 1
     machine = _machine(name)
     fault, run = _disturbed(name, machine, found["kind"], number, times, lost=bool(found["lost"]))
     try:
-        if found["kind"] == _UNSYNCED:
+        if found["kind"] == UNSYNCED:
             return _violation_without_power(name, machine, run, fault, history)
         if found["crash"] is not None:
             return _violation_after(name, _crashed(machine, run, history, int(found["crash"])))
@@ -227,7 +140,7 @@ def _violation_of_runs(scenario: Scenario, machine: SimulatedPosix) -> str:
 
 def _untold_refusal(kind: str, lost: str, error: Exception | None) -> str:
     """What is wrong with the error of a storage that refused whole operations: surely none of them had an effect."""
-    refused = kind in _REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
+    refused = kind in REFUSING or (not lost and getattr(errno, kind, 0) in REFUSALS)
     unknown = isinstance(error, OutcomeUnknownError)
     return f"a refusal is told as an unknown outcome: {error}" if refused and unknown else ""
 
@@ -292,7 +205,7 @@ def _subject(name: str) -> Subject:
     )
 
 
-CHAINS = Chains({name: _subject(name) for name in _NAMES})
+CHAINS = Chains({name: _subject(name) for name in NAMES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,16 +236,16 @@ def _disturbed(
             scenario.run(calls, scenario.disturbed, clock)
 
     def meanwhile() -> None:
-        _TIMES[kind](clock)
+        TIMES[kind](clock)
         with suppress(DistcommitError, OSError):  # it may fail as any run
             under_lock(machine, "second")
 
-    if kind in _TIMES:
+    if kind in TIMES:
         fault = Fault(0, number, meanwhile=meanwhile)
-    elif kind == _UNSYNCED:
+    elif kind == UNSYNCED:
         fault = Fault(errno.EIO, number, times, besides=machine.give_up, concerns=_syncs)
-    elif kind in _REFUSING:
-        code, spared = _REFUSING[kind]
+    elif kind in REFUSING:
+        code, spared = REFUSING[kind]
         fault = Fault(code, number, _EVER, concerns=lambda name, arguments: name not in spared)
     elif kind in WHOLE:
         fault = Fault(0, number, times, damage=WHOLE[kind], concerns=_reads_store)
@@ -342,7 +255,7 @@ def _disturbed(
 
     def run() -> _Played:
         try:
-            if kind in _TIMES:
+            if kind in TIMES:
                 under_lock(calls, "first")
             else:
                 act(calls)
@@ -361,11 +274,11 @@ def _reads_store(name: str, arguments: tuple[Any, ...]) -> bool:
     return name == "read_file" and str(arguments[0]).startswith(f"{ROOTS.store}/")
 
 
-def _sites(name: str, kind: str) -> list[str]:
+def sites(name: str, kind: str) -> list[str]:
     """The kinds of operations and places, where nothing is disturbed, that the fault may strike, one by one."""
-    if kind in (_UNSYNCED, *_REFUSING):
+    if kind in (UNSYNCED, *REFUSING):
         return _traced(name, kind)
-    return _traced(name, "cut" if kind in WHOLE else "slow" if kind in _TIMES else "EIO")
+    return _traced(name, "cut" if kind in WHOLE else "slow" if kind in TIMES else "EIO")
 
 
 @cache
@@ -381,7 +294,7 @@ def _crashed(machine: SimulatedPosix, run: Callable[[], _Played], history: str, 
     crashes = [
         survivor for crash, survivor, _ in crashes_of(machine, lambda calls: run(), rng, _few(rng)) if crash.state
     ]
-    return crashes[len(crashes) * number // _CRASHES] if crashes else machine.after_kill()
+    return crashes[len(crashes) * number // CRASHES] if crashes else machine.after_kill()
 
 
 def _few(rng: random.Random) -> Callable[[int], bool]:

@@ -189,10 +189,10 @@ def _interleaved(seed: int) -> Iterator[str]:
 
 def _faulted(seed: int) -> Iterator[str]:
     """Operations of the scenarios' runs that fail, chosen by the seed."""
-    from distcommit.testing import fault_histories  # noqa: PLC0415
+    from distcommit.testing import fault_histories, fault_orders  # noqa: PLC0415
 
     rng = random.Random(seed)
-    histories = [*fault_histories.histories(SCENARIOS[:3])]
+    histories = [*fault_orders.histories(SCENARIOS[:3])]
     while True:
         history = rng.choice(histories)
         wrong = fault_histories.replay(history)

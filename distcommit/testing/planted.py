@@ -1,41 +1,40 @@
 """How long the checkers take to see a fault that somebody has made: faults are planted one at a time, and the same
-checkers run on each, in the same order, from the same seed and with the same budget, until a history breaks.
+checkers run on each, from the same seed and with the same budget, until a history breaks.
 
-Each fault has a process of its own, forked from one that has only imported the product. It goes round `explore`,
-`interleave` and `faults`, some time for each. What is found is played once more on the sound product: a history that
-breaks there, too, finds nothing. The sound product itself has to pass a whole budget.
+First it is measured which scenarios, programs and casts come to where each fault is, and whether it would make a
+difference there (`testing.reach`): a fault's search begins with these, whatever fault it is. The sound product has to
+pass all that is played for that. Each fault has a process of its own, forked from one that has only imported the
+product; who has not found it gets more time once all others had theirs. What is found is played once more on the sound
+product: a history that breaks there, too, finds nothing.
 """
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.testing import explore, fault_histories, interleave
-from distcommit.testing.casts import CASTS
 from distcommit.testing.planted_faults import PLANTED, Planted
 from distcommit.testing.planting import plant
-from distcommit.testing.programs import PROGRAMS
-from distcommit.testing.scenarios import SCENARIOS
+from distcommit.testing.reach import NAMES, Reached, aimed, measured, play_again, ranked, telling
 
-_SLICE_S = 2.0
-"""Processor time that a checker has before it is the next one's turn."""
-BUDGET_S = 90.0
-"""Processor time for one fault, after which it was not found."""
+BUDGET_S = 15.0
+"""Processor time for one fault's first search; the second one has twice as much, and so on."""
 _HANGS_S = 60.0
 """What takes longer than this for one history does not end."""
 _fork = multiprocessing.get_context("fork")
+_Answer = TypeVar("_Answer")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -49,14 +48,26 @@ class Found(msgspec.Struct, frozen=True):
     seconds: float
 
 
-@dataclass(slots=True)
-class _Search:
-    """A process that looks for a fault; None: for anything wrong with the sound product."""
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    """A fault to be looked for in so many seconds of processor time, with a seed: histories to be played once more, and
+    names of others; and what was tried for it before."""
 
-    fault: Planted | None
+    fault: Planted
+    again: Sequence[tuple[str, str]]
+    names: Sequence[Sequence[tuple[str, str]]]
+    seed: int
+    budget_s: float
+    attempts: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process that answers."""
+
     process: Any
     answers: Connection
-    began: float
 
 
 def planted(
@@ -66,6 +77,7 @@ def planted(
     only: str = "",
     budget_s: float = BUDGET_S,
     say: Callable[[str], None] = lambda text: None,
+    names: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Plants faults and lets the checkers look for each.
 
@@ -74,12 +86,13 @@ def planted(
         seed: what the checkers choose.
         processes: how many faults at a time.
         only: those whose name or class contains this.
-        budget_s: processor time for each.
+        budget_s: processor time for each, before it is the next one's turn.
         say: told what became of each, a line each.
+        names: the checkers and what each is to choose from; all by default.
 
     Returns:
         plain values: `planted`, `found`, `seconds_to_find` and `by` (checker, history and violation) by fault,
-        `not_found`, `sound` (what the unplanted product has passed), `seconds`, `seed`.
+        `not_found`, `sound` (what the unplanted product has passed as reach was measured), `seconds`, `seed`.
 
     Raises:
         ConfigurationError: if the sound product does not pass, or no fault is meant.
@@ -88,30 +101,68 @@ def planted(
     chosen = [fault for fault in PLANTED if only in fault.name or only in fault.kind]
     if not chosen:
         raise ConfigurationError("no planted fault is meant", found=only, expected=", ".join(f.name for f in PLANTED))
-    results: dict[str, Found] = {}
-    sound: Found | None = None
-    waiting: list[Planted | None] = [None, *chosen]
-    searches: list[_Search] = []
-    while (waiting or searches) and time.monotonic() - began < seconds:
-        while waiting and len(searches) < processes:
-            searches.append(_begun(waiting.pop(0), seed, budget_s))
-        ready = wait([search.answers for search in searches], timeout=max(0.0, began + seconds - time.monotonic()))
-        for search in [search for search in searches if search.answers in ready]:
-            searches.remove(search)
-            found = _answer(search)
-            if search.fault is None:
-                sound = _require_sound(found)
-                say(f"sound: {found.attempts} histories passed in {found.seconds:.1f} s")
-                continue
-            results[search.fault.name] = _confirmed(found)
-            say(_told(search.fault, results[search.fault.name]))
-    for search in searches:
-        _end(search)
+    reach = reach_of(chosen, seed, processes, names)
+    sound = {"attempts": sum(len(one.played) for one in reach), "seconds": round(time.monotonic() - began, 1)}
+    say(f"sound: {sound['attempts']} histories passed in {sound['seconds']} s, in which reach was measured")
+    waiting = deque(_Aim(f, telling(f.name, reach), ranked(f.name, reach), seed, budget_s) for f in chosen)
+    results = _looked_for(waiting, began + seconds, processes, say)
     return _summed(chosen, results, sound, time.monotonic() - began, seed)
 
 
+def reach_of(
+    faults: Sequence[Planted], seed: int, processes: int, names: Sequence[tuple[str, str]] = ()
+) -> list[Reached]:
+    """What each (checker, name) comes to, of all there are or of these.
+
+    Raises:
+        ConfigurationError: if a history breaks the sound product, or a fault can't be planted.
+    """
+    chosen = names or [(checker, name) for checker, group in NAMES.items() for name in group]
+    edits = {fault.name: fault.edits for fault in faults}
+
+    def work(share: int, answers: Connection) -> None:
+        found = list(measured(edits, chosen[share::processes], seed))
+        answers.send_bytes(msgspec.msgpack.encode(found))
+
+    children = [_forked(partial(work, share)) for share in range(processes)]
+    found: list[Reached] = []
+    for child in children:
+        found += _answer(child, list[Reached], "measuring reach")
+    for one in found:
+        if one.wrong is not None:
+            raise ConfigurationError(
+                "the product fails without any planted fault",
+                found=f"{one.checker} --replay {one.wrong[0]}: {one.wrong[1][:2000]}",
+                todo="mend it first: a fault is found by what the sound product passes",
+            )
+    return found
+
+
+def _looked_for(waiting: deque[_Aim], until: float, processes: int, say: Callable[[str], None]) -> dict[str, Found]:
+    """What became of each fault. Who has not found one waits for another turn, and then has more time."""
+    results: dict[str, Found] = {}
+    searches: dict[Connection, tuple[_Aim, _Child]] = {}
+    while (waiting or searches) and time.monotonic() < until:
+        while waiting and len(searches) < processes:
+            aim = waiting.popleft()
+            child = _forked(partial(_search, aim))
+            searches[child.answers] = aim, child
+        ready = wait([*searches], timeout=max(0.0, until - time.monotonic()))
+        for answers in [answers for answers in searches if answers in ready]:
+            aim, child = searches.pop(answers)
+            found = _confirmed(_answer(child, Found, aim.fault.name))
+            results[aim.fault.name] = found
+            say(_told(aim.fault, found))
+            if not found.violation:
+                again = replace(aim, again=(), seed=aim.seed + 1, budget_s=2 * aim.budget_s)
+                waiting.append(replace(again, attempts=found.attempts, seconds=found.seconds))
+    for _, child in searches.values():
+        _end(child)
+    return results
+
+
 def _summed(
-    chosen: Sequence[Planted], results: dict[str, Found], sound: Found | None, seconds: float, seed: int
+    chosen: Sequence[Planted], results: dict[str, Found], sound: dict[str, float], seconds: float, seed: int
 ) -> dict[str, Any]:
     seen = {fault: results[fault.name] for fault in chosen if fault.name in results and results[fault.name].violation}
     return {
@@ -133,7 +184,7 @@ def _summed(
             for fault in chosen
             if fault not in seen
         },
-        "sound": None if sound is None else {"attempts": sound.attempts, "seconds": sound.seconds},
+        "sound": sound,
         "seconds": round(seconds, 1),
         "seed": seed,
     }
@@ -146,56 +197,24 @@ def _told(fault: Planted, found: Found) -> str:
     return f"{fault.kind.value} {fault.name}: found in {found.seconds:.1f} s by {place}"
 
 
-def attempts(seed: int) -> Iterator[tuple[str, str, str]]:
-    """Checkers, histories and what is wrong after each, if anything: all three checkers in turn, without end."""
-    seen = explore.Findings()
-    checkers: dict[str, Iterator[tuple[str, str]]] = {
-        "explore": explore.recoveries([*SCENARIOS, *PROGRAMS], seed, seen),
-        "interleave": ((h, wrong) for h, _, wrong in interleave.plays([*CASTS], itertools.count(seed * 1_000_000))),
-        "faults": fault_histories.tries((), seed),
-    }
-    for checker in itertools.cycle(checkers):
-        until = time.process_time() + _SLICE_S
-        try:
-            for history, wrong in checkers[checker]:
-                yield checker, history, wrong
-                if time.process_time() > until:
-                    break
-        except Exception as error:  # noqa: BLE001 - a checker that breaks has noticed
-            yield checker, "", f"the checker itself fails: {type(error).__name__}: {error}"
-
-
-def play_again(checker: str, history: str) -> str:
-    """What is wrong after that history in this process, if anything."""
-    if checker == "interleave":
-        name, number, *trouble = history.split(":")
-        return interleave.play(name, int(number), *trouble)[1]
-    return explore.replay(history) if checker == "explore" else fault_histories.replay(history)
-
-
-def _begun(fault: Planted | None, seed: int, budget_s: float) -> _Search:
-    """A process that looks for it, and answers with a `Found`."""
-    return _forked(fault, lambda answers: _search(fault, seed, budget_s, answers))
-
-
-def _forked(fault: Planted | None, work: Callable[[Connection], None]) -> _Search:
+def _forked(work: Callable[[Connection], object]) -> _Child:
     answers, theirs = _fork.Pipe(duplex=False)
     process = _fork.Process(target=_run_and_exit, args=(work, theirs), daemon=True)
     process.start()
     theirs.close()
-    return _Search(fault, process, answers, time.monotonic())
+    return _Child(process, answers)
 
 
-def _run_and_exit(work: Callable[[Connection], None], answers: Connection) -> NoReturn:
+def _run_and_exit(work: Callable[[Connection], object], answers: Connection) -> NoReturn:
     work(answers)
     os._exit(0)  # a wrong product's threads may never end
 
 
-def _search(fault: Planted | None, seed: int, budget_s: float, answers: Connection) -> None:
-    began, tried, last = time.monotonic(), 0, ("", "")
+def _search(aim: _Aim, answers: Connection) -> None:
+    began, tried, last = time.monotonic(), aim.attempts, ("", "")
 
     def found(checker: str, history: str, wrong: str) -> None:
-        seconds = round(time.monotonic() - began, 2)
+        seconds = round(aim.seconds + time.monotonic() - began, 2)
         answers.send_bytes(msgspec.msgpack.encode(Found(checker, history, wrong, tried, seconds)))
 
     def hangs(number: int, frame: object) -> None:
@@ -203,58 +222,47 @@ def _search(fault: Planted | None, seed: int, budget_s: float, answers: Connecti
         os._exit(0)
 
     signal.signal(signal.SIGALRM, hangs)
-    if fault is not None:
-        plant(fault.edits)
-    for checker, history, wrong in attempts(seed):
+    plant(aim.fault.edits)
+    signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
+    for checker, history, wrong in aimed(aim.again, aim.names, aim.seed):
         signal.setitimer(signal.ITIMER_REAL, _HANGS_S)
         tried, last = tried + 1, (checker, history)
         if wrong:
             return found(checker, history, wrong)
-        if time.process_time() > budget_s:
+        if time.process_time() > aim.budget_s:
             break
     return found("", "", "")
 
 
-def _answer(search: _Search) -> Found:
-    """What a search has found.
+def _answer(child: _Child, kind: type[_Answer], what: str) -> _Answer:
+    """What a process answers.
 
     Raises:
-        ConfigurationError: if its process died without an answer, as it does where a fault can't be planted.
+        ConfigurationError: if it died without an answer, as it does where a fault can't be planted.
     """
     try:
-        found = msgspec.msgpack.decode(search.answers.recv_bytes(), type=Found)
+        return msgspec.msgpack.decode(child.answers.recv_bytes(), type=kind)
     except EOFError:
         raise ConfigurationError(
             "the search for a planted fault died",
-            fault=search.fault.name if search.fault else "none",
+            fault=what,
             todo="what it wrote to stderr says why; a fault that can't be planted has to follow the product",
         ) from None
     finally:
-        _end(search)
-    return found
+        _end(child)
 
 
-def _end(search: _Search) -> None:
-    search.process.kill()
-    search.process.join()
-    search.answers.close()
-
-
-def _require_sound(found: Found) -> Found:
-    if found.violation:
-        raise ConfigurationError(
-            "the product fails without any planted fault",
-            found=f"{found.checker} --replay {found.history}: {found.violation[:2000]}",
-            todo="mend it first: a fault is found by what the sound product passes",
-        )
-    return found
+def _end(child: _Child) -> None:
+    child.process.kill()
+    child.process.join()
+    child.answers.close()
 
 
 def _confirmed(found: Found) -> Found:
     """The same, or nothing if the sound product breaks on that history, too."""
     if not found.violation or not found.history:
         return found
-    again = _forked(None, lambda answers: answers.send(play_again(found.checker, found.history)))
+    again = _forked(lambda answers: answers.send(play_again(found.checker, found.history)))
     try:
         with suppress(EOFError):
             if again.answers.poll(_HANGS_S) and not again.answers.recv():

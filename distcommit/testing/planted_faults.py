@@ -30,7 +30,7 @@ class Planted:
     edits: tuple[Edit, ...]
 
 
-def _fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, str, str, str]) -> Planted:
+def _fault(kind: FaultClass, name: str, what: str, *edits: tuple[str, ...]) -> Planted:
     return Planted(name, kind, what, tuple(Edit(*edit) for edit in edits))
 
 
@@ -79,15 +79,13 @@ _SYNCS = (
     ),
     _fault(
         FaultClass.SYNC,
-        "moved-folder-unsynced",
-        "what a moved folder's target could not sync does not fail its steps",
+        "set-aside-unsynced",
+        "a rebuild ends before what it took out of the output is durably out of it",
         (
-            "steps.publishing",
-            "_Batch.sync",
-            "if folder in failed:\n"
-            '    self._fail(group, failed[folder], "a published folder could not be synced", folder)',
-            "if folder in failed and not group.moved:\n"
-            '    self._fail(group, failed[folder], "a published folder could not be synced", folder)',
+            "app.rebuild",
+            "_set_aside",
+            '{path.rpartition("/")[0] for path in paths}',
+            "()",
         ),
     ),
 )
@@ -98,10 +96,10 @@ _EPOCHS = (
         "sweep-spares-the-pending-alone",
         "recovery sweeps what a quarantined sequence still needs",
         (
-            _RECOVER,
-            "_recover_bucket",
-            "kept = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
-            "kept = {state.sequence.epoch for state in fold.pending() if state.sequence is not None}",
+            "stores.staging",
+            "swept_epochs",
+            "{state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
+            "{state.sequence.epoch for state in fold.pending() if state.sequence is not None}",
         ),
     ),
     _fault(
@@ -114,14 +112,20 @@ _EPOCHS = (
             "max(fold.state_of(urn).closed_epoch, fold.fence_epoch)",
             "max(fold.state_of(urn).closed_epoch, fold.fence_epoch - 1)",
         ),
+        (
+            "protocol.next_record",
+            "is_set",
+            "state.closed_epoch >= fold.fence_epoch",
+            "state.closed_epoch >= fold.fence_epoch - 1",
+        ),
     ),
     _fault(
         FaultClass.EPOCH,
         "settled-by-any-epoch",
         "a dataset that any run has published counts as published by this one, and its attempts are cleaned up",
         (
-            _COMMITTER,
-            "BucketCommitter._settle_open",
+            "engine.open_datasets",
+            "OpenDatasets.settle",
             "fold.state_of(urn).done_epoch >= self._settings.epoch",
             "fold.state_of(urn).done_epoch > 0",
         ),
@@ -186,25 +190,24 @@ _VIEWS = (
         (
             "app.rebuild",
             "rebuild_store",
-            "plan = _plan(store, known_states(store), accept_gaps=accept_gaps)",
-            "",
+            "known = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
         ),
         (
             "app.rebuild",
             "rebuild_store",
             "claim_folders(store)",
-            "(claim_folders(store), plan := _plan(store, known_states(store), accept_gaps=accept_gaps))",
+            "claim_folders(store)\nknown = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
         ),
     ),
     _fault(
         FaultClass.VIEW,
         "newest-by-an-older-fold",
-        "whether the store is the newest there is, is judged by a fold from before the marks were read",
+        "whether the store is the newest there is, is judged by a fold from before the newest mark was read",
         (
             "stores.fencing",
             "newer_runs",
-            "marks = read_marks(store.fs, store.roots.output)\nfold = store.job_log().refresh()",
-            "fold = store.job_log().refresh()\nmarks = read_marks(store.fs, store.roots.output)",
+            "max(marks.values())",
+            "max(read_marks(store.fs, store.roots.output).values())",
         ),
     ),
     _fault(
@@ -298,15 +301,15 @@ _TRUNCATIONS = (
         (
             _LOG,
             "CommitLog.truncate",
-            "keep_from = self.refresh().previous_checkpoint",
-            "keep_from = self._last if self.refresh().previous_checkpoint else 0",
+            "self.refresh().previous_checkpoint",
+            "self._last if self.refresh().previous_checkpoint else 0",
         ),
     ),
     _fault(
         FaultClass.TRUNCATION,
         "cleaned-up-with-the-neighbours",
         "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
-        (_COMMITTER, "BucketCommitter._clean_up", "unit in units", "unit[:5] in {known[:5] for known in units}"),
+        ("engine.clean_up", "remove_task_output", "unit in units", "unit[:5] in {known[:5] for known in units}"),
     ),
     _fault(
         FaultClass.TRUNCATION,
@@ -323,13 +326,13 @@ _TRUNCATIONS = (
     _fault(
         FaultClass.TRUNCATION,
         "swept-with-the-neighbours",
-        "the sweep of a bucket's attempts takes all that the epoch has staged",
+        "the sweep of a bucket's attempts takes those of its neighbours, too",
         (
             "stores.staging",
             "sweep_epoch",
-            "folders = [folder for group in list_attempts(fs, staging_root, epoch, bucket).values()"
-            " for folder in group]",
-            "folders = [epoch_name(epoch)]",
+            "[folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]",
+            "[folder for near in range(bucket + 2)"
+            " for group in list_attempts(fs, staging_root, epoch, near).values() for folder in group]",
         ),
     ),
 )
@@ -359,14 +362,9 @@ _ATTEMPTS = (
         (
             "protocol.readiness",
             "readiness",
-            "chosen.append(winner)",
-            "chosen.append(\n"
-            "    type(winner)(**{\n"
-            "        **{name: getattr(winner, name) for name in winner.__struct_fields__},\n"
-            '        "actual_high": max(attempts, key=lambda s: sum(map(int, s.actual_high.positions.values())))'
-            ".actual_high,\n"
-            "    })\n"
-            ")",
+            "gap_free(chosen, reached)",
+            "gap_free(chosen, reached)[0], gap_free([max(successes[state.work_unit_id],"
+            " key=lambda s: sum(map(int, s.actual_high.positions.values()))) for state in chosen], reached)[1]",
         ),
     ),
     _fault(
@@ -393,8 +391,8 @@ _ATTEMPTS = (
         (
             "steps.rename",
             "FsRenameCommitStep.after_failed_rename",
-            "answer = self.verify()",
-            "answer = Verdict.DONE if self.context.fs.status(self.target) else self.verify()",
+            "self.verify()",
+            "Verdict.DONE if self.context.fs.status(self.target) else self.verify()",
         ),
     ),
 )

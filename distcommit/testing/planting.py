@@ -10,9 +10,13 @@ import ast
 import importlib
 import inspect
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from functools import partial
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Protocol
+
+_TOUCHES, _VALUE = "__touches__", "__value__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +38,63 @@ def plant(edits: Sequence[Edit]) -> None:
     Raises:
         LookupError, TypeError: if what is to be replaced is not there, or more than once: the product has changed.
     """
-    by_module: dict[str, list[Edit]] = {}
-    for edit in edits:
-        by_module.setdefault(edit.module, []).append(edit)
-    for name, wanted in by_module.items():
-        module = importlib.import_module(f"distcommit.{name}")
-        tree = ast.parse(inspect.getsource(module))
+    for name in {edit.module: None for edit in edits}:
+        module, tree = _module(name)
+        wanted = [edit for edit in edits if edit.module == name]
         for edit in wanted:
             _change(_definition(tree, edit), edit)
-        codes = _codes(compile(ast.fix_missing_locations(tree), str(module.__file__), "exec"))
-        for function in {edit.function for edit in wanted}:
-            _function(module, function).__code__ = codes[function]
+        _put(module, tree, {edit.function for edit in wanted})
+
+
+class Touches(Protocol):
+    """Is told what the product comes to."""
+
+    def came(self, name: str) -> None:
+        """Somebody comes to where an edit of that name is."""
+
+    def differs(self, name: str) -> None:
+        """The edit would make a difference there, as far as can be seen at once: what stands there fails, or what would
+        stand there has another value."""
+
+
+def touch(edits: Mapping[str, Sequence[Edit]], touches: Touches) -> None:
+    """Lets the functions tell, for as long as this process lives, when they come to where an edit is. Otherwise they do
+    as before; what has to stand instead of expressions is looked at, and must change nothing.
+
+    Raises:
+        LookupError, TypeError: as `plant`.
+    """
+    named = [(name, edit) for name, group in edits.items() for edit in group]
+    for module_name in {edit.module: None for _, edit in named}:
+        module, tree = _module(module_name)
+        here = [(name, edit) for name, edit in named if edit.module == module_name]
+        _Touching(tree, here).visit(tree)
+        setattr(module, _TOUCHES, touches)
+        setattr(module, _VALUE, partial(_value, touches))
+        _put(module, tree, {edit.function for _, edit in here})
+
+
+def _value(touches: Touches, name: str, is_there: object, other: Callable[[], object]) -> object:
+    """What is there, once it was compared with what would be."""
+    try:
+        instead = other()
+        same = not (is_there or instead) or bool(is_there == instead)
+    except Exception:  # noqa: BLE001 - whatever it is, it is another one
+        same = False
+    if not same:
+        touches.differs(name)
+    return is_there
+
+
+def _module(name: str) -> tuple[ModuleType, ast.Module]:
+    module = importlib.import_module(f"distcommit.{name}")
+    return module, ast.parse(inspect.getsource(module))
+
+
+def _put(module: ModuleType, tree: ast.Module, functions: set[str]) -> None:
+    codes = _codes(compile(ast.fix_missing_locations(tree), str(module.__file__), "exec"))
+    for function in functions:
+        _function(module, function).__code__ = codes[function]
 
 
 def _definition(tree: ast.Module, edit: Edit) -> ast.FunctionDef:
@@ -60,43 +110,87 @@ def _definition(tree: ast.Module, edit: Edit) -> ast.FunctionDef:
 
 
 def _change(function: ast.FunctionDef, edit: Edit) -> None:
-    old, new = (ast.parse(textwrap.dedent(text)).body for text in (edit.old, edit.new))
-    expressions = [part[0].value for part in (old, new) if len(part) == 1 and isinstance(part[0], ast.Expr)]
-    if len(expressions) == 2:
-        exchange = _Expressions(*expressions)
-        exchange.visit(function)
-        times = exchange.times
+    old, new = _parsed(edit.old), _parsed(edit.new) or [ast.Pass()]
+    there = _there(function, edit)
+    if (pair := _expressions(edit)) is not None:
+        _Exchange(there, pair[1]).visit(function)
+        return
+    for body in _bodies(function):
+        if there in body:
+            place = body.index(there)
+            body[place : place + len(old)] = new
+
+
+def _there(function: ast.FunctionDef, edit: Edit) -> ast.AST:
+    """The expression, or the first of the statements, that the edit is about.
+
+    Raises:
+        LookupError: if it is not there exactly once.
+    """
+    found: list[ast.AST] = []
+    if (pair := _expressions(edit)) is not None:
+        wanted = ast.dump(pair[0])
+        found += [node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.dump(node) == wanted]
     else:
-        times = _exchange_statements(function, old, new or [ast.Pass()])
-    if times != 1:
-        raise LookupError(f"found {times} times, not once, in {edit.module}.{edit.function}: {edit.old!r}")
+        old = [ast.dump(statement) for statement in _parsed(edit.old)]
+        for body in _bodies(function):
+            shown = [ast.dump(statement) for statement in body]
+            found += [body[place] for place in range(len(body)) if shown[place : place + len(old)] == old]
+    if len(found) != 1:
+        raise LookupError(f"found {len(found)} times, not once, in {edit.module}.{edit.function}: {edit.old!r}")
+    return found[0]
 
 
-class _Expressions(ast.NodeTransformer):
+def _parsed(text: str) -> list[ast.stmt]:
+    return ast.parse(textwrap.dedent(text)).body
+
+
+def _expressions(edit: Edit) -> tuple[ast.expr, ast.expr] | None:
+    """The old and the new expression, if that is what the edit exchanges."""
+    parts = [part[0].value for part in map(_parsed, (edit.old, edit.new)) if part and isinstance(part[0], ast.Expr)]
+    alone = len(_parsed(edit.old)) == len(_parsed(edit.new)) == 1
+    return (parts[0], parts[1]) if alone and len(parts) == 2 else None
+
+
+def _bodies(function: ast.FunctionDef) -> list[list[ast.stmt]]:
+    fields = [field for node in ast.walk(function) for _, field in ast.iter_fields(node)]
+    return [field for field in fields if isinstance(field, list) and all(isinstance(part, ast.stmt) for part in field)]
+
+
+class _Exchange(ast.NodeTransformer):
     """Puts one expression in the place of another."""
 
-    def __init__(self, old: ast.expr, new: ast.expr) -> None:
-        self._old, self._new, self.times = ast.dump(old), new, 0
+    def __init__(self, old: ast.AST, new: ast.expr) -> None:
+        self._old, self._new = old, new
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.expr) and ast.dump(node) == self._old:
-            self.times += 1
-            return self._new
-        return self.generic_visit(node)
+        return self._new if node is self._old else self.generic_visit(node)
 
 
-def _exchange_statements(function: ast.FunctionDef, old: list[ast.stmt], new: list[ast.stmt]) -> int:
-    wanted, times = [ast.dump(statement) for statement in old], 0
-    for node in [*ast.walk(function)]:
-        for _, body in ast.iter_fields(node):
-            if not isinstance(body, list) or not all(isinstance(part, ast.stmt) for part in body):
-                continue
-            shown = [ast.dump(statement) for statement in body]
-            places = [p for p in range(len(body)) if shown[p : p + len(wanted)] == wanted]
-            for place in places:
-                body[place : place + len(wanted)] = new
-            times += len(places)
-    return times
+class _Touching(ast.NodeTransformer):
+    """Puts calls of `Touches` around what edits are about."""
+
+    def __init__(self, tree: ast.Module, edits: Sequence[tuple[str, Edit]]) -> None:
+        self._named: dict[ast.AST, list[tuple[str, Edit]]] = {}
+        for name, edit in edits:
+            self._named.setdefault(_there(_definition(tree, edit), edit), []).append((name, edit))
+
+    def visit(self, node: ast.AST) -> Any:
+        there: Any = self.generic_visit(node)
+        for name, edit in self._named.get(node, ()):
+            came, differs = (f"{_TOUCHES}.{what}({name!r})" for what in ("came", "differs"))
+            if isinstance(node, ast.expr):
+                looks = ast.parse(f"({came}, {_VALUE}({name!r}, THERE, lambda: ({edit.new})))[1]", mode="eval")
+                there = _Exchange(_named(looks, "THERE"), there).visit(looks.body)
+            else:
+                told = ast.parse(f"{came}\ntry:\n    pass\nexcept BaseException:\n    {differs}\n    raise").body
+                told[1].body = there if isinstance(there, list) else [there]  # type: ignore[attr-defined]
+                there = told
+        return there
+
+
+def _named(tree: ast.AST, name: str) -> ast.AST:
+    return next(node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
 
 
 def _codes(code: CodeType) -> dict[str, CodeType]:

@@ -32,7 +32,7 @@ from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.testing import explore, fault_histories
+from distcommit.testing import explore, fault_histories, fault_orders
 from distcommit.testing.cast_parts import SOURCE, WORLD, Scene
 from distcommit.testing.casts import CASTS
 from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
@@ -83,13 +83,13 @@ def test_symbolic_links_are_as_the_kernel_has_them(tmp_path: Path) -> None:
 )
 def test_a_fault_replays_from_its_printed_form(fault: str) -> None:
     history = f"second-run:{fault}"
-    assert history in set(fault_histories.histories(["second-run"])) or "/" in fault
+    assert history in set(fault_orders.histories(["second-run"])) or "/" in fault
     assert fault_histories.replay(history) == ""
 
 
 @pytest.mark.parametrize("program", fault_histories.PEOPLE)
 def test_what_people_do_may_go_wrong_at_any_operation(program: str) -> None:
-    possible = [*fault_histories.histories([program])]
+    possible = [*fault_orders.histories([program])]
     assert {f"{program}:EIO@{number}{how}" for number in range(12) for how in ("", "+", " lost")} <= {*possible}
     for history in possible[:: len(possible) // 12]:
         assert fault_histories.replay(history) == "", history

@@ -1,0 +1,143 @@
+"""Faults planted in the product: each can be planted where it is said to be, what comes to it is measured, and the
+checkers find it. All of it happens in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+import pytest
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.protocol.readiness import gap_free
+from distcommit.testing import reach
+from distcommit.testing.planted import planted, reach_of
+from distcommit.testing.planted_faults import PLANTED, FaultClass
+from distcommit.testing.planting import Edit, plant, touch
+from distcommit.testing.reach import Played, Reached
+
+EASY, ITS_PLACE = "failed-units-count-as-finished", ("explore", "attempt-after-failure")
+ELSEWHERE = ("explore", "own-watermarks")
+
+
+def elsewhere(act: Callable[[], object]) -> int:
+    """The exit code of a process that does that."""
+
+    def run() -> None:
+        act()
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    return process.exitcode or 0
+
+
+def plant_each() -> None:
+    for fault in PLANTED:
+        plant(fault.edits)
+
+
+def test_every_fault_can_be_planted() -> None:
+    assert len({fault.name for fault in PLANTED}) == len(PLANTED)
+    assert set(FaultClass) == {fault.kind for fault in PLANTED}
+    assert min(Counter(fault.kind for fault in PLANTED).values()) >= 3
+    assert elsewhere(plant_each) == 0
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit("protocol.readiness", "gap_free", "progress is None", "True"),
+        Edit("protocol.readiness", "gap_free", "reached", "low"),
+        Edit("protocol.readiness", "gap_free", "return nothing"),
+        Edit("protocol.readiness", "none", "progress"),
+        Edit("protocol.readiness", "CommitPolicy", "progress"),
+    ],
+)
+def test_what_is_not_there_once_is_not_replaced(edit: Edit) -> None:
+    before = gap_free.__code__
+    with pytest.raises((LookupError, TypeError)):
+        plant([edit])
+    with pytest.raises((LookupError, TypeError)):
+        touch({"any": [edit]}, reach._Sets())
+    assert gap_free.__code__ is before
+
+
+def test_a_touched_function_does_as_before_and_tells() -> None:
+    edits = {
+        "always": [Edit("protocol.readiness", "gap_free", "list(states)", "[*states, 1]")],
+        "never": [Edit("protocol.readiness", "gap_free", "dict(low)", "dict(low)")],
+        "left out": [Edit("protocol.readiness", "gap_free", "winners.append(state)\nleft.remove(state)")],
+    }
+
+    def touched() -> None:
+        told = reach._Sets()
+        touch(edits, told)
+        assert gap_free([], {"0": 1}) == ([], {"0": 1})
+        assert told.taken() == ({"always", "never"}, {"always"})
+        assert told.taken() == (set(), set())
+
+    assert elsewhere(touched) == 0
+
+
+def test_what_comes_to_a_fault_is_measured() -> None:
+    found = {one.name: one for one in reach_of(PLANTED, 1, 1, [ITS_PLACE, ELSEWHERE])}
+    differs, came = found[ITS_PLACE[1]].times(EASY)
+    assert 0 < differs <= came <= len(found[ITS_PLACE[1]].played)
+    assert found[ELSEWHERE[1]].times(EASY) == (0, 0)
+    assert reach.ranked(EASY, [*found.values()]) == [[ITS_PLACE], [ELSEWHERE]]
+    again = reach.telling(EASY, [*found.values()])
+    assert len(again) == differs
+    assert {checker for checker, _ in again} == {ITS_PLACE[0]}
+
+
+def shown(name: str, seconds: float, *played: tuple[str, str]) -> Reached:
+    """Histories that came ("c") to a fault or not, where it made a difference ("d") or not."""
+    histories = [Played(h, *({"x"} if letter in what else set() for letter in "cd")) for h, what in played]
+    return Reached("explore", name, histories, seconds)
+
+
+@pytest.mark.parametrize(
+    ("found", "names", "histories"),
+    [
+        ([shown("slow", 9, ("s", "cd")), shown("fast", 1, ("f", "cd"))], ["fast", "slow"], ["f", "s"]),
+        ([shown("none", 1, ("n", "")), shown("came", 9, ("m", "c"))], ["came", "none"], []),
+        ([shown("came", 1, ("m", "c")), shown("none", 9, *[("n", "")] * 3)], ["came", "none"], ["m"]),
+        ([shown("both", 1, ("1", "cd"), ("2", "cd")), shown("one", 1, ("3", "cd"))], ["both", "one"], ["1", "3", "2"]),
+    ],
+)
+def test_what_makes_a_difference_comes_first(
+    found: Sequence[Reached], names: Sequence[str], histories: Sequence[str]
+) -> None:
+    assert [name for group in reach.ranked("x", found) for _, name in group] == names
+    assert [history for _, history in reach.telling("x", found)] == histories
+
+
+def test_all_names_have_their_turn_and_the_first_ones_more() -> None:
+    first, others = [("explore", "first-run"), ("interleave", "lock")], [("faults", "once"), ITS_PLACE]
+    played = [*islice(reach.aimed([("explore", "lock:0.0")], [first, others], 1), 30)]
+    assert played[0] == ("explore", "lock:0.0", "")
+    assert not [wrong for _, _, wrong in played if wrong]
+    times = Counter(checker if checker != "explore" else history.split(":")[0] for checker, history, _ in played)
+    assert times["first-run"] > times["interleave"] > times["faults"] >= times[ITS_PLACE[1]] >= 2
+
+
+def test_a_planted_fault_is_found_and_the_sound_product_passes() -> None:
+    said: list[str] = []
+    found = planted(120, 1, 1, EASY, say=said.append, names=[ITS_PLACE])
+    assert (found["planted"], found["found"], found["not_found"]) == (1, 1, {})
+    assert 0 < found["seconds_to_find"][EASY] < found["seconds"]
+    assert found["sound"]["attempts"] > 0
+    assert reach.play_again("explore", found["by"][EASY]["history"]) == ""
+    assert f"attempt {EASY}: found in" in said[-1]
+
+
+def test_where_nothing_comes_to_a_fault_it_is_not_found() -> None:
+    found = planted(3, 1, 1, EASY, budget_s=0.5, names=[("explore", "lock")])
+    assert (found["found"], list(found["not_found"])) == (0, [EASY])
+    with pytest.raises(ConfigurationError, match="no planted fault"):
+        planted(1, 1, 1, "no such fault")
