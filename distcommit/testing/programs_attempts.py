@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -29,7 +30,7 @@ from distcommit.testing.program_parts import (
     planned,
     run_and_look,
 )
-from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.world import FILE_A_RECORD, ROOTS, World
 
 _TASKS = World(buckets=2, files=FILE_A_RECORD)
@@ -75,6 +76,37 @@ def _take_over(machine: SimulatedPosix) -> str:
     if told != (len(_UNITS.datasets), records, records):
         return f"the run does not finish what its task had begun: {report}"
     return _TASKS.violation(machine, _UNITS, {})
+
+
+def _reading_less_of(urn: str, calls: PosixCalls) -> RunSettings:
+    """An attempt that commits once it has read all, and does not read all of a dataset."""
+    settings = replace(_planned_run()[1], store=_TASKS.store(calls), min_interval_s=1_000_000)
+    source = ModelSource({**_UNITS.datasets, urn: replace(_UNITS.datasets[urn], short=1)})
+    return replace(settings, flow=replace(settings.flow, source=source))
+
+
+def _ingest_beside_a_twin(machine: SimulatedPosix) -> None:
+    """As an attempt begins to write, its twin has begun, too, reads other parts, and dies before it commits."""
+
+    def seals(name: str, arguments: tuple[Any, ...]) -> bool:
+        return name == "open_new" and "/log/" in arguments[0]
+
+    def stages(name: str, arguments: tuple[Any, ...]) -> bool:
+        return name == "open_new" and arguments[0].startswith(f"{ROOTS.staging}/")
+
+    def twin() -> None:
+        with suppress(Crashed):
+            ingest_partition(_reading_less_of("b", Meddling(machine, seals, _die).as_calls()), 0)
+
+    ingest_partition(_reading_less_of("a", Meddling(machine, stages, twin).as_calls()), 0)
+
+
+def _die() -> None:
+    raise Crashed
+
+
+def _read_the_rest(machine: SimulatedPosix) -> str:
+    return run_and_look(machine, _TASKS, _UNITS)
 
 
 _STUBBORN = World(max_attempts=3)
@@ -156,6 +188,7 @@ def _publish_at_last(machine: SimulatedPosix) -> str:
 ATTEMPTS = (
     Program("second-attempt", _about_to_ingest, _ingest, _take_over),
     Program("attempt-after-failure", _about_to_ingest, _ingest_badly, _take_over),
+    Program("unlike-attempts", _about_to_ingest, _ingest_beside_a_twin, _read_the_rest),
     Program("fails-for-good", _failed_once, _fail_again, _fail_for_good),
     Program("decided", _decided, _publish_nothing, _publish_at_last),
 )
