@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from distcommit.model.errors import DistcommitError, storage_error
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileStatus, FileSystem
-from distcommit.model.steps import Lost, Verdict, Verification
+from distcommit.model.steps import Lost, StepContext, Verdict, Verification
+from distcommit.model.work import StagedFile
 from distcommit.steps.folders import GuardedFolders
-
-if TYPE_CHECKING:
-    from distcommit.steps.rename import FsRenameCommitStep
 
 _DISK_TROUBLE = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _MISSING = -1
 
 
-def publish_all(
-    steps: Sequence[FsRenameCommitStep], verdicts: Sequence[Verification] | None
-) -> list[DistcommitError | None]:
+class StagedMove(Protocol):
+    """A step that renames one staged file to its final place, as seen by who moves many of them at once."""
+
+    context: StepContext
+    file: StagedFile
+    folders: tuple[str, str]
+    whole: bool
+
+    @property
+    def source(self) -> str:
+        """Where the file is staged."""
+
+    @property
+    def target(self) -> str:
+        """Its final place."""
+
+    def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
+        """What follows from what is at the two places."""
+
+    def verify(self) -> Verification:
+        """Looks at both."""
+
+    def after_failed_rename(self, target: GuardedFolders) -> None:
+        """Raises what was wrong with it, or mends it."""
+
+
+def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | None) -> list[DistcommitError | None]:
     """What `FsRenameCommitStep.execute_all` does, for at least one step."""
     batch = _Batch(steps)
     groups = batch.groups
@@ -38,7 +60,7 @@ def publish_all(
     return batch.errors
 
 
-def probe_all(steps: Sequence[FsRenameCommitStep]) -> list[Verification]:
+def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
     """What `FsRenameCommitStep.verify_all` does, for at least one step: and marks steps whose staged folder holds
     exactly their files, under their final names, and whose target folder is not there."""
     fs, groups = steps[0].context.fs, _groups_of(steps)
@@ -89,14 +111,14 @@ class _Group:
         self.places: list[int] = []
         self.left = self.places
 
-    def staged_among(self, names: set[str] | None, steps: Sequence[FsRenameCommitStep]) -> list[int]:
+    def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
         """Places of steps whose staged file is among these names; all of them where those are not known."""
         if names is None:
             return self.places
         cut = _cut(steps[self.places[0]].folders[0])
         return [place for place in self.places if steps[place].file.staged_path[cut:] in names] if names else []
 
-    def final_names(self, steps: Sequence[FsRenameCommitStep]) -> list[str]:
+    def final_names(self, steps: Sequence[StagedMove]) -> list[str]:
         """Names in the target folder, in the order of the places."""
         cut = _cut(steps[self.places[0]].folders[1])
         return [steps[place].file.final_path[cut:] for place in self.places]
@@ -107,7 +129,7 @@ def _cut(folder: str) -> int:
     return len(folder) + bool(folder)
 
 
-def _groups_of(steps: Sequence[FsRenameCommitStep]) -> list[_Group]:
+def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
     """At least one step, by folders. Consecutive steps mostly share them."""
     context, groups = steps[0].context, dict[tuple[str, str], _Group]()
     folders: tuple[str, str] | None = None
@@ -126,7 +148,7 @@ def _groups_of(steps: Sequence[FsRenameCommitStep]) -> list[_Group]:
 class _Batch:
     """The steps of one call, the folders they touch, and what became of each step. Steps with an error rest."""
 
-    def __init__(self, steps: Sequence[FsRenameCommitStep]) -> None:
+    def __init__(self, steps: Sequence[StagedMove]) -> None:
         self.errors: list[DistcommitError | None] = [None] * len(steps)
         self._steps, context = steps, steps[0].context
         self._fs, staging, self._root = context.fs, context.staging_root, context.output_root
@@ -230,7 +252,7 @@ def _folder_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _is_in(there: dict[str, int], step: FsRenameCommitStep) -> bool:
+def _is_in(there: dict[str, int], step: StagedMove) -> bool:
     """Whether a folder with these file ids by name has the step's file."""
     file_id = there.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)
