@@ -14,14 +14,13 @@ import msgspec
 from distcommit.app.leftovers import leftovers
 from distcommit.app.published import files_below
 from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
 from distcommit.sinks.files import REJECTED_FOLDER
 from distcommit.sinks.footer import Footer, read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets, offsets_of, parsed

@@ -5,10 +5,8 @@ from __future__ import annotations
 import getpass
 import logging
 import socket
-import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,41 +17,30 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.imports import ImportResult, import_watermarks
-from distcommit.app.pinned import pinned_settings
-from distcommit.app.places import open_file_system, path_of
+from distcommit.app.job_folders import JobFolders
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.read_log import LogResult, read_log
-from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.rebuild import RebuildResult
+from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
-from distcommit.engine.clock import SystemClock
-from distcommit.engine.progress import Progress, progress_folder, read_progress
+from distcommit.engine.progress import OnProgress
 from distcommit.engine.reports import Report
-from distcommit.engine.run import RunResult, new_run_id, recover, run
-from distcommit.engine.settings import RunSettings
-from distcommit.ingest.flow import WorkUnitFlow
-from distcommit.model.errors import ConfigurationError, ConflictError, TransientError, printable
-from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import Sink
+from distcommit.engine.run import RunResult, recover, run
+from distcommit.model.errors import ConfigurationError, TransientError, printable
+from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
-from distcommit.sinks.python import PythonSink
 from distcommit.sources.micro_batch import MicroBatchSource
 from distcommit.stores import by_hand
-from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
-from distcommit.stores.fencing import begin_run, end_run, newer_runs, require_newest
-from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
-from distcommit.stores.pinned import record_settings, require_settings
+from distcommit.stores.fencing import end_run
+from distcommit.stores.job_store import JobStore, open_store
+from distcommit.stores.pinned import record_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
-
-OnProgress = Callable[[str, Progress], None]
-"""Told the phase and the sum over all tasks, from a thread, about twice a second."""
 
 
 class RecoverResult(msgspec.Struct):
@@ -83,8 +70,8 @@ class Job:
         path: Path | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        self.config = config
-        self._session, self._path, self._overrides = session, path, tuple(overrides)
+        self.config, self._session = config, session
+        self._folders = JobFolders(config, path, tuple(overrides))
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Sequence[str] = (), session: SparkSession | None = None) -> Job:
@@ -103,10 +90,11 @@ class Job:
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
+        from distcommit.app.begun import begun, watched  # noqa: PLC0415 - what only looks needs no Spark
         from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
 
-        with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
-            seconds, pinned = self.config.limits.seconds, self._pinned()
+        with begun(self._folders, self._session) as (spark, settings), watched(settings, on_progress) as phase:
+            seconds, pinned = self.config.limits.seconds, self._folders.pinned()
             result = run(SparkLaunch(spark), settings, max_seconds=seconds, pinned=pinned, phase=phase)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
@@ -123,16 +111,21 @@ class Job:
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
+        from distcommit.app.begun import begun, watched  # noqa: PLC0415 - what only looks needs no Spark
         from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
         from distcommit.spark.micro_batch import query_id_of, spooled  # noqa: PLC0415 - what only looks needs no Spark
 
         query_id, source = query_id_of(batch), self.config.source
-        with self._begun(batch.sparkSession) as (spark, settings), _watched(settings, None), ExitStack() as stack:
+        with (
+            begun(self._folders, batch.sparkSession) as (spark, settings),
+            watched(settings, None),
+            ExitStack() as stack,
+        ):
             flow = settings.flow
             if isinstance(source, MicroBatchSource):
                 spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
                 flow = replace(flow, source=stack.enter_context(spool))
-            seconds, pinned = self.config.limits.seconds, self._pinned()
+            seconds, pinned = self.config.limits.seconds, self._folders.pinned()
             result = run(SparkLaunch(spark), replace(settings, flow=flow), max_seconds=seconds, pinned=pinned)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
         reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
@@ -141,20 +134,14 @@ class Job:
         if not isinstance(source, MicroBatchSource):
             logger.warning("the run did not commit all datasets: %s", printable(reasons), extra={"run": result.run_id})
             return
-        raise TransientError(
-            "a micro-batch is not committed as a whole",
-            query=query_id,
-            batch=batch_id,
-            run=result.run_id,
-            found=reasons,
-            todo="mend that, and start the query again from its checkpoint: it commits what is left",
-        )
+        raise _not_whole(query_id, batch_id, result.run_id, reasons)
 
     def recover(self, on_progress: OnProgress | None = None) -> RecoverResult:
         """Replays what is pending and ingests nothing. Raises as `run`."""
+        from distcommit.app.begun import begun, watched  # noqa: PLC0415 - what only looks needs no Spark
         from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
 
-        with self._begun() as (spark, settings), _watched(settings, on_progress) as phase:
+        with begun(self._folders, self._session) as (spark, settings), watched(settings, on_progress) as phase:
             phase("recover")
             totals = recover(SparkLaunch(spark), settings)
             settings.store.job_log(settings.epoch).checkpoint(at_least=1)
@@ -189,7 +176,7 @@ class Job:
             ConfigurationError: if there is no store, or if the job's sink is not one of files: its target is then to be
                 asked.
         """
-        sink = self._own_sink()
+        sink = self._folders.own_sink()
         if sink is not None:
             raise ConfigurationError(
                 "the audit reads published files, and this job has a sink of its own",
@@ -201,11 +188,11 @@ class Job:
 
     def retry(self, urn: str) -> None:
         """Lets the next run replay a quarantined dataset again. Raises ConflictError if it is not quarantined."""
-        by_hand.retry(self._opened(), urn, _who())
+        by_hand.retry(self._folders.opened(), urn, _who())
 
     def accept(self, urn: str) -> None:
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost."""
-        by_hand.accept(self._opened(), urn, _who())
+        by_hand.accept(self._folders.opened(), urn, _who())
 
     def abandon(self, urn: str) -> None:
         """Undoes a quarantined dataset's sequence; the next run reads its records again.
@@ -213,7 +200,7 @@ class Job:
         Raises:
             ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
         """
-        by_hand.abandon(self._opened(), urn, _who(), self._own_sink())
+        by_hand.abandon(self._folders.opened(), urn, _who(), self._folders.own_sink())
 
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again: mends what a mistake has quarantined."""
@@ -235,8 +222,8 @@ class Job:
             ConfigurationError: if the dataset is not known, or these are no positions of it; nothing was written.
             ConflictError: if it has a sequence that is not done.
         """
-        store = self._opened()
-        record_settings(store, self._pinned())
+        store = self._folders.opened()
+        record_settings(store, self._folders.pinned())
         set_watermark(store, self.config.source, urn, positions, _who(), new=new)
 
     def import_watermarks(
@@ -262,7 +249,7 @@ class Job:
 
     def _other_store(self, other: Job) -> JobStore:
         """The store of another job, whatever settings it was filled with."""
-        fs, roots = other._places()
+        fs, roots = other._folders.places()
         if other.config.paths.store == self.config.paths.store:
             raise ConfigurationError(
                 "a job can't take over from its own store",
@@ -272,10 +259,10 @@ class Job:
         return open_store(fs, roots, other.config.job, create=False)
 
     def _import(self, found: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
-        store = None if dry_run and not self._has_store() else self._opened(create=not dry_run)
+        store = None if dry_run and not self._folders.has_store() else self._folders.opened(create=not dry_run)
         if store is not None and not dry_run:
             record_settings(
-                store, self._pinned(), {name: Pin(value, ANOTHER_SOURCE) for name, value in found.found.items()}
+                store, self._folders.pinned(), {name: Pin(value, ANOTHER_SOURCE) for name, value in found.found.items()}
             )
         return import_watermarks(store, self.config.source, found, _who(), overwrite=overwrite, dry_run=dry_run)
 
@@ -305,108 +292,24 @@ class Job:
             ConfigurationError: if the job has no offsets to go by, or the folders are another job's.
             ConflictError: if the store is the newest there is, or a run is alive.
         """
-        if not keep_watermarks and (self._own_sink() is not None or self.config.source.provenance is None):
-            raise ConfigurationError(
-                "a store is rebuilt from the offsets in published files",
-                expected="a source with offsets, and the sink of type files",
-                todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
-            )
-        fs, roots = self._places()
-        config, store, owner = self.config, None, None
-        if self._has_store():
-            store = self._opened()
-            if not newer_runs(store) and read_marks(fs, roots.output)[Mark.BEGAN]:
-                raise ConflictError(
-                    "there is nothing to rebuild",
-                    store=roots.store,
-                    expected="a store that is older than its output",
-                    found="the newest one",
-                    todo="run the job; `distcommit audit` says whether its output is exact",
-                )
-        else:
-            owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
-            if owner is not None and owner.job != config.job:
-                raise not_the_owner(roots.output, owner, config.job)
-        run_id = new_run_id()
-        if keep_watermarks:
-            if store is None or dry_run:
-                raise ConfigurationError(
-                    "watermarks are kept of a store that is there, and there is nothing to show", path=roots.store
-                )
-            with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
-                return keep_store(store, run_id)
-        planned = store or JobStore(fs, roots, config.job, config.commit.buckets)
-        found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
-        if dry_run or found.problems:
-            return found
-        if store is None:
-            put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
-            lost = owner.store_id if owner is not None else uuid.uuid4().hex
-            store = open_store(fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost)
-        with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
-            record_settings(store, self._pinned())
-            return rebuild_store(store, found, run_id, _who(), accept_gaps=accept_gaps)
+        return rebuild_job(
+            self._folders, _who(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
+        )
 
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
-        fs, roots = self._places()
-        return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create)
+        return self._folders.open_store(create=create)
 
-    def _opened(self, *, create: bool = False) -> JobStore:
-        """The job's store, for what acts on it: refused if it was filled with other settings."""
-        pinned, store = self._pinned(), self.open_store(create=create)
-        require_settings(store, pinned)
-        return store
 
-    def _pinned(self) -> PinnedSettings:
-        return pinned_settings(self.config, self._path, self._overrides)
-
-    def _places(self) -> tuple[FileSystem, Roots]:
-        paths = self.config.paths
-        fs = open_file_system(paths.store, durable=self.config.commit.durability == "fsync")
-        return fs, Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
-
-    def _has_store(self) -> bool:
-        fs, roots = self._places()
-        return has_store(fs, roots)
-
-    def _own_sink(self) -> Sink | None:
-        """The user's own sink, made here, so that one that can't be used is an error before anything is done."""
-        return self.config.sink.made if isinstance(self.config.sink, PythonSink) else None
-
-    @contextmanager
-    def _begun(self, session: SparkSession | None = None) -> Iterator[tuple[SparkSession, RunSettings]]:
-        """Store opened, lock held, session started (unless one is there), epoch fenced."""
-        from distcommit.spark.session import open_session, partitions_of  # noqa: PLC0415 - what only looks needs no Spark
-
-        session = session or self._session
-        config = self.config
-        store = self._opened(create=True)
-        run_id = new_run_id()
-        with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
-            require_newest(store)  # before Spark takes its seconds to start
-            spark = session or open_session(config.spark, f"distcommit {config.job}")
-            try:
-                partitions = partitions_of(spark, config.spark, store.buckets)
-                at_least_once = config.commit.delivery == "at_least_once"
-                settings = RunSettings(
-                    store=store,
-                    run_id=run_id,
-                    epoch=begin_run(store, run_id, unsealed=at_least_once),
-                    partitions=partitions,
-                    flow=WorkUnitFlow(config.source, config.value, config.sink, config.on_undecodable == "divert"),
-                    policy=config.commit.policy,
-                    job_level=config.commit.scope == "job",
-                    min_interval_s=config.commit.min_interval_ms / 1000,
-                    max_attempts=config.replay.max_attempts,
-                    task_attempts=config.task.attempts,
-                    at_least_once=at_least_once,
-                )
-                logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
-                yield spark, settings
-            finally:
-                if session is None:
-                    spark.stop()
+def _not_whole(query_id: str, batch_id: int, run_id: str, reasons: str) -> TransientError:
+    return TransientError(
+        "a micro-batch is not committed as a whole",
+        query=query_id,
+        batch=batch_id,
+        run=run_id,
+        found=reasons,
+        todo="mend that, and start the query again from its checkpoint: it commits what is left",
+    )
 
 
 def _is_job_file(path: Path) -> bool:
@@ -415,32 +318,3 @@ def _is_job_file(path: Path) -> bool:
 
 def _who() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-@contextmanager
-def _watched(settings: RunSettings, on_progress: OnProgress | None) -> Iterator[Callable[[str], None]]:
-    """Keeps the progress folder for the run and tells the listener what the tasks write there."""
-    fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
-    fs.make_folders(folder)
-    ended, phases = threading.Event(), ["begin"]
-
-    def watch() -> None:
-        while not ended.wait(0.5):
-            if on_progress is not None:
-                try:
-                    on_progress(phases[-1], read_progress(fs, folder))
-                except Exception:
-                    logger.exception("the progress listener failed; it is not called again")
-                    return
-
-    thread = threading.Thread(target=watch, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield phases.append
-    finally:
-        ended.set()
-        thread.join()
-        with suppress(OSError):  # for people to look at: nothing depends on them
-            for entry in fs.list_folder(folder):
-                fs.delete(f"{folder}/{entry.name}")
-            fs.delete_folder(folder)

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from distcommit.app.job import OnProgress
-from distcommit.engine.progress import Progress
+from distcommit.engine.progress import OnProgress, Progress
 
 _PLAIN_EVERY_S = 5.0
 _STARTING = "start Spark"

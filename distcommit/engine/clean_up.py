@@ -6,10 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.staging import list_attempts, remove_attempts
 
 logger = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 
 import msgspec
@@ -31,6 +32,10 @@ class Progress(msgspec.Struct, frozen=True):
     records_read: int = 0
     steps_executed: int = 0
     failures: int = 0
+
+
+OnProgress = Callable[[str, Progress], None]
+"""Told the phase and the sum over all tasks, from a thread, about twice a second."""
 
 
 class ProgressFile:

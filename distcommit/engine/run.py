@@ -122,22 +122,32 @@ def run(
     decided_from = (recovered.oldest_held_epoch or settings.epoch) * all_read
     store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
     commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
-    for report in ingested:  # what a task could not commit is the drain's to tell
-        report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0
-        report.datasets_quarantined = 0
-    totals = add_up([recovered, planned, *ingested, *drained])
+    totals = _totals(recovered, planned, ingested, drained)
     return RunResult(
         run_id=settings.run_id,
         epoch=settings.epoch,
-        succeeded=decided
-        and totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
-        and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
-        and not totals.reasons,
+        succeeded=decided and _all_went_through(totals),
         decided=decided,
         seconds=seconds.by_phase,
         totals=totals,
         commits=commits,
         error=error,
+    )
+
+
+def _totals(recovered: Report, planned: Report, ingested: list[Report], drained: list[Report]) -> Report:
+    for report in ingested:  # what a task could not commit is the drain's to tell
+        report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0
+        report.datasets_quarantined = 0
+    return add_up([recovered, planned, *ingested, *drained])
+
+
+def _all_went_through(totals: Report) -> bool:
+    """Whether each dataset that was planned is published, or had nothing new, and nothing of older runs is left."""
+    return (
+        totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
+        and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
+        and not totals.reasons
     )
 
 

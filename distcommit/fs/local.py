@@ -19,11 +19,10 @@ from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileAccess, FileStatus, FolderEntry, not_put
+from distcommit.protocol.paths import TEMPORARY
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16
-TEMPORARY = ".tmp-"
-"""Prefix of names under which `put_if_absent` writes before it publishes; nobody else reads or makes them."""
 
 
 class LocalFileSystem:

@@ -8,9 +8,9 @@ import posixpath
 import uuid
 from collections.abc import Sequence
 
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, not_put
+from distcommit.protocol.paths import TEMPORARY
 
 
 def put_by_rename(fs: FileSystem, path: str, data: bytes) -> bool:

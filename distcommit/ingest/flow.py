@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError, RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock, FileSystem
 from distcommit.model.sink import AttemptIdentity, Sink, SinkWriter, check_plain
-from distcommit.model.source import Extractor, Source
+from distcommit.model.source import Extraction, Extractor, Source
 from distcommit.model.storable import storable
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark, at_or_past
@@ -65,50 +65,16 @@ def run_work_unit(
     Staged files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
     state.
     """
-    state = TaskState(
-        run_id=identity.run_id,
-        epoch=identity.epoch,
-        dataset_urn=unit.dataset_urn,
-        work_unit_id=unit.work_unit_id,
-        attempt=identity.attempt,
-        outcome=TaskOutcome.FAILED,
-        low=unit.low,
-        expected_high=unit.expected_high,
-        actual_high=unit.low,
-        started_ms=clock.now_ms(),
-    )
-    failed = state
+    failed = state = _begun(unit, identity, clock)
     if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
         return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
     writer: SinkWriter | None = None
-    read = written = diverted = bytes_read = 0
+    counts = _Counts()
     try:
         writer = _writer(flow, fs, folder, output_root, identity, unit.low.incarnation)
         files = writer if isinstance(writer, AttemptFiles) else None
         extraction = extractor.extract(unit)
-        max_bytes = int(unit.properties.get(MAX_BYTES, 0))
-        for batch in extraction:
-            if files is not None:
-                files.note_holes(_checked_holes(unit, extraction.holes()))
-            decoded = flow.decoder.decode(batch)
-            read += batch.num_rows
-            bytes_read = _checked_bytes(unit, extraction.bytes_read())
-            if decoded.rejected is not None and decoded.rejected.num_rows:
-                if not flow.divert_rejected:
-                    raise RecordError(
-                        "a record can't be decoded",
-                        dataset=unit.dataset_urn,
-                        work_unit=unit.work_unit_id,
-                        found=decoded.first_error,
-                        todo="mend the producer or the decoder, or set on_undecodable: divert",
-                    )
-                writer.reject(decoded.rejected)
-                diverted += decoded.rejected.num_rows
-            if decoded.records.num_rows:
-                writer.write(decoded.records)
-                written += decoded.records.num_rows
-            if (max_bytes and bytes_read >= max_bytes) or (deadline_ms and clock.now_ms() >= deadline_ms):
-                break
+        _copy(flow, unit, extraction, writer, counts, lambda: bool(deadline_ms) and clock.now_ms() >= deadline_ms)
         actual_high = _checked(unit, extraction.actual_high())
         if files is not None:
             files.note_holes(_checked_holes(unit, extraction.holes()))
@@ -130,12 +96,77 @@ def run_work_unit(
             _abort(writer)
     return replace(
         state,
-        records_read=read,
-        records_written=written,
-        records_diverted=diverted,
-        bytes_read=bytes_read,
+        records_read=counts.read,
+        records_written=counts.written,
+        records_diverted=counts.diverted,
+        bytes_read=counts.bytes_read,
         finished_ms=clock.now_ms(),
     )
+
+
+def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
+    """An attempt that has read nothing yet; as it stands, a failed one."""
+    return TaskState(
+        run_id=identity.run_id,
+        epoch=identity.epoch,
+        dataset_urn=unit.dataset_urn,
+        work_unit_id=unit.work_unit_id,
+        attempt=identity.attempt,
+        outcome=TaskOutcome.FAILED,
+        low=unit.low,
+        expected_high=unit.expected_high,
+        actual_high=unit.low,
+        started_ms=clock.now_ms(),
+    )
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What an attempt has read and written so far."""
+
+    read: int = 0
+    written: int = 0
+    diverted: int = 0
+    bytes_read: int = 0
+
+
+def _copy(
+    flow: WorkUnitFlow,
+    unit: WorkUnit,
+    extraction: Extraction,
+    writer: SinkWriter,
+    counts: _Counts,
+    is_late: Callable[[], bool],
+) -> None:
+    """Hands the work unit's records to the writer: all of them, or until it has read enough or is late.
+
+    Raises:
+        RecordError: if one can't be decoded, and such are not diverted.
+    """
+    files = writer if isinstance(writer, AttemptFiles) else None
+    max_bytes = int(unit.properties.get(MAX_BYTES, 0))
+    for batch in extraction:
+        if files is not None:
+            files.note_holes(_checked_holes(unit, extraction.holes()))
+        decoded = flow.decoder.decode(batch)
+        counts.read += batch.num_rows
+        counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
+        if decoded.rejected is not None and decoded.rejected.num_rows:
+            if not flow.divert_rejected:
+                raise RecordError(
+                    "a record can't be decoded",
+                    dataset=unit.dataset_urn,
+                    work_unit=unit.work_unit_id,
+                    found=decoded.first_error,
+                    todo="mend the producer or the decoder, or set on_undecodable: divert",
+                )
+            writer.reject(decoded.rejected)
+            counts.diverted += decoded.rejected.num_rows
+        if decoded.records.num_rows:
+            writer.write(decoded.records)
+            counts.written += decoded.records.num_rows
+        if (max_bytes and counts.bytes_read >= max_bytes) or is_late():
+            return
 
 
 def _writer(

@@ -69,6 +69,28 @@ def readiness(
         ingest_ended: whether the driver has recorded that no more task states are awaited.
         staged: whether a task state's outputs are all in task-output; asked only for candidates.
     """
+    chosen, failures = _winners(plan, states, staged)
+    if failures and not ingest_ended:
+        return Wait()
+    if failures and (policy is CommitPolicy.FULL or not chosen):
+        return Nothing(failures[0] + (f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""), failed=True)
+
+    reached = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}
+    for skip in plan.skipped:
+        reached[skip.partition] = skip.high
+    winners, reached = gap_free(chosen, reached)
+    high = Watermark(reached, plan.start.incarnation)
+    if failures and not winners:
+        return Nothing(failures[0], failed=True)
+    if high == plan.planned_low and not any(state.outputs or state.commit_infos for state in winners):
+        return Nothing("nothing new was read", failed=False)
+    return Ready(tuple(winners), high, failures[0] if failures else "")
+
+
+def _winners(
+    plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool]
+) -> tuple[list[TaskState], list[str]]:
+    """The attempts that win, of those work units that have one, and why the others have none."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     errors: dict[str, str] = {}
@@ -96,21 +118,7 @@ def readiness(
             )
         else:
             failures.append(errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished")
-    if failures and not ingest_ended:
-        return Wait()
-    if failures and (policy is CommitPolicy.FULL or not chosen):
-        return Nothing(failures[0] + (f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""), failed=True)
-
-    reached = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}
-    for skip in plan.skipped:
-        reached[skip.partition] = skip.high
-    winners, reached = gap_free(chosen, reached)
-    high = Watermark(reached, plan.start.incarnation)
-    if failures and not winners:
-        return Nothing(failures[0], failed=True)
-    if high == plan.planned_low and not any(state.outputs or state.commit_infos for state in winners):
-        return Nothing("nothing new was read", failed=False)
-    return Ready(tuple(winners), high, failures[0] if failures else "")
+    return chosen, failures
 
 
 def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:

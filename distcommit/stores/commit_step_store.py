@@ -108,12 +108,12 @@ class LogCommitStepStore(CommitStepStore):
         opened = self._opened(store)
         if urn is not None:
             if self._sequence(store, urn) is not None:
-                raise self._pending(store, urn)
+                raise _pending(store, self._look(store, urn))
             return bool(opened.unsealed.pop(urn, None))
         for bucket in range(opened.store.buckets):
             for state in self._log(opened, bucket).refresh().datasets.values():
                 if state.status is not DatasetStatus.IDLE:
-                    raise self._pending(store, state.dataset_urn)
+                    raise _pending(store, state)
         remove_store(self._fs, opened.store.roots.store)
         del self._open[store]
         return True
@@ -121,7 +121,7 @@ class LogCommitStepStore(CommitStepStore):
     def put(self, store: str, urn: str, step: CommitStep) -> bool:
         opened = self._opened(store)
         if self._sequence(store, urn) is not None:
-            raise self._pending(store, urn)
+            raise _pending(store, self._look(store, urn))
         opened.unsealed.setdefault(check_urn(urn), []).append(step)
         return True
 
@@ -129,7 +129,7 @@ class LogCommitStepStore(CommitStepStore):
         opened = self._next_round(self._opened(store), urn)
         steps = opened.unsealed.get(urn, [])
         if self._sequence(store, urn) is not None:
-            raise self._pending(store, urn)
+            raise _pending(store, self._look(store, urn))
         if not steps:
             raise ConfigurationError(
                 "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
@@ -293,21 +293,22 @@ class LogCommitStepStore(CommitStepStore):
         folder = posixpath.join(self._folder, folder_of(check_urn(store)))
         return Roots(folder, self._context.staging_root, self._context.output_root)
 
-    def _pending(self, store: str, urn: str) -> ConflictError:
-        state, names = self._look(store, urn), f"{store!r}, {urn!r}"
-        pending = state.status is DatasetStatus.PENDING
-        ways = (
-            "'retry', 'accept' or 'abandon'"
-            if state.status is DatasetStatus.QUARANTINED
-            else "'abandon', which goes on, or 'accept'"
-        )
-        return ConflictError(
-            f"a sealed sequence is {state.status.value}",
-            store=store,
-            dataset=urn,
-            expected="no sequence that is not done",
-            found=state.reason,
-            todo=f"get_commit_sequence({names}).commit(); if that can never be, quarantine({names}) first"
-            if pending
-            else f"release({names}, how) with {ways}",
-        )
+
+def _pending(store: str, state: DatasetState) -> ConflictError:
+    urn, names = state.dataset_urn, f"{store!r}, {state.dataset_urn!r}"
+    pending = state.status is DatasetStatus.PENDING
+    ways = (
+        "'retry', 'accept' or 'abandon'"
+        if state.status is DatasetStatus.QUARANTINED
+        else "'abandon', which goes on, or 'accept'"
+    )
+    return ConflictError(
+        f"a sealed sequence is {state.status.value}",
+        store=store,
+        dataset=urn,
+        expected="no sequence that is not done",
+        found=state.reason,
+        todo=f"get_commit_sequence({names}).commit(); if that can never be, quarantine({names}) first"
+        if pending
+        else f"release({names}, how) with {ways}",
+    )

@@ -17,11 +17,10 @@ from typing import Annotated
 
 import msgspec
 
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, FolderEntry, ProbedFileSystem
-from distcommit.protocol.paths import bucket_name
+from distcommit.protocol.paths import TEMPORARY, bucket_name
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog

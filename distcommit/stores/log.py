@@ -11,14 +11,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import CorruptError, DistcommitError, OutcomeUnknownError, storage_error
 from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold, apply, valid
-from distcommit.protocol.paths import segment_name, segment_number
+from distcommit.protocol.paths import TEMPORARY, segment_name, segment_number
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 
 logger = logging.getLogger(__name__)

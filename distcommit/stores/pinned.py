@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import ConfigurationError, storage_error
 from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.protocol.paths import TEMPORARY
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 

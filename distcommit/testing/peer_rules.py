@@ -12,7 +12,8 @@ import uuid
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from distcommit.fs.local import TEMPORARY, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
+from distcommit.protocol.paths import TEMPORARY
 
 ROOT = "/job"
 OUTPUT, STAGING, STORE, STATE = f"{ROOT}/output", f"{ROOT}/staging", f"{ROOT}/store", f"{ROOT}/state"

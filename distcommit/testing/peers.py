@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from distcommit.fs.local import TEMPORARY, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
+from distcommit.protocol.paths import TEMPORARY
 from distcommit.testing.explore import Crash
 from distcommit.testing.peer_rules import (
     OUTPUT,

@@ -16,13 +16,12 @@ from msgspec import structs
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import TEMPORARY
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.log_records import Decide, Done, Record, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.protocol.paths import MANIFEST, bucket_name, segment_name
+from distcommit.protocol.paths import MANIFEST, TEMPORARY, bucket_name, segment_name
 from distcommit.stores.job_store import open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan, read_manifest
 from distcommit.stores.segment import Segment, encode_segment

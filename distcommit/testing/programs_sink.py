@@ -11,7 +11,6 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.engine.run import RunResult
-from distcommit.fs.local import TEMPORARY
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import ConflictError, LostError
 from distcommit.model.log_records import DatasetStatus
@@ -31,7 +30,7 @@ from distcommit.model.sink import (
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import epoch_name
+from distcommit.protocol.paths import TEMPORARY, epoch_name
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
 from distcommit.testing.model_source import ModelDataset, ModelSource

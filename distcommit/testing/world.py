@@ -15,7 +15,7 @@ from distcommit.engine.launch import JobFailedError, Result
 from distcommit.engine.progress import progress_folder
 from distcommit.engine.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local import TEMPORARY, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
@@ -23,7 +23,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.spark.launch import PartitionCall

@@ -8,8 +8,7 @@ import errno
 import pytest
 
 from distcommit.engine.ingest import drain_partition
-from distcommit.fs.local import TEMPORARY
-from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.simulated_posix import Crashed
 from distcommit.testing.world import ROOTS, World

@@ -19,12 +19,11 @@ from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult, run
-from distcommit.fs.local import TEMPORARY
 from distcommit.model.errors import FencedError
 from distcommit.model.lockstep import alone
 from distcommit.model.log_records import Decide
 from distcommit.model.ports import FolderEntry
-from distcommit.protocol.paths import OUTPUT_PROBE
+from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import fence_bucket, fence_job
 from distcommit.stores.job_store import JobStore

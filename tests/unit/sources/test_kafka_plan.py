@@ -22,9 +22,10 @@ from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
-from distcommit.sources.kafka import KafkaSource, fair_shares, pack, plan_dataset
+from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_client import ClientNotes, KafkaConnection
 from distcommit.sources.kafka_names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
+from distcommit.sources.kafka_plan import fair_shares, pack, plan_dataset
 
 UNREACHABLE = "127.0.0.1:1"
 SECRET = "hunter2-hunter2"

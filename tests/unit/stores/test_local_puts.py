@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from distcommit.fs.local import TEMPORARY, LocalFileSystem
+from distcommit.fs.local import LocalFileSystem
+from distcommit.protocol.paths import TEMPORARY
 from distcommit.testing.simulated_posix import SimulatedPosix
 from distcommit.testing.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, fails, on_every_power_loss

@@ -1,0 +1,62 @@
+"""Where a job keeps what it knows, and how its store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from distcommit.app.config import JobConfig
+from distcommit.app.pinned import pinned_settings
+from distcommit.app.places import open_file_system, path_of
+from distcommit.model.pins import PinnedSettings
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import Sink
+from distcommit.sinks.python import PythonSink
+from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.pinned import require_settings
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolders:
+    """A job's folders as its settings name them.
+
+    Args:
+        config: the job.
+        path: its file, and
+        overrides: what wins over it, for commands that messages name.
+    """
+
+    config: JobConfig
+    path: Path | None = None
+    overrides: Sequence[str] = ()
+
+    def places(self) -> tuple[FileSystem, Roots]:
+        """The file system, and the folders there."""
+        paths = self.config.paths
+        fs = open_file_system(paths.store, durable=self.config.commit.durability == "fsync")
+        return fs, Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
+
+    def has_store(self) -> bool:
+        """Whether there is a store."""
+        fs, roots = self.places()
+        return has_store(fs, roots)
+
+    def open_store(self, *, create: bool) -> JobStore:
+        """The job's store, made first if asked to, whatever settings it was filled with."""
+        fs, roots = self.places()
+        return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create)
+
+    def opened(self, *, create: bool = False) -> JobStore:
+        """The job's store, for what acts on it: refused if it was filled with other settings."""
+        pinned, store = self.pinned(), self.open_store(create=create)
+        require_settings(store, pinned)
+        return store
+
+    def pinned(self) -> PinnedSettings:
+        """The settings that the store pins."""
+        return pinned_settings(self.config, self.path, self.overrides)
+
+    def own_sink(self) -> Sink | None:
+        """The user's own sink, made here, so that one that can't be used is an error before anything is done."""
+        return self.config.sink.made if isinstance(self.config.sink, PythonSink) else None

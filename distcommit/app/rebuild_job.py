@@ -1,0 +1,64 @@
+"""Rebuilding a job's store: what has to be so before it may be, and the lock that it holds."""
+
+from __future__ import annotations
+
+import uuid
+
+from distcommit.app.job_folders import JobFolders
+from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.run import new_run_id
+from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
+from distcommit.stores.fencing import newer_runs
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import JobStore, open_store
+from distcommit.stores.pinned import record_settings
+
+
+def rebuild_job(
+    folders: JobFolders, who: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
+) -> RebuildResult:
+    """What `Job.rebuild` does."""
+    config = folders.config
+    if not keep_watermarks and (folders.own_sink() is not None or config.source.provenance is None):
+        raise ConfigurationError(
+            "a store is rebuilt from the offsets in published files",
+            expected="a source with offsets, and the sink of type files",
+            todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
+        )
+    fs, roots = folders.places()
+    store, owner = None, None
+    if folders.has_store():
+        store = folders.opened()
+        if not newer_runs(store) and read_marks(fs, roots.output)[Mark.BEGAN]:
+            raise ConflictError(
+                "there is nothing to rebuild",
+                store=roots.store,
+                expected="a store that is older than its output",
+                found="the newest one",
+                todo="run the job; `distcommit audit` says whether its output is exact",
+            )
+    else:
+        owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
+        if owner is not None and owner.job != config.job:
+            raise not_the_owner(roots.output, owner, config.job)
+    run_id = new_run_id()
+    if keep_watermarks:
+        if store is None or dry_run:
+            raise ConfigurationError(
+                "watermarks are kept of a store that is there, and there is nothing to show", path=roots.store
+            )
+        with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+            return keep_store(store, run_id)
+    planned = store or JobStore(fs, roots, config.job, config.commit.buckets)
+    found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
+    if dry_run or found.problems:
+        return found
+    if store is None:
+        put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
+        lost = owner.store_id if owner is not None else uuid.uuid4().hex
+        store = open_store(fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost)
+    with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+        record_settings(store, folders.pinned())
+        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps)

@@ -1,0 +1,51 @@
+"""How the code is laid out: sizes, and no circles. Who may import what stands in pyproject.toml (import-linter)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+
+import distcommit
+
+MODULE, CLASS, FUNCTION = 400, 250, 60
+"""Lines, at most."""
+ROOT = Path(distcommit.__file__).parent
+
+
+def product() -> Iterator[tuple[str, str]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        if "testing" not in path.relative_to(ROOT).parts:
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def too_large(path: str, source: str) -> Iterator[str]:
+    lines = source.count("\n")
+    if lines > MODULE:
+        yield f"{path}: {lines} lines"
+    for node in ast.walk(ast.parse(source)):
+        limit = CLASS if isinstance(node, ast.ClassDef) else FUNCTION
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= limit:
+            yield f"{path}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
+
+
+def test_no_part_of_the_product_is_too_large_to_be_read() -> None:
+    assert not [found for path, source in product() for found in too_large(path, source)]
+
+
+def test_what_is_too_large_is_found() -> None:
+    body = "    pass\n" * FUNCTION
+    assert list(too_large("x.py", f"def long():\n{body}")) == ["x.py: long has 61 lines"]
+    assert len(list(too_large("x.py", "pass\n" * (MODULE + 1)))) == 1
+
+
+def test_imports_make_no_circle_also_counting_those_for_types() -> None:
+    graph = grimp.build_graph("distcommit", "benchmarks", exclude_type_checking_imports=False, cache_dir=None)
+    above = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    try:
+        TopologicalSorter(above).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle: {' -> '.join(error.args[1])}") from None
