@@ -371,7 +371,7 @@ _ATTEMPTS = (
         FaultClass.ATTEMPT,
         "first-attempt-whatever-is-left-of-it",
         "the first attempt by name wins, whether or not its staged files are there",
-        ("protocol.readiness", "readiness", "staged(state)", "True"),
+        ("protocol.readiness", "_winners", "staged(state)", "True"),
     ),
     _fault(
         FaultClass.ATTEMPT,
