@@ -100,10 +100,10 @@ class OpenDatasets:
                 case Nothing(reason, failed):
                     del self._plans[urn]
                     self._states.pop(urn, None)
-                    self.nothing[urn] = (reason + self._unreadable_states * failed, failed)
+                    self.nothing[urn] = (reason + self._unreadable_states if failed else reason, failed)
                 case Ready(winners, high, left_out):
-                    left_out += self._unreadable_states * bool(left_out)
-                    yield plan, Ready(winners, high, left_out), staged
+                    told = left_out + self._unreadable_states if left_out else ""
+                    yield plan, Ready(winners, high, told), staged
 
     def settle(self, fold: Fold) -> list[DatasetPlan]:
         """Takes off the datasets that this run has published, and returns their plans."""

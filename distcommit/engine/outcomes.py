@@ -45,7 +45,8 @@ def count_outcomes(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: 
                 report.explain(urn, "partly failed", state.done_left_out)
         elif state.sequence is not None:
             report.sequences_left += 1
-            report.datasets_quarantined += state.status is DatasetStatus.QUARANTINED
+            if state.status is DatasetStatus.QUARANTINED:
+                report.datasets_quarantined += 1
             failure = notes.unfinished.get(urn) or Failure("", state.reason, outage=state.outage)
             kind = "outage" if failure.outage else f"left {state.status.value}"
             report.explain(urn, kind, failure.reason)
@@ -65,13 +66,14 @@ def count_held(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Note
         urn = plan.dataset_urn
         state = fold.state_of(urn)
         if state.sequence is not None and state.sequence.epoch == epoch:
-            ready = state.status is DatasetStatus.PENDING
-            report.datasets_sealed += ready
             report.datasets_held += 1
-            if not ready:
+            if state.status is DatasetStatus.PENDING:
+                report.datasets_sealed += 1
+            else:
                 report.explain(urn, f"left {state.status.value}", state.reason)
         elif urn in notes.nothing:
-            report.datasets_sealed += not notes.nothing[urn][1]  # nothing to publish, and that is in order
+            if not notes.nothing[urn][1]:  # nothing to publish, and that is in order
+                report.datasets_sealed += 1
             _count_nothing(urn, notes, report)
         else:
             _count_changed_by_hand(urn, report)
@@ -79,10 +81,11 @@ def count_held(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Note
 
 def _count_nothing(urn: str, notes: Notes, report: Report) -> None:
     reason, failed = notes.nothing[urn]
-    report.datasets_failed += failed
-    report.datasets_unchanged += not failed
     if failed:
+        report.datasets_failed += 1
         report.explain(urn, "failed", reason)
+    else:
+        report.datasets_unchanged += 1
 
 
 def _count_changed_by_hand(urn: str, report: Report) -> None:

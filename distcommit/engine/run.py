@@ -119,7 +119,7 @@ def run(
         with seconds("drain"):
             drained, decided = _drain(launch, settings, planned)
     all_read = recovered.buckets == store.buckets  # else a held sequence may be in a bucket that nobody could read
-    decided_from = (recovered.oldest_held_epoch or settings.epoch) * all_read
+    decided_from = (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
     store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
     commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
     totals = _totals(recovered, planned, ingested, drained)

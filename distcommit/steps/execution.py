@@ -120,7 +120,8 @@ def _execute_kind(
     errors = _execute(kind, steps, verdicts)
     for place, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if error is None:
-            outcomes.executed[name] += verdicts is None or verdicts[place] is not Verdict.DONE
+            if verdicts is None or verdicts[place] is not Verdict.DONE:
+                outcomes.executed[name] += 1
         elif isinstance(error, LostError):
             outcomes.lost.setdefault(name, Lost(error.expected, error.found))
         else:

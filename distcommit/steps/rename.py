@@ -239,7 +239,8 @@ class _FolderRow(Struct, frozen=True, array_like=True):
     files: list[_FileRow]
 
     def staged_files(self) -> list[StagedFile]:
-        staged, final = self.staged + "/" * bool(self.staged), self.final + "/" * bool(self.final)
+        staged = f"{self.staged}/" if self.staged else ""
+        final = f"{self.final}/" if self.final else ""
         return [
             StagedFile(
                 staged + (row.staged_name or row.name),

@@ -148,8 +148,8 @@ _EPOCHS = (
         (
             "engine.run",
             "run",
-            "(recovered.oldest_held_epoch or settings.epoch) * all_read",
-            "settings.epoch * all_read",
+            "recovered.oldest_held_epoch or settings.epoch",
+            "settings.epoch",
         ),
     ),
 )
