@@ -43,6 +43,17 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         assert snapshot.pending
         assert snapshot.published
         assert snapshot.watermarks_kept
+        logs = [store.bucket_log(bucket) for bucket in range(store.buckets)]
+        pending = [state.dataset_urn for log in logs for state in log.refresh().pending()]
+        assert {last_record(job.path, urn) for urn in pending} == {"Intent"}
         result = job.run()
         assert result["totals"]["sequences_replayed"] == snapshot.pending
         job.assert_exact()
+        assert {last_record(job.path, urn) for urn in pending} == {"Done"}
+
+
+def last_record(job_file: Path, urn: str) -> str:
+    """The newest record about a dataset but for fences, as `distcommit log` shows it."""
+    lines = Job.from_file(job_file).log(dataset=urn).lines
+    assert not any(line.ignored or line.unreadable for line in lines)
+    return [line.record for line in lines if line.record != "Fence"][-1]
