@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.testing import mutants
-from distcommit.testing.kill_suite import Budgets
+from distcommit.testing.kill_suite import INGEST, Budgets
 from distcommit.testing.mutant_sources import generated_mutants
 from distcommit.testing.named_mutants import NAMED, named_mutants
 
@@ -44,9 +44,15 @@ def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "distcommit").symlink_to(mutants.ROOT / "distcommit")
-    (tmp_path / "tests/unit/protocol").mkdir(parents=True)
-    (tmp_path / "tests/unit/protocol/test_broken.py").write_text("def test_broken(): assert False\n")
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    (tmp_path / "tests/unit").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="no unit tests in tests/unit/protocol"):
+        mutants.mutants(0, 1, 1, only="no-closed-epoch", budgets=QUICK)
+    for area in (*QUICK.unit, "ingest", "stores"):
+        (tmp_path / "tests/unit" / area).mkdir(exist_ok=True)
+    for path in INGEST:
+        (tmp_path / path).touch()
+    (tmp_path / "tests/unit/protocol/test_broken.py").write_text("def test_broken(): assert False\n")
     with pytest.raises(ConfigurationError, match=r"test_broken\.py::test_broken"):
         mutants.mutants(0, 1, 1, only="no-closed-epoch", budgets=QUICK)
 
