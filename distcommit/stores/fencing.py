@@ -80,9 +80,15 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
 
 
 def newer_runs(store: JobStore) -> str:
-    """What the output knows of runs that the store does not; empty if the store is the newest there is."""
-    marks = read_marks(store.fs, store.roots.output)
-    fold = store.job_log().refresh()  # after the marks, which follow it: a run that ends meanwhile is no newer store
+    """What the output knows of runs that the store does not; empty if the store is the newest there is.
+
+    Marks count that were read after the fence by which they are judged, as that of a rebuild comes before its fence;
+    and before the fold, as those of a run come after its records: one that ends meanwhile is no newer store.
+    """
+    log, fenced = store.job_log(), -1
+    while (fold := log.refresh()).fence_epoch != fenced:
+        fenced = fold.fence_epoch
+        marks = read_marks(store.fs, store.roots.output)
     newest, ended = max(marks.values()), max(marks[Mark.ENDED], marks[Mark.CLEAN])
     if marks[Mark.REBUILD] > ended:
         return "a rebuild that began and was not finished"

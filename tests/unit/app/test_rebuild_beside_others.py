@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
+from distcommit.stores.claims import Mark, put_mark, read_marks
+from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_store import open_store
 from distcommit.stores.log import CommitLog
 from distcommit.testing.program_parts import files_below, replace_files
@@ -137,3 +141,28 @@ def test_a_rebuild_whose_store_another_one_uses_already_goes_on_with_it() -> Non
     machine.faults.append(sweep)
     assert open_store(fs, ROOTS, "job", 1, create=True, lost_store_id="0" * 32).store_id == "0" * 32
     assert len(swept) == 1
+
+
+def test_a_run_that_looks_while_a_rebuild_begins_does_not_begin_on_what_is_half_rebuilt() -> None:
+    """Wherever it looks: it may read marks before the rebuild has put its own, and the job log after its fence."""
+    met = 0
+    for number in range(20):
+        machine = stale()
+        store = WORLD.store(machine)
+        epoch = max(read_marks(store.fs, ROOTS.output).values()) + 1
+        left = [number]
+
+        def rebuild_begins(operation: Operation, machine: Machine = machine, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                faults, machine.faults = machine.faults, []
+                store = WORLD.store(machine)
+                put_mark(store.fs, ROOTS.output, epoch, Mark.REBUILD)  # noqa: B023 - called in this round
+                store.job_log(epoch).settle(partial(next_record.fence, epoch=epoch, run_id="rebuild"))  # noqa: B023
+                machine.faults = faults
+
+        machine.faults.append(rebuild_begins)
+        with pytest.raises(StaleStoreError):
+            begin_run(WORLD.store(machine), "run")
+        met += left[0] < 0
+    assert met > 5
