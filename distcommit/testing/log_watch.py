@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -27,7 +26,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import segment_name, segment_number
+from distcommit.protocol.paths import segment_number
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_store import JobStore
@@ -49,7 +48,7 @@ class LogWatch:
     """
 
     def __init__(self, store: JobStore) -> None:
-        self._records = {log.folder: _standing(store.fs, log.folder) for log in _logs(store)}
+        self._records = {log.folder: _standing(log) for log in _logs(store)}
 
     def saw(self, path: str, data: bytes) -> None:
         """Takes in that somebody has put a file. Of a number that was truncated away nobody takes notice."""
@@ -65,28 +64,26 @@ class LogWatch:
 
 def log_violation(store: JobStore) -> str:
     """What is wrong with the logs as they stand, if anything."""
-    return _violation(store, {log.folder: _standing(store.fs, log.folder) for log in _logs(store)})
+    return _violation(store, {log.folder: _standing(log) for log in _logs(store)})
 
 
 def _logs(store: JobStore) -> list[CommitLog]:
     return [store.job_log(), *map(store.bucket_log, range(store.buckets))]
 
 
-def _standing(fs: FileSystem, folder: str) -> list[Placed]:
+def _standing(log: CommitLog) -> list[Placed]:
     """The segments from the lowest checkpoint on of which all up to the newest are there, and sound."""
-    numbers = {number for entry in fs.list_folder(folder) if (number := segment_number(entry.name)) is not None}
-    paths = {number: f"{folder}/{segment_name(number)}" for number in numbers}
     found: list[Placed] = []
-    number = max(numbers, default=0)
-    while number in numbers:
-        try:
-            found.append((number, decode_segment(fs.read(paths[number]), paths[number])))
-        except CorruptError:  # where it matters the product says so
-            break
-        number -= 1
-    while found and not isinstance(found[-1][1].record, Checkpoint):
-        found.pop()
-    return found[::-1]
+    for number, segment in log.segments():
+        if found and number != found[-1][0] + 1:
+            found.clear()
+        if isinstance(segment, Segment):
+            found.append((number, segment))
+        else:  # where it matters the product says so
+            found.clear()
+    while found and not isinstance(found[0][1].record, Checkpoint):
+        found.pop(0)
+    return found
 
 
 def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
@@ -169,7 +166,7 @@ def set_back(store: JobStore) -> int:
     records = 0
     for log in map(store.bucket_log, range(store.buckets)):
         model = LogModel()
-        for _, segment in _standing(store.fs, log.folder):
+        for _, segment in _standing(log):
             match segment.record:
                 case Checkpoint() as record:
                     model = LogModel.beginning_at(record)

@@ -13,6 +13,7 @@ from distcommit.model.watermark import Position, Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
+from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import open_store
 from distcommit.testing.model_source import ModelSource
 from distcommit.testing.program_parts import (
@@ -44,7 +45,7 @@ def _quarantined() -> SimulatedPosix:
 
 def _abandon(machine: SimulatedPosix) -> None:
     if urn := unsettled(machine).dataset_urn:
-        by_hand.abandon(World().store(machine), urn, "person")
+        by_hand.release(World().store(machine), urn, Release.ABANDON, "person")
 
 
 def _abandon_and_run(machine: SimulatedPosix) -> str:
@@ -68,7 +69,7 @@ def _mend_and_retry(machine: SimulatedPosix) -> None:
         if lost is not None:
             fs.rename(ASIDE, lost)
             fs.sync([lost.rpartition("/")[0]], ROOTS.staging)
-        by_hand.retry(store, state.dataset_urn, "person")
+        by_hand.release(store, state.dataset_urn, Release.RETRY, "person")
 
 
 def _renames(batch: StepBatch, fs: FileSystem) -> list[FsRenameCommitStep]:
@@ -83,7 +84,7 @@ def _retry_and_run(machine: SimulatedPosix) -> str:
 
 def _accept(machine: SimulatedPosix) -> None:
     if urn := unsettled(machine).dataset_urn:
-        by_hand.accept(World().store(machine), urn, "person")
+        by_hand.release(World().store(machine), urn, Release.ACCEPT, "person")
 
 
 def _accept_and_run(machine: SimulatedPosix) -> str:
