@@ -25,7 +25,7 @@ from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
-from distcommit.engine.progress import OnProgress
+from distcommit.engine.progress import OnProgress, watched
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult, recover, run
 from distcommit.model.errors import ConfigurationError, TransientError, printable
@@ -90,12 +90,11 @@ class Job:
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
-        from distcommit.app.begun import begun, watched  # noqa: PLC0415 - what only looks needs no Spark
-        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun(self._folders, self._session) as (spark, settings), watched(settings, on_progress) as phase:
+        with begun(self._folders, self._session) as (launch, settings), watched(settings, on_progress) as phase:
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
-            result = run(SparkLaunch(spark), settings, max_seconds=seconds, pinned=pinned, phase=phase)
+            result = run(launch, settings, max_seconds=seconds, pinned=pinned, phase=phase)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -111,13 +110,12 @@ class Job:
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
-        from distcommit.app.begun import begun, watched  # noqa: PLC0415 - what only looks needs no Spark
-        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
         from distcommit.spark.micro_batch import query_id_of, spooled  # noqa: PLC0415 - what only looks needs no Spark
 
         query_id, source = query_id_of(batch), self.config.source
         with (
-            begun(self._folders, batch.sparkSession) as (spark, settings),
+            begun(self._folders, batch.sparkSession) as (launch, settings),
             watched(settings, None),
             ExitStack() as stack,
         ):
@@ -126,7 +124,7 @@ class Job:
                 spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
                 flow = replace(flow, source=stack.enter_context(spool))
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
-            result = run(SparkLaunch(spark), replace(settings, flow=flow), max_seconds=seconds, pinned=pinned)
+            result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
         reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
         if result.succeeded:
@@ -138,12 +136,11 @@ class Job:
 
     def recover(self, on_progress: OnProgress | None = None) -> RecoverResult:
         """Replays what is pending and ingests nothing. Raises as `run`."""
-        from distcommit.app.begun import begun, watched  # noqa: PLC0415 - what only looks needs no Spark
-        from distcommit.spark.launch import SparkLaunch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun(self._folders, self._session) as (spark, settings), watched(settings, on_progress) as phase:
+        with begun(self._folders, self._session) as (launch, settings), watched(settings, on_progress) as phase:
             phase("recover")
-            totals = recover(SparkLaunch(spark), settings)
+            totals = recover(launch, settings)
             settings.store.job_log(settings.epoch).checkpoint(at_least=1)
             end_run(settings.store, settings.epoch, clean=False)
             succeeded = not totals.reasons and not totals.sequences_left

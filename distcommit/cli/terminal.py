@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from distcommit.engine.launch import JobFailedError
 from distcommit.model.errors import ConflictError, DistcommitError, escaped_in_json, printable, storage_error
 
 Result = TypeVar("Result", bound=msgspec.Struct)
@@ -211,7 +212,7 @@ def _from_executor(error: Exception) -> tuple[str, int]:
     """An error's text and exit code; Spark's errors carry those of executors as the text of a traceback."""
     lines = [line for line in str(error).splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
     if "Traceback (most recent call last)" not in str(error) or not lines:
-        return f"{type(error).__name__}: {error}", 1
+        return error.found if isinstance(error, JobFailedError) else f"{type(error).__name__}: {error}", 1
     name, _, text = lines[-1].partition(": ")
     codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _below(DistcommitError)}
     return (text, codes[name]) if name in codes else (lines[-1], 1)

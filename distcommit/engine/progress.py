@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import msgspec
@@ -103,3 +104,32 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
             newest[name.rsplit("-", 2)[0]] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
     totals = [msgspec.structs.astuple(progress) for progress in newest.values()]
     return Progress(*(sum(column) for column in zip(*totals, strict=True))) if totals else Progress()
+
+
+@contextlib.contextmanager
+def watched(settings: RunSettings, on_progress: OnProgress | None) -> Iterator[Callable[[str], None]]:
+    """Keeps the progress folder for the run and tells the listener what the tasks write there."""
+    fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
+    fs.make_folders(folder)
+    ended, phases = threading.Event(), ["begin"]
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            if on_progress is not None:
+                try:
+                    on_progress(phases[-1], read_progress(fs, folder))
+                except Exception:
+                    logger.exception("the progress listener failed; it is not called again")
+                    return
+
+    thread = threading.Thread(target=watch, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield phases.append
+    finally:
+        ended.set()
+        thread.join()
+        with contextlib.suppress(OSError):  # for people to look at: nothing depends on them
+            for entry in fs.list_folder(folder):
+                fs.delete(f"{folder}/{entry.name}")
+            fs.delete_folder(folder)

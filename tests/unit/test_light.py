@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -75,11 +76,11 @@ def test_a_log_is_written(tmp_path: Path) -> None:
     assert run_without(LOG, tmp_path) == "1\n"
 
 
-@pytest.mark.parametrize("command", ["status", "log", "audit"])
-def test_a_job_is_looked_at(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize(("command", "answer"), [("status", "datasets"), ("log", "lines"), ("audit", "exact")])
+def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
     from distcommit import Job
 
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
     Job.from_file(job_file).open_store(create=True)
-    assert '"' in run_without(COMMAND, tmp_path, command, job_file, "--json")
+    assert answer in json.loads(run_without(COMMAND, tmp_path, command, job_file, "--json"))

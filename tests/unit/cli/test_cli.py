@@ -22,6 +22,7 @@ from distcommit.cli.main import app
 from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
 from distcommit.engine.clock import SystemClock
+from distcommit.engine.launch import JobFailedError
 from distcommit.engine.progress import Progress
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult
@@ -406,6 +407,12 @@ class TestErrors:
             raise RuntimeError(message)
         assert ended.value.code == code
         assert capsys.readouterr().err == f"error: {text}\n"
+
+    def test_of_a_job_without_a_traceback_are_told_in_its_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended, Terminal(as_json=False, verbose=False).command():
+            raise JobFailedError("An error occurred while calling o1.collect.\n: many lines", "task 1 failed: no space")
+        assert ended.value.code == 1
+        assert capsys.readouterr().err == "error: task 1 failed: no space\n"
 
 
 class TestViews:
