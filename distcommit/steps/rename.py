@@ -180,10 +180,18 @@ class FsRenameCommitStep(CommitStep):
             found = fs.status(path)
             if found is not None and self._is_ours(path, found):
                 fs.delete(path)
-            if fs.status(folder) is not None:
-                fs.sync([folder], root)
+            self._sync_what_is_left(folder, root)
         except OSError as error:
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
+
+    def _sync_what_is_left(self, folder: str, root: str) -> None:
+        """A folder may be taken away at any time, by whoever sweeps: then what is above it must say so for good."""
+        try:
+            self.context.fs.sync([folder], root)
+        except FileNotFoundError:
+            if folder == root:
+                raise
+            self._sync_what_is_left(posixpath.dirname(folder), root)
 
     def probe(self) -> Verification:
         """One look at source and target."""

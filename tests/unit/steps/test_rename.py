@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -265,6 +266,24 @@ def test_what_is_withdrawn_takes_its_folder_with_the_last_file(context: StepCont
     assert [path.name for path in folder.iterdir()] == ["b"]
     steps[1].withdraw()
     assert not folder.exists()
+
+
+def test_what_is_withdrawn_may_lose_its_folders_to_a_sweep_at_any_time(context: StepContext) -> None:
+    """What is left above says durably that they are gone (interleave's `rebuild-abandon:1000095`)."""
+    synced = []
+
+    class Sweeping(RealPosixCalls):
+        def fsync_folder(self, path: str) -> None:
+            if path.startswith(context.staging_root) and path != context.staging_root:
+                shutil.rmtree(path)
+            super().fsync_folder(path)
+            synced.append(path)
+
+    file = staged(context, "0000000007/bucket=00000/a").file
+    sweeping = StepContext(LocalFileSystem(Sweeping()), context.staging_root, context.output_root)
+    FsRenameCommitStep.of(sweeping, file).withdraw()
+    assert synced[-1] == context.staging_root
+    assert not list(Path(context.staging_root).iterdir())
 
 
 def test_a_staged_folder_that_is_a_link_is_not_moved_as_a_whole(context: StepContext, tmp_path: Path) -> None:
