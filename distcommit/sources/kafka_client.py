@@ -6,8 +6,9 @@ import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,8 @@ _PUBLIC = {("security.protocol", name) for name in ("plaintext", "ssl", "sasl_pl
     for name in ("plain", "scram-sha-256", "scram-sha-512", "gssapi", "oauthbearer")
 }
 _FIRST_TRY_S = 2.0
+CLOSE_TIMEOUT_S = 10.0
+"""Seconds that closing a consumer may take; it takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,24 @@ class KafkaQueries:
             return int(future.result().offset)
         except KafkaException as error:
             return self._connection.masked(error_text(error))
+
+
+def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+    """Closes a consumer, any number of times. One that does not close in time is left behind, and told.
+
+    librdkafka (2.16 at least) may wait for ever for a broker's thread that does not end: once in some hundred
+    times after a response that was too large, and where brokers can't be reached (its issue 4519).
+    """
+
+    def close() -> None:
+        with suppress(RuntimeError):  # older clients mind being closed twice
+            consumer.close()
+
+    closing = Thread(target=close, name="closing a Kafka consumer", daemon=True)  # nobody waits for it at exit
+    closing.start()
+    closing.join(timeout_s)
+    if closing.is_alive():
+        logger.warning("a Kafka consumer was not closed within %g s and is left behind", timeout_s)
 
 
 def error_text(error: BaseException) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, islice
@@ -124,8 +123,7 @@ class KafkaExtractor(Extractor):
 
     def close(self) -> None:
         self._buffers.clear()
-        with suppress(RuntimeError):  # older clients mind being closed twice
-            self._consumer.close()
+        kafka_client.close_consumer(self._consumer)
 
     def pump(self, buffer: _Buffer) -> None:
         """Waits a moment for messages and sorts them into their buffers; `buffer` is the one that is waited for."""

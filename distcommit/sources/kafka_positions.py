@@ -9,12 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from distcommit.model.errors import SourceError
 from distcommit.model.watermark import Position
 from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_client import (
-    ClientNotes,
-    KafkaConnection,
-    KafkaQueries,
-    error_text,
-)
+from distcommit.sources.kafka_client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer, error_text
 from distcommit.sources.kafka_names import KafkaDataset, PartitionName
 
 _CHUNK = 1000
@@ -67,5 +62,5 @@ def _committed(connection: KafkaConnection, group: str, names: list[PartitionNam
             todo="check the group's name, and that source.client may read it",
         ) from None
     finally:
-        consumer.close()
+        close_consumer(consumer)
     return found
