@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.testing.soak import soak
+from tests.checkers.soak import soak
 from tests.cluster.main_job import MainJobResult, Size, main_job
 from tests.cluster.soak import OnServers
 

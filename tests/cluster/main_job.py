@@ -17,9 +17,9 @@ from distcommit.app.audit import AuditResult
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
 from distcommit.engine.run import RunResult
-from distcommit.testing.kafka_job import FIRST_DAY_MS, KafkaJob
-from distcommit.testing.victims import find
 from tests.cluster.servers import Servers, cluster_job, servers
+from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob
+from tests.jobs.victims import find
 
 _END_S = 3600.0
 _WORKER_AWAY_S = 5.0

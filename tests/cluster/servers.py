@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from distcommit.testing.kafka_job import PACKAGE_ROOT, KafkaJob
+from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.spark import SparkCluster

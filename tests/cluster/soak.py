@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from distcommit.testing.kafka_job import KafkaJob
-from distcommit.testing.soak import SERVERS, Place, Server, Strike
+from tests.checkers.soak import SERVERS, Place, Server, Strike
 from tests.cluster.servers import cluster_job, servers
+from tests.jobs.kafka_job import KafkaJob
 
 _TOPICS = {f"topic-{number:02d}": 2 for number in range(40)}
 _SECTIONS = {

@@ -35,13 +35,13 @@ from distcommit.stores.segment import Segment, encode_segment
 from distcommit.testing import explore, fault_histories, fault_orders
 from distcommit.testing.cast_parts import SOURCE, WORLD, Scene
 from distcommit.testing.casts import CASTS
-from distcommit.testing.coverage_of_checkers import PACKAGES, coverage_of_checkers
 from distcommit.testing.fault_chains import NEXT, Chains, Subject
 from distcommit.testing.interleave import TROUBLES, Turns, play
 from distcommit.testing.log_watch import log_violation
 from distcommit.testing.program_parts import Meddling, new_machine
 from distcommit.testing.scenarios import SCENARIOS
 from distcommit.testing.simulated_posix import SimulatedPosix
+from tests.checkers.coverage_of_checkers import PACKAGES, coverage_of_checkers
 
 
 def links_of(calls: PosixCalls, root: str) -> list[object]:

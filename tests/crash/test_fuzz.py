@@ -9,8 +9,8 @@ import pytest
 
 from distcommit.testing import samples
 from distcommit.testing.damage import INNER
-from distcommit.testing.fuzz import fuzz, input_of, smallest, wrong_answer
 from distcommit.testing.stored_bytes import READERS, Reader, sealed_segment
+from tests.checkers.fuzz import fuzz, input_of, smallest, wrong_answer
 
 READ = {reader.name: reader for reader in READERS}
 DEEP = 3000

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.testing import mutants
-from distcommit.testing.kill_suite import INGEST, Budgets
-from distcommit.testing.mutant_sources import generated_mutants
-from distcommit.testing.named_mutants import NAMED, named_mutants
+from tests.checkers import mutants
+from tests.checkers.kill_suite import INGEST, Budgets
+from tests.checkers.mutant_sources import generated_mutants
+from tests.checkers.named_mutants import NAMED, named_mutants
 
 QUICK = Budgets(explore_s=1, interleave_s=0.3, faults_s=0.3, unit=("protocol", "steps"))
 
@@ -43,9 +43,10 @@ def test_an_earlier_result_is_of_the_same_product() -> None:
 def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "distcommit").symlink_to(mutants.ROOT / "distcommit")
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
     (tmp_path / "tests/unit").mkdir(parents=True)
+    for folder in ("distcommit", "tests/checkers"):
+        (tmp_path / folder).symlink_to(mutants.ROOT / folder)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
     with pytest.raises(ConfigurationError, match="no unit tests in tests/unit/protocol"):
         mutants.mutants(0, 1, 1, only="no-closed-epoch", budgets=QUICK)
     for area in (*QUICK.unit, "ingest", "stores"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.testing.peer_rules import PROGRAMS, SOUND, Program
-from distcommit.testing.peers import first_violation, peers
+from tests.checkers.peer_rules import PROGRAMS, SOUND, Program
+from tests.checkers.peers import first_violation, peers
 
 
 def test_every_peer_s_rule_breaks_with_a_short_history() -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import gap_free
-from distcommit.testing import reach
-from distcommit.testing.planted import planted, reach_of
-from distcommit.testing.planted_faults import PLANTED, FaultClass
-from distcommit.testing.planting import Edit, plant, touch
-from distcommit.testing.reach import Played, Reached
+from tests.checkers import reach
+from tests.checkers.planted import planted, reach_of
+from tests.checkers.planted_faults import PLANTED, FaultClass
+from tests.checkers.planting import Edit, plant, touch
+from tests.checkers.reach import Played, Reached
 
 EASY, ITS_PLACE = "failed-units-count-as-finished", ("explore", "attempt-after-failure")
 ELSEWHERE = ("explore", "own-watermarks")

@@ -16,7 +16,7 @@ from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.cli.main import app
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.testing.victims import strike
+from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]
 RECORDS = 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.hdfs import HdfsServer
 
 TOPICS = {"a": 1, "b": 1, "c": 1}

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.job import Job
-from distcommit.testing.soak import SERVERS, Server, soak
+from tests.checkers.soak import SERVERS, Server, soak
 from tests.cluster.main_job import Size, main_job
 from tests.cluster.soak import OnServers
 

@@ -19,9 +19,9 @@ import yaml
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.model.errors import DistcommitError
-from distcommit.testing.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
-from distcommit.testing.victims import strike
 from tests.integration.held_source import HELD
+from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
+from tests.jobs.victims import strike
 from tests.servers.spark import SparkCluster, SparkConnectServer
 
 TOPICS = {f"t{n:02d}": 2 for n in range(40)}

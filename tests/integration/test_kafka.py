@@ -26,7 +26,7 @@ from distcommit.cli.main import app
 from distcommit.engine.run import RunResult
 from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.footer import read_records
-from distcommit.testing.kafka_job import KafkaJob
+from tests.jobs.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer
 
 

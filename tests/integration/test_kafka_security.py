@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.sources.kafka import KafkaSource
-from distcommit.testing.kafka_job import KafkaJob
+from tests.jobs.kafka_job import KafkaJob
 from tests.servers.java import keytool
 from tests.servers.kafka import KafkaServer
 

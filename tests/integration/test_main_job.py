@@ -16,9 +16,9 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.testing.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
-from distcommit.testing.victims import Role, strike
 from tests.integration.held_source import HELD
+from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
+from tests.jobs.victims import Role, strike
 
 LOCAL_CLUSTER = ("--set", "spark.master=local-cluster[2,1,1024]", "--set", "spark.partitions=8")
 

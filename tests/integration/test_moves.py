@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError, StaleStoreError
-from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 
 def run(job: KafkaJob, spark: SparkSession, path: Path | None = None) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
-from distcommit.testing.kafka_job import kafka_job
+from tests.jobs.kafka_job import kafka_job
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.s3 import S3Server
 

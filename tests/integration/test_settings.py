@@ -22,7 +22,7 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.footer import read_records
 from distcommit.stores.fencing import begin_run, fence_bucket
 from distcommit.stores.job_lock import JobLock
-from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 
 def run(job: KafkaJob, spark: SparkSession, *overrides: str) -> RunResult:

@@ -18,8 +18,8 @@ from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.testing.kafka_job import PACKAGE_ROOT, kafka_job
 from tests.integration.stream_job import DATASETS, produce, start, write_job
+from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job
 
 
 def published(folder: Path) -> list[int]:

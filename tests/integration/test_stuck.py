@@ -12,7 +12,7 @@ from rich.console import Console
 from distcommit import Job
 from distcommit.cli.output import run_view
 from distcommit.engine.run import RunResult
-from distcommit.testing.kafka_job import KafkaJob, kafka_job
+from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 TOPICS = {"a": 1, "b": 1, "c": 1}
 

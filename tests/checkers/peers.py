@@ -17,7 +17,8 @@ from xxhash import xxh3_64_intdigest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.protocol.paths import TEMPORARY
 from distcommit.testing.explore import Crash
-from distcommit.testing.peer_rules import (
+from distcommit.testing.simulated_posix import Operation, SimulatedPosix
+from tests.checkers.peer_rules import (
     OUTPUT,
     PROGRAMS,
     ROOT,
@@ -28,7 +29,6 @@ from distcommit.testing.peer_rules import (
     RefusedError,
     records_of,
 )
-from distcommit.testing.simulated_posix import Operation, SimulatedPosix
 
 _BEFORE, _END, _LATER = 2, 6, 8
 """How many records there are in an undisturbed run, in the next one, which crashes, and when recovery begins."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from distcommit.testing.planting import Edit
+from tests.checkers.planting import Edit
 
 
 class FaultClass(StrEnum):

@@ -1,7 +1,7 @@
-"""`python -m distcommit.testing.kill_suite`: tries to tell the product in this folder from a sound one, cheapest first.
+"""`python -m tests.checkers.kill_suite`: tries to tell the product in this folder from a sound one, cheapest first.
 
 It runs in a copy of the repository, in one process, and stops at the first thing that is wrong. What it prints is for
-`distcommit.testing.mutants`: a line as each stage begins, and a last one that says how it ended.
+`tests.checkers.mutants`: a line as each stage begins, and a last one that says how it ended.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Budgets(msgspec.Struct, frozen=True):
 
 def main(folder: str, area: str, seed: int, budgets: Budgets) -> None:
     """Runs all stages on the product in `folder`, tests of `area` (a package of the product) first."""
-    import distcommit  # noqa: PLC0415 - the copy's, which is why it is looked at
+    import distcommit
 
     if Path(distcommit.__file__).parent != Path(folder) / "distcommit":
         raise SystemExit(f"{distcommit.__file__} is not in {folder}")
@@ -99,7 +99,7 @@ def _ended(stage: str, why: str) -> None:
 
 
 def _import_all() -> None:
-    from distcommit.testing.mutant_sources import MODULES  # noqa: PLC0415
+    from tests.checkers.mutant_sources import MODULES
 
     for module in MODULES:
         importlib.import_module(f"distcommit.{module}")
@@ -107,13 +107,13 @@ def _import_all() -> None:
 
 def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
     """The first unit test that fails, empty if none does."""
-    import pytest  # noqa: PLC0415 - what runs in production does not need it
+    import pytest
 
     class First:
         name = ""
 
         def pytest_configure(self, config: Any) -> None:
-            from hypothesis import Phase, settings  # noqa: PLC0415 - not before pytest, which rewrites it
+            from hypothesis import Phase, settings
 
             # any example will do; and who is slow on a busy machine is not broken
             settings.register_profile("kill", phases=(Phase.explicit, Phase.generate), deadline=None)
@@ -157,7 +157,7 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
 
 def _explored(seed: int) -> Iterator[str]:
     """Crashes at every operation of the runs, then in recoveries; what was violated, if anything, each time."""
-    from distcommit.testing import explore, scenarios  # noqa: PLC0415
+    from distcommit.testing import explore, scenarios
 
     seen: set[int] = set()
     first = []
@@ -182,7 +182,7 @@ def _explored(seed: int) -> Iterator[str]:
 
 def _interleaved(seed: int) -> Iterator[str]:
     """Plays of all casts, one after the other."""
-    from distcommit.testing import casts, interleave  # noqa: PLC0415
+    from distcommit.testing import casts, interleave
 
     for number in itertools.count(1_000_000 * seed):
         for name in casts.CASTS:
@@ -192,7 +192,7 @@ def _interleaved(seed: int) -> Iterator[str]:
 
 def _faulted(seed: int) -> Iterator[str]:
     """Operations of the scenarios' runs that fail, chosen by the seed."""
-    from distcommit.testing import fault_histories, fault_orders  # noqa: PLC0415
+    from distcommit.testing import fault_histories, fault_orders
 
     rng = random.Random(seed)
     histories = [*fault_orders.histories(SCENARIOS[:3])]

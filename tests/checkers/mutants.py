@@ -27,9 +27,9 @@ from typing import Any
 import msgspec
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.testing.kill_suite import Budgets
-from distcommit.testing.mutant_sources import Mutant, generated_mutants
-from distcommit.testing.named_mutants import named_mutants
+from tests.checkers.kill_suite import Budgets
+from tests.checkers.mutant_sources import Mutant, generated_mutants
+from tests.checkers.named_mutants import named_mutants
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent_mutants.toml"
@@ -179,7 +179,7 @@ def table(result: Mapping[str, Any]) -> str:
     lines = [
         "# Mutants of the commit protocol",
         "",
-        "Written by `python -m distcommit.testing mutants`. Each mutant is the product with one change; it is killed if"
+        "Written by `python -m tests.checkers mutants`. Each mutant is the product with one change; it is killed if"
         " a unit test, the crash explorer, the interleaver or the fault injector notices. A mutant that hangs is killed"
         " (`timeout`).",
         "",
@@ -267,7 +267,7 @@ def _run(copy: Path, area: str, seed: int, budgets: Budgets, *, compiles: bool =
     """Runs the kill suite; returns the stage that found something wrong, and what, both empty if none did."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
     environment |= {"PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "HYPOTHESIS_STORAGE_DIRECTORY": str(copy / "hyp")}
-    command = [sys.executable, *([] if compiles else ["-B"]), "-m", "distcommit.testing.kill_suite"]
+    command = [sys.executable, *([] if compiles else ["-B"]), "-m", "tests.checkers.kill_suite"]
     with (copy / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             [*command, area, str(seed), msgspec.json.encode(budgets).decode()],

@@ -2,7 +2,7 @@
 checkers run on each, from the same seed and with the same budget, until a history breaks.
 
 First it is measured which scenarios, programs and casts come to where each fault is, and whether it would make a
-difference there (`testing.reach`): a fault's search begins with these, whatever fault it is. The sound product has to
+difference there (`reach`): a fault's search begins with these, whatever fault it is. The sound product has to
 pass all that is played for that. Each fault has a process of its own, forked from one that has only imported the
 product; who has not found it gets more time once all others had theirs. What is found is played once more on the sound
 product: a history that breaks there, too, finds nothing.
@@ -25,9 +25,9 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.testing.planted_faults import PLANTED, Planted
-from distcommit.testing.planting import plant
-from distcommit.testing.reach import NAMES, Reached, aimed, measured, play_again, ranked, telling
+from tests.checkers.planted_faults import PLANTED, Planted
+from tests.checkers.planting import plant
+from tests.checkers.reach import NAMES, Reached, aimed, measured, play_again, ranked, telling
 
 BUDGET_S = 15.0
 """Processor time for one fault's first search; the second one has twice as much, and so on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from distcommit.testing.mutant_sources import Mutant, diff_of, path_of
+from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 
 Edit = tuple[str, str, str]
 """A module, the text that is there, and the text that stands there instead."""

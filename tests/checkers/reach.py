@@ -14,9 +14,9 @@ import msgspec
 
 from distcommit.testing import explore, fault_histories, fault_orders, interleave
 from distcommit.testing.casts import CASTS
-from distcommit.testing.planting import Edit, touch
 from distcommit.testing.programs import PROGRAMS
 from distcommit.testing.scenarios import SCENARIOS
+from tests.checkers.planting import Edit, touch
 
 _PLAYED = {"explore": 4, "interleave": 5, "faults": 33, "unsynced": 99}
 """How many histories of each name are looked at: of kinds of faults about one of each scenario, of syncs that fail

@@ -22,8 +22,8 @@ from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
-from distcommit.testing.kafka_job import KafkaJob, kafka_job
-from distcommit.testing.victims import Role, strike
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.jobs.victims import Role, strike
 
 Server = Literal["name-node", "broker", "spark-worker"]
 SERVERS: tuple[Server, ...] = ("name-node", "broker", "spark-worker")
