@@ -21,7 +21,7 @@ from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc
 from distcommit.fs.webhdfs import WebHdfs
 from distcommit.model.steps import StepContext
-from distcommit.testing.world import launch_here
+from distcommit.testing.simulation.world import launch_here
 from tests.servers.hdfs import HdfsServer
 
 Calls = HdfsRpc | WebHdfs

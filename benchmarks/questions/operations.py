@@ -20,7 +20,7 @@ from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_fo
 from distcommit.engine.ingest import drain_partition
 from distcommit.engine.reports import Report
 from distcommit.fs.local import LocalFileSystem
-from distcommit.testing.world import launch_here
+from distcommit.testing.simulation.world import launch_here
 
 _FOR_FOLDERS = ("mkdir", "rmdir")
 _LOG = "store/log"

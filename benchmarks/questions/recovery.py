@@ -31,7 +31,7 @@ from distcommit.protocol.paths import bucket_folder
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import open_store
-from distcommit.testing.world import launch_here
+from distcommit.testing.simulation.world import launch_here
 
 
 class Killed(BaseException):

@@ -28,7 +28,7 @@ from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
-from distcommit.testing.world import launch_here
+from distcommit.testing.simulation.world import launch_here
 
 JOB = "benchmark"
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from distcommit.testing import fault_histories, fault_orders
-from distcommit.testing.explore import explore, replay
-from distcommit.testing.interleave import interleave, play
+from distcommit.testing.simulation import fault_histories, fault_orders
+from distcommit.testing.simulation.explore import explore, replay
+from distcommit.testing.simulation.interleave import interleave, play
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 

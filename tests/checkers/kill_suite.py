@@ -157,7 +157,7 @@ def _unit(folder: str, area: str, areas: tuple[str, ...], seed: int) -> str:
 
 def _explored(seed: int) -> Iterator[str]:
     """Crashes at every operation of the runs, then in recoveries; what was violated, if anything, each time."""
-    from distcommit.testing import explore, scenarios
+    from distcommit.testing.simulation import explore, scenarios
 
     seen: set[int] = set()
     first = []
@@ -182,7 +182,7 @@ def _explored(seed: int) -> Iterator[str]:
 
 def _interleaved(seed: int) -> Iterator[str]:
     """Plays of all casts, one after the other."""
-    from distcommit.testing import casts, interleave
+    from distcommit.testing.simulation import casts, interleave
 
     for number in itertools.count(1_000_000 * seed):
         for name in casts.CASTS:
@@ -192,7 +192,7 @@ def _interleaved(seed: int) -> Iterator[str]:
 
 def _faulted(seed: int) -> Iterator[str]:
     """Operations of the scenarios' runs that fail, chosen by the seed."""
-    from distcommit.testing import fault_histories, fault_orders
+    from distcommit.testing.simulation import fault_histories, fault_orders
 
     rng = random.Random(seed)
     histories = [*fault_orders.histories(SCENARIOS[:3])]

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from distcommit.testing import explore, fault_histories, fault_orders, interleave
-from distcommit.testing.casts import CASTS
-from distcommit.testing.programs import PROGRAMS
-from distcommit.testing.scenarios import SCENARIOS
+from distcommit.testing.simulation import explore, fault_histories, fault_orders, interleave
+from distcommit.testing.simulation.casts import CASTS
+from distcommit.testing.simulation.programs import PROGRAMS
+from distcommit.testing.simulation.scenarios import SCENARIOS
 from tests.checkers.planting import Edit, touch
 
 _PLAYED = {"explore": 4, "interleave": 5, "faults": 33, "unsynced": 99}

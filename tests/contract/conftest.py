@@ -2,5 +2,4 @@
 
 import pytest
 
-for name in ("conformance", "file_system_contract", "object_store_contract", "sink_contract", "source_contract"):
-    pytest.register_assert_rewrite(f"distcommit.testing.{name}")
+pytest.register_assert_rewrite("distcommit.testing.contracts")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.testing.conformance import FileSystemContract
+from distcommit.testing.contracts import FileSystemContract
 
 TABLE = Path(__file__).parent / "RESULTS.md"
 _COLUMNS = {
@@ -110,7 +110,7 @@ def main() -> int:
         "# What the file systems' contract says of each\n\n"
         "Written by `python -m tests.contract.results`, from real servers"
         f" (HDFS 3.4.2, Samba, {platform.system()}, Python {platform.python_version()}). The tests are those of"
-        " `FileSystemContract` in `distcommit.testing.conformance`.\n\n" + table(results.kinds, results.outcomes),
+        " `FileSystemContract` in `distcommit.testing.contracts`.\n\n" + table(results.kinds, results.outcomes),
         encoding="utf-8",
     )
     return 0

@@ -15,9 +15,9 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.ports import FileAccess, FileSystem
-from distcommit.testing.conformance import FileSystemContract
-from distcommit.testing.simulated_posix import SimulatedPosix
-from distcommit.testing.world import SimulatedFileSystem
+from distcommit.testing.contracts import FileSystemContract
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedFileSystem
 
 
 class TestLocalFileSystem(FileSystemContract):

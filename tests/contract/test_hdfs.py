@@ -20,7 +20,7 @@ from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.model.ports import FileAccess, FileStatus, FileSystem
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.testing.conformance import FileSystemContract
+from distcommit.testing.contracts import FileSystemContract
 from tests.servers.hdfs import HdfsServer
 from tests.servers.lossy_proxy import LossyProxy
 

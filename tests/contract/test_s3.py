@@ -17,7 +17,7 @@ from distcommit.model.ports import FileStatus, FileSystem
 from distcommit.model.steps import Lost, StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_store import Roots, open_store
-from distcommit.testing.conformance import ObjectStoreContract
+from distcommit.testing.contracts import ObjectStoreContract
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.s3 import S3Server
 

@@ -15,8 +15,8 @@ import pytest
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.sink import AttemptIdentity, CommitOutcome, CommitRequest, Committed, Sink, SinkWriter
-from distcommit.testing.conformance import SinkContract
-from distcommit.testing.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
+from distcommit.testing.contracts import SinkContract
+from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
 
 
 class TestSqliteSink(SinkContract):

@@ -23,7 +23,7 @@ from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.job_store import Roots, open_store
-from distcommit.testing.conformance import FileSystemContract
+from distcommit.testing.contracts import FileSystemContract
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.smb import SmbServer, renaming_request
 

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from distcommit.app.demo.broker import MockBroker
 from distcommit.model.source import Source
 from distcommit.sources.kafka import KafkaSource
-from distcommit.testing.conformance import SourceContract
-from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.contracts import SourceContract
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
 
 HELD = {"orders": {"0": 10, "1": 7}, "clicks": {"0": 3}, "empty": {"0": 0}}
 

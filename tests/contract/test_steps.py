@@ -12,7 +12,7 @@ from distcommit.model.steps import CommitStep
 from distcommit.model.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.testing.conformance import CommitStepContract
+from distcommit.testing.contracts import CommitStepContract
 
 
 class TestFsRenameCommitStep(CommitStepContract):

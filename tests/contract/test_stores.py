@@ -14,7 +14,7 @@ from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.testing.conformance import CommitStepStoreContract
+from distcommit.testing.contracts import CommitStepStoreContract
 
 CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output")
 

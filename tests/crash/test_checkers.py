@@ -32,15 +32,15 @@ from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.testing import explore, fault_histories, fault_orders
-from distcommit.testing.cast_parts import SOURCE, WORLD, Scene
-from distcommit.testing.casts import CASTS
-from distcommit.testing.fault_chains import NEXT, Chains, Subject
-from distcommit.testing.interleave import TROUBLES, Turns, play
-from distcommit.testing.log_watch import log_violation
-from distcommit.testing.program_parts import Meddling, new_machine
-from distcommit.testing.scenarios import SCENARIOS
-from distcommit.testing.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation import explore, fault_histories, fault_orders
+from distcommit.testing.simulation.casts import CASTS
+from distcommit.testing.simulation.casts.parts import SOURCE, WORLD, Scene
+from distcommit.testing.simulation.fault_chains import NEXT, Chains, Subject
+from distcommit.testing.simulation.interleave import TROUBLES, Turns, play
+from distcommit.testing.simulation.log_watch import log_violation
+from distcommit.testing.simulation.programs.parts import Meddling, new_machine
+from distcommit.testing.simulation.scenarios import SCENARIOS
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from tests.checkers.coverage_of_checkers import PACKAGES, coverage_of_checkers
 
 

@@ -10,8 +10,8 @@ import pytest
 from distcommit.engine.ingest import drain_partition
 from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.simulated_posix import Crashed
-from distcommit.testing.world import ROOTS, World
+from distcommit.testing.simulation.simulated_posix import Crashed
+from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
 
 SOURCE = source(a=2, b=1)

@@ -28,10 +28,10 @@ from distcommit.sinks.footer import read_footer
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.program_parts import new_machine, planned, put_file
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.stepped_lock import SteppedLock
-from distcommit.testing.world import ROOTS, SimulatedClock, World
+from distcommit.testing.simulation.programs.parts import new_machine, planned, put_file
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.stepped_lock import SteppedLock
+from distcommit.testing.simulation.world import ROOTS, SimulatedClock, World
 from tests.unit.engine.machines import source
 
 WORLD = World(buckets=2, watched=True)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.testing import samples
-from distcommit.testing.damage import INNER
-from distcommit.testing.stored_bytes import READERS, Reader, sealed_segment
+from distcommit.testing.models import samples
+from distcommit.testing.simulation.damage import INNER
+from distcommit.testing.simulation.stored_bytes import READERS, Reader, sealed_segment
 from tests.checkers.fuzz import fuzz, input_of, smallest, wrong_answer
 
 READ = {reader.name: reader for reader in READERS}

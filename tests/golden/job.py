@@ -21,9 +21,9 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed
-from distcommit.testing.world import SimulatedClock, launch_here
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import Crashed
+from distcommit.testing.simulation.world import SimulatedClock, launch_here
 
 BUCKETS = 2
 IN_BUCKET_0 = "topic:0"

@@ -30,9 +30,9 @@ from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.model_source import ModelSource
-from distcommit.testing.simulated_posix import Crashed
-from distcommit.testing.world import launch_here
+from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.simulation.simulated_posix import Crashed
+from distcommit.testing.simulation.world import launch_here
 from tests.golden.job import BUCKETS, StableCalls, begin, source, store_at
 
 FINE, HALF, GONE, BACK = "fine", "half-done", "quarantined", "taken-back"

@@ -16,7 +16,7 @@ from distcommit.fs.upload_marker import encode_marker
 from distcommit.stores.documents import encode_document
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
-from distcommit.testing import samples
+from distcommit.testing.models import samples
 from tests.golden.job import make_job
 from tests.golden.jobs import make_jobs
 

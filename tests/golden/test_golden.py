@@ -54,8 +54,15 @@ from distcommit.stores.tables import (
     encode_task_states,
     table_name,
 )
-from distcommit.testing import samples
-from distcommit.testing.stored_bytes import PATH, READERS, SampleSink, checked_segment, of_version, sealed_segment
+from distcommit.testing.models import samples
+from distcommit.testing.simulation.stored_bytes import (
+    PATH,
+    READERS,
+    SampleSink,
+    checked_segment,
+    of_version,
+    sealed_segment,
+)
 from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, GOLDEN_5, make, make_2, make_3, make_4, make_5
 
 READ = {reader.name: reader for reader in READERS}

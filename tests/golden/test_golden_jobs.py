@@ -10,7 +10,7 @@ from distcommit.engine.run import run
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.world import launch_here
+from distcommit.testing.simulation.world import launch_here
 from tests.golden.job import source, store_at
 from tests.golden.jobs import BACK, FINE, GONE, HALF, JOBS, READ, STATES, go_on
 from tests.golden.make import GOLDEN_JOBS

@@ -15,7 +15,7 @@ from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position, Watermark
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.model_source import ModelSource
+from distcommit.testing.models.model_source import ModelSource
 from tests.golden.job import BUCKETS, IDLE, IN_BUCKET_0, PENDING, RENAMED, RUNS, run_job, source, store_at
 from tests.golden.make import GOLDEN
 

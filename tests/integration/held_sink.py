@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from distcommit.model.sink import CommitOutcome, CommitRequest, SinkCommitter
-from distcommit.testing.sqlite_sink import SqliteCommitter, SqliteSink
+from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Extractor, Planned, Provenance, Source
-from distcommit.testing.model_source import ModelDataset, ModelSource
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
 
 
 class NamedSource(Source):

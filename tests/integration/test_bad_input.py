@@ -28,7 +28,7 @@ from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
 from distcommit.stores.job_lock import JobLock
-from distcommit.testing.stored_bytes import of_version
+from distcommit.testing.simulation.stored_bytes import of_version
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 

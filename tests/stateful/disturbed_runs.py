@@ -26,10 +26,10 @@ from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.fencing import begin_run
 from distcommit.stores.job_store import JobStore
-from distcommit.testing.histories import Crash, Run
-from distcommit.testing.job_model import Place
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import ROOTS, SimulatedClock, World
+from distcommit.testing.models.histories import Crash, Run
+from distcommit.testing.models.job_model import Place
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS, SimulatedClock, World
 
 ENDLESS = 1500
 """Mutating calls after which an event will never end."""

@@ -18,11 +18,11 @@ from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import read_manifest
-from distcommit.testing.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
-from distcommit.testing.job_model import JobModel
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Operation
-from distcommit.testing.world import ROOTS, launch_here, left_in_staging
+from distcommit.testing.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
+from distcommit.testing.models.job_model import JobModel
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import Operation
+from distcommit.testing.simulation.world import ROOTS, launch_here, left_in_staging
 from tests.stateful.disturbed_runs import TASK_ATTEMPTS, JobOnMachine, Published, begin, launch_twice
 from tests.stateful.profiles import known_ids
 from tests.stateful.repeating_source import RepeatingSource

@@ -16,10 +16,10 @@ from distcommit.protocol.fold import Fold, valid
 from distcommit.protocol.paths import segment_name, segment_number
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
-from distcommit.testing.model import LogModel
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.strategies import records_after
-from distcommit.testing.world import SimulatedFileSystem
+from distcommit.testing.models.log_model import LogModel
+from distcommit.testing.models.strategies import records_after
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.stateful.profiles import effort, known_ids
 
 FOLDER = "/log"

@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock
-from distcommit.testing.simulated_posix import Operation, SimulatedPosix
-from distcommit.testing.stepped_lock import SteppedLock
-from distcommit.testing.world import SimulatedClock, SimulatedFileSystem
+from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.simulation.stepped_lock import SteppedLock
+from distcommit.testing.simulation.world import SimulatedClock, SimulatedFileSystem
 from tests.stateful.profiles import effort
 
 LEASE_S = 90.0

@@ -23,9 +23,9 @@ from distcommit.stores.task_states import (
     prepare_run,
     record_ingest_ended,
 )
-from distcommit.testing import strategies
-from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
-from distcommit.testing.world import SimulatedFileSystem
+from distcommit.testing.models import strategies
+from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.stateful.profiles import effort, known_ids
 from tests.stateful.test_commit_log import dies_before
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from distcommit.app.rebuild import RebuildResult, known_states, plan_rebuild, rebuild_store
 from distcommit.stores.claims import Mark, read_owner
 from distcommit.stores.job_store import open_store
-from distcommit.testing.simulated_posix import SimulatedPosix
-from distcommit.testing.world import ROOTS, SimulatedFileSystem, World
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import OUTPUT, Machine
 
 

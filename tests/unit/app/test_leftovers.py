@@ -7,8 +7,8 @@ import pytest
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.model.log_records import DatasetStatus
 from distcommit.protocol import next_record
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.world import ROOTS, World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
 
 WORLD = World(buckets=2)

@@ -11,8 +11,8 @@ import pytest
 from distcommit.app.config import parse_config
 from distcommit.app.pinned import pinned_settings
 from distcommit.model.pins import Pin
-from distcommit.testing.model_source import ModelSource
-from distcommit.testing.sqlite_sink import SqliteSink
+from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.models.sqlite_sink import SqliteSink
 
 PATHS = {"store": "/j/store", "staging": "/j/staging-9", "output": "/j/output"}
 KAFKA = {"type": "kafka", "brokers": "b:1", "topics": ["t"]}
@@ -66,8 +66,8 @@ def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
         "source.region": "eu",
         "sink.type": "files",
     }
-    plain = {"type": "python", "class": "distcommit.testing.model_source:ModelSource"}
-    assert pinned(source=plain)["source.class"] == "distcommit.testing.model_source:ModelSource"
+    plain = {"type": "python", "class": "distcommit.testing.models.model_source:ModelSource"}
+    assert pinned(source=plain)["source.class"] == "distcommit.testing.models.model_source:ModelSource"
     sink = {"type": "python", "class": "tests.unit.app.test_pinned:PinningSink", "options": {"path": "/j/db"}}
     assert pinned(sink=sink)["sink.table"] == "t"
     assert pinned(sink=sink)["sink.name"] == SqliteSink.name

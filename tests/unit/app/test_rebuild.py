@@ -18,10 +18,10 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.program_parts import planned
-from distcommit.testing.simulated_posix import Crashed, Operation
-from distcommit.testing.world import ROOTS, World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.programs.parts import planned
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import (

@@ -16,8 +16,8 @@ from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.kafka_names import topic_named_by
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.world import World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import NOTHING, Machine, go, launch
 
 WORLD = World(buckets=2)

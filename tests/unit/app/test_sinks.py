@@ -16,14 +16,14 @@ from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.sinks.python import PythonSink
-from distcommit.testing.sqlite_sink import SqliteCommitter, SqliteSink
+from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
 JOB = """\
 job: rows
 source: {type: python, class: "tests.integration.named_source:NamedSource", options: {names: [a]}}
 paths: {store: store, staging: staging, output: output}
 """
-SQLITE = 'sink: {type: python, class: "distcommit.testing.sqlite_sink:SqliteSink", options: {path: "%s"}}\n'
+SQLITE = 'sink: {type: python, class: "distcommit.testing.models.sqlite_sink:SqliteSink", options: {path: "%s"}}\n'
 
 
 class Nameless(SqliteSink):
@@ -76,8 +76,11 @@ def test_a_sink_section_that_is_wrong_is_an_error_that_names_the_key(tmp_path: P
     ("name", "message"),
     [
         ("no.such.module:Sink", "the sink's class can't be used .*No module named 'no'"),
-        ("distcommit.testing.sqlite_sink:SqlSink", "the sink's class can't be used .*has no attribute 'SqlSink'"),
-        ("distcommit.testing.sqlite_sink", "the sink's class can't be used"),
+        (
+            "distcommit.testing.models.sqlite_sink:SqlSink",
+            "the sink's class can't be used .*has no attribute 'SqlSink'",
+        ),
+        ("distcommit.testing.models.sqlite_sink", "the sink's class can't be used"),
         ("builtins:dict", "not a subclass of distcommit.Sink"),
         ("tests.unit.app.test_sinks:Nameless", "the sink's class has no name"),
     ],

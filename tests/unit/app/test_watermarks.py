@@ -14,7 +14,7 @@ from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.watermark import Position, Watermark
-from distcommit.testing.model_source import ModelSource
+from distcommit.testing.models.model_source import ModelSource
 from tests.jobs.kafka_job import kafka_job
 
 JOB = """\

@@ -31,9 +31,9 @@ from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
 from distcommit.stores.plans import publish_manifest
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import World
 
 BUCKET_LOG = "/store/log/bucket="
 OUTPUT, STAGING = "/job/output", "/job/staging"

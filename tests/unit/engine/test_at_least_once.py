@@ -16,10 +16,10 @@ from distcommit.model.errors import FencedError
 from distcommit.model.log_records import Done, Intent, SealedSequence, SetWatermark
 from distcommit.model.watermark import Watermark
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.explore import crashes_of
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.explore import crashes_of
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import (
     NOTHING,
     OUTPUT,

@@ -12,9 +12,9 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, Operation
-from distcommit.testing.world import World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     OUTPUT,

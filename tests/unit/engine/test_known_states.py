@@ -14,8 +14,8 @@ from distcommit.model.pins import Pin, PinnedSettings, SourceFact
 from distcommit.model.source import KnownStates, Planned
 from distcommit.model.urn import bucket_of
 from distcommit.stores.pinned import read_settings
-from distcommit.testing.model_source import ModelSource
-from distcommit.testing.world import World, launch_here
+from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.simulation.world import World, launch_here
 from tests.unit.engine.machines import Machine, go, source
 
 SPREAD = World(buckets=4, partitions=4)

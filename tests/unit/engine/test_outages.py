@@ -16,8 +16,8 @@ from distcommit.model.log_records import Left
 from distcommit.model.sink import CommitOutcome, CommitRequest, RetryLater, SinkCommitter
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
-from distcommit.testing.simulated_posix import Operation
-from distcommit.testing.world import World
+from distcommit.testing.simulation.simulated_posix import Operation
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     NOTHING,

@@ -24,8 +24,8 @@ from distcommit.model.sink import (
     SinkWriter,
 )
 from distcommit.stores import by_hand
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.world import World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import NOTHING, STAGING, Machine, go, launch, source, states, statuses
 
 WORLD = World()

@@ -22,9 +22,9 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.retention import forget_runs
 from distcommit.stores.task_states import record_ingest_ended
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Operation
-from distcommit.testing.world import World
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.simulated_posix import Operation
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import (
     STAGING,
     Machine,

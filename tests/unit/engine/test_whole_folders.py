@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.testing.simulated_posix import Crashed, Operation
-from distcommit.testing.world import World
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
+from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import (
     OUTPUT,
     STAGING,

@@ -16,7 +16,7 @@ import pytest
 from distcommit.fs.any_fsspec import FsspecFileSystem, implementation
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import FileAccess, FileSystem
-from distcommit.testing.conformance import FileSystemContract
+from distcommit.testing.contracts import FileSystemContract
 from tests.unit.fs.renaming import Renaming, opened
 
 

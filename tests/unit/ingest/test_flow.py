@@ -20,7 +20,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files import FileSinkSettings
 from distcommit.stores.staging import new_attempt, prepare_bucket
-from distcommit.testing.world import SimulatedFileSystem
+from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
 
 GOOD, BAD = b'{"x": 1}', b'{"x": "one"}'

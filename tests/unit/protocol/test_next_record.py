@@ -25,7 +25,7 @@ from distcommit.model.log_records import (
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold, apply, valid
-from distcommit.testing.strategies import FEW_URNS, records_after, watermarks
+from distcommit.testing.models.strategies import FEW_URNS, records_after, watermarks
 
 Asked = Callable[[Fold], Record | None]
 LONGEST = 8

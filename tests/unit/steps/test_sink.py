@@ -14,8 +14,8 @@ from distcommit.model.sink import CommitRequest
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.testing.samples import SINK
-from distcommit.testing.stored_bytes import SampleSink
+from distcommit.testing.models.samples import SINK
+from distcommit.testing.simulation.stored_bytes import SampleSink
 
 CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink())
 

@@ -16,8 +16,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import ROOTS
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS
 from tests.unit.engine.machines import (
     OUTPUT,
     STAGING,

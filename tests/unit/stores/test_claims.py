@@ -9,10 +9,10 @@ from distcommit.engine.run import run
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.fencing import begin_run, end_run
-from distcommit.testing.explore import crashes_of
-from distcommit.testing.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.world import ROOTS, SimulatedFileSystem, World, launch_here
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.explore import crashes_of
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World, launch_here
 
 WORLD = World()
 SOURCE = ModelSource({"a": ModelDataset({"0": 1})})

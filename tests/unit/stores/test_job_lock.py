@@ -18,8 +18,8 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import LockHeldError
 from distcommit.stores.job_lock import JobLock, LockRecord, _process_start
-from distcommit.testing.simulated_posix import Operation, SimulatedPosix
-from distcommit.testing.world import SimulatedFileSystem
+from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import QuickClock
 
 TTL = 3000.0

@@ -12,8 +12,8 @@ from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import RecordedSettings, read_settings, record_settings, require_settings
-from distcommit.testing.simulated_posix import Crashed, SimulatedPosix
-from distcommit.testing.stored_bytes import of_version
+from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.simulation.stored_bytes import of_version
 from tests.unit.engine.machines import Machine, Meeting, fails
 from tests.unit.engine.situations import WORLD
 

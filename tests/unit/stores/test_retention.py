@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.stores.retention import KEPT_RUNS
-from distcommit.testing.world import ROOTS
+from distcommit.testing.simulation.world import ROOTS
 from tests.unit.engine.machines import Machine, go, source
 from tests.unit.engine.situations import WORLD
 

@@ -11,7 +11,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import StagedFile, TaskOutcome, TaskState
 from distcommit.stores.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
-from distcommit.testing.world import SimulatedFileSystem
+from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine
 
 NONE = Watermark({})

@@ -1,0 +1,283 @@
+"""What a CommitStep and a CommitStepStore have to keep, as pytest classes to subclass; see `testing.contracts`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConflictError, DistcommitError
+from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, Lost, StepContext, Verdict
+from distcommit.model.steps import as_verification as verdict_of
+from distcommit.steps.registry import dump_steps, load_steps, register
+
+
+class CommitStepContract(ABC):
+    """A step proves its effect at the target, is executed any number of times to the same end, and survives storing."""
+
+    @abstractmethod
+    def make_step(self, place: Path, number: int) -> CommitStep:
+        """The `number`th step of one dataset, all prepared and not executed. The same for the same arguments."""
+
+    @abstractmethod
+    def observe(self, place: Path) -> Any:
+        """What is at the target."""
+
+    def context(self, place: Path) -> StepContext:
+        """What stored steps are loaded with."""
+        return StepContext(LocalFileSystem(), str(place / "staging"), str(place / "output"))
+
+    def bind(self, step: CommitStep, place: Path) -> CommitStep:
+        """Gives a step that was loaded from a store what is not stored with it."""
+        return step
+
+    def lose(self, place: Path, number: int) -> bool:
+        """Makes it impossible to prove or redo that step's effect; False if nothing can."""
+        return False
+
+    def stored_and_loaded(self, step: CommitStep, place: Path) -> CommitStep:
+        """The step as another process finds it."""
+        (loaded,) = load_steps(dump_steps([step]), self.context(place))
+        return self.bind(loaded, place)
+
+    def test_it_is_pending_until_it_is_executed(self, tmp_path: Path) -> None:
+        step, before = self.make_step(tmp_path, 1), self.observe(tmp_path)
+        assert verdict_of(step.verify()) is Verdict.PENDING
+        assert self.observe(tmp_path) == before, "verify has changed something"
+        step.execute()
+        assert verdict_of(step.verify()) is Verdict.DONE
+        assert self.observe(tmp_path) != before, "execute has no effect that `observe` sees"
+
+    def test_executed_again_it_changes_nothing(self, tmp_path: Path) -> None:
+        step = self.make_step(tmp_path, 1)
+        step.execute()
+        before = self.observe(tmp_path)
+        step.execute()
+        step.make_durable()
+        self.stored_and_loaded(step, tmp_path).execute()
+        assert self.observe(tmp_path) == before
+
+    def test_executed_again_after_a_later_one_it_changes_nothing(self, tmp_path: Path) -> None:
+        first, second = self.make_step(tmp_path, 1), self.make_step(tmp_path, 2)
+        first.execute()
+        second.execute()
+        before = self.observe(tmp_path)
+        first.execute()
+        assert self.observe(tmp_path) == before
+        assert [verdict_of(step.verify()) for step in (first, second)] == [Verdict.DONE] * 2
+
+    def test_executed_by_many_at_once_it_is_done_once(self, tmp_path: Path) -> None:
+        step = self.make_step(tmp_path, 1)
+        copies = [self.stored_and_loaded(step, tmp_path) for _ in range(8)]
+        with ThreadPoolExecutor(len(copies)) as pool:
+            list(pool.map(lambda copy: copy.execute(), copies))
+        assert verdict_of(step.verify()) is Verdict.DONE
+        before = self.observe(tmp_path)
+        step.execute()
+        assert self.observe(tmp_path) == before
+
+    def test_it_is_the_same_after_storing(self, tmp_path: Path) -> None:
+        step = self.make_step(tmp_path, 1)
+        loaded = self.stored_and_loaded(step, tmp_path)
+        assert type(loaded) is type(step)
+        assert dump_steps([loaded]) == dump_steps([step])
+        assert verdict_of(loaded.verify()) is Verdict.PENDING
+        loaded.execute()
+        assert verdict_of(step.verify()) is Verdict.DONE
+
+    def test_batches_do_what_single_steps_do(self, tmp_path: Path) -> None:
+        steps = [self.make_step(tmp_path, number) for number in (1, 2, 3)]
+        kind: type[CommitStep] = type(steps[0])
+        steps[0].execute()
+        verdicts = kind.verify_all(steps)
+        assert verdicts == [Verdict.DONE, Verdict.PENDING, Verdict.PENDING]
+        assert kind.execute_all(steps, verdicts) == [None] * 3
+        assert kind.verify_all(steps) == [Verdict.DONE] * 3
+        before = self.observe(tmp_path)
+        assert kind.execute_all(steps) == [None] * 3
+        assert self.observe(tmp_path) == before
+        assert kind.verify_all([]) == []
+        assert kind.execute_all([]) == []
+
+    def test_what_is_lost_is_never_taken_for_done(self, tmp_path: Path) -> None:
+        step = self.make_step(tmp_path, 1)
+        if not self.lose(tmp_path, 1):
+            return
+        before = self.observe(tmp_path)
+        assert isinstance(step.verify(), Lost)
+        with pytest.raises(DistcommitError):
+            step.execute()
+        assert isinstance(step.verify(), Lost)
+        assert self.observe(tmp_path) == before, "a lost step has touched what is not its own"
+
+    @pytest.mark.parametrize("executed", [False, True])
+    def test_abandoned_it_leaves_nothing_and_can_not_come_back(self, tmp_path: Path, executed: bool) -> None:
+        step, before = self.make_step(tmp_path, 1), self.observe(tmp_path)
+        if executed:
+            step.execute()
+        present = self.observe(tmp_path)
+        try:
+            for _ in range(2):
+                step.withdraw()
+            for _ in range(2):
+                step.undo()
+        except DistcommitError:
+            assert self.observe(tmp_path) == present, "a step that can't be abandoned is left alone"
+            return
+        assert self.observe(tmp_path) == before
+        with pytest.raises(DistcommitError):
+            step.execute()
+        assert self.observe(tmp_path) == before
+
+
+@register
+class NoteCommitStep(CommitStep):
+    """Leaves a file: a step to try a store with."""
+
+    type_name: ClassVar[str] = "testing-note"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def verify(self) -> bool:
+        return Path(self.path).exists()
+
+    def execute(self) -> None:
+        try:
+            Path(self.path).touch()
+        except OSError as error:
+            raise DistcommitError("a note can't be left", path=self.path) from error
+
+    def to_row(self) -> list[Any]:
+        return [self.path]
+
+    @classmethod
+    def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
+        return cls(*row)
+
+
+class CommitStepStoreContract(ABC):
+    """Steps that were sealed are there as a whole until they are committed; others are never seen."""
+
+    @abstractmethod
+    def open_store(self, place: Path) -> CommitStepStore:
+        """The store at `place` as one more process opens it; nothing is shared but what is stored."""
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Callable[[], CommitStepStore]:
+        """Opens the store as a new process does."""
+        return lambda: self.open_store(tmp_path / "store")
+
+    @pytest.fixture
+    def store(self, reopen: Callable[[], CommitStepStore]) -> CommitStepStore:
+        """A new store with the job `job`."""
+        made = reopen()
+        assert not made.exists("job")
+        assert made.create("job")
+        assert not made.create("job")
+        assert made.exists("job")
+        return made
+
+    def sealed(self, store: CommitStepStore, place: Path, urn: str, *names: str) -> CommitSequence:
+        """Puts notes, seals them, and gets them back."""
+        for name in names:
+            assert store.put("job", urn, NoteCommitStep(str(place / name)))
+        assert store.get_commit_sequence("job", urn) is None
+        assert not store.exists("job", urn)
+        store.seal("job", urn)
+        assert store.exists("job", urn)
+        sequence = store.get_commit_sequence("job", urn)
+        assert sequence is not None
+        assert sequence.dataset_urn == urn
+        assert [step.to_row() for step in sequence.steps] == [[str(place / name)] for name in names]
+        return sequence
+
+    @pytest.mark.parametrize("urn", ["d", "a/b", "..", "ünï côde", ".hidden", "x" * 500])
+    def test_sealed_steps_are_executed_in_order_and_then_gone(
+        self, store: CommitStepStore, tmp_path: Path, urn: str
+    ) -> None:
+        sequence = self.sealed(store, tmp_path, urn, "1", "2", "3")
+        sequence.commit()
+        sequence.commit()
+        assert [(tmp_path / name).exists() for name in "123"] == [True] * 3
+        assert store.get_commit_sequence("job", urn) is None
+        assert not store.exists("job", urn)
+
+    def test_another_process_finds_what_was_sealed(
+        self, store: CommitStepStore, reopen: Callable[[], CommitStepStore], tmp_path: Path
+    ) -> None:
+        self.sealed(store, tmp_path, "d", "1", "2")
+        store.put("job", "e", NoteCommitStep(str(tmp_path / "never")))
+        after = reopen()
+        assert after.exists("job", "d")
+        assert not after.exists("job", "e")
+        assert after.get_commit_sequence("job", "e") is None
+        sequence = after.get_commit_sequence("job", "d")
+        assert sequence is not None
+        sequence.commit()
+        assert store.get_commit_sequence("job", "d") is None
+        assert not (tmp_path / "never").exists()
+
+    def test_a_process_that_another_one_fenced_seals_nothing(
+        self, store: CommitStepStore, reopen: Callable[[], CommitStepStore], tmp_path: Path
+    ) -> None:
+        store.put("job", "d", NoteCommitStep(str(tmp_path / "1")))
+        newer = reopen()
+        newer.create("job")
+        with pytest.raises(ConflictError):
+            store.seal("job", "d")
+        assert not newer.exists("job", "d")
+        self.sealed(newer, tmp_path, "d", "2").commit()
+        with pytest.raises(ConflictError):
+            store.seal("job", "d")
+
+    def test_what_is_pending_is_neither_removed_nor_changed(self, store: CommitStepStore, tmp_path: Path) -> None:
+        sequence = self.sealed(store, tmp_path, "d", "1")
+        store.put("job", "e", NoteCommitStep(str(tmp_path / "2")))
+        for refused in (
+            lambda: store.remove("job", "d"),
+            lambda: store.remove("job"),
+            lambda: store.put("job", "d", NoteCommitStep("x")),
+            lambda: store.seal("job", "d"),
+        ):
+            with pytest.raises(ConflictError):
+                refused()
+        assert store.exists("job", "d")
+        assert store.remove("job", "e")
+        assert not store.remove("job", "e")
+        sequence.commit()
+        assert store.remove("job")
+        assert not store.exists("job")
+        assert not store.remove("job")
+
+    def test_a_failing_step_closes_nothing(self, store: CommitStepStore, tmp_path: Path) -> None:
+        sequence = self.sealed(store, tmp_path, "d", "1", "missing/2")
+        with pytest.raises(DistcommitError):
+            sequence.commit()
+        assert store.exists("job", "d")
+        (tmp_path / "missing").mkdir()
+        sequence.commit()
+        assert not store.exists("job", "d")
+
+    def test_round_after_round(self, store: CommitStepStore, tmp_path: Path) -> None:
+        for number in range(4):
+            self.sealed(store, tmp_path, "d", str(number)).commit()
+            assert (tmp_path / str(number)).exists()
+
+    def test_jobs_and_datasets_are_apart(self, store: CommitStepStore, tmp_path: Path) -> None:
+        assert store.create("other")
+        self.sealed(store, tmp_path, "d", "1")
+        assert not store.exists("other", "d")
+        assert not store.exists("job", "e")
+        assert store.remove("other")
+        assert store.exists("job", "d")
+
+    def test_room_for_a_dataset_is_made_once(self, store: CommitStepStore) -> None:
+        assert store.create("job", "d")
+        assert not store.create("job", "d")
+        assert not store.exists("job", "d")

@@ -1,0 +1,340 @@
+"""What a sink has to keep, as a pytest class to subclass; see `testing.contracts`."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import pickle
+import shutil
+import sys
+import uuid
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConflictError
+from distcommit.model.sink import (
+    AlreadyCommitted,
+    AttemptIdentity,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    RetryLater,
+    Sink,
+    SinkWriter,
+)
+from distcommit.model.steps import StepContext
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sink import SinkCommitStep
+
+_MANY = 8
+_DIED, _FAILED = 17, 18
+
+
+class SinkContract(ABC):
+    """Nothing is visible before commit, and each request once after it, however often and by whomever it is committed.
+
+    class TestMySink(SinkContract):
+        def make_sink(self, place):                    # `place`: an empty folder; the same target for the same place
+            return MySink(f"{place}/target")
+
+        def observe(self, place):                      # (dataset, offset) of each record that readers of the target see
+            return [...]
+
+    Records have the columns `partition`, `offset` and `value`. Needs a system with `fork`: committers are killed.
+    """
+
+    @abstractmethod
+    def make_sink(self, place: Path) -> Sink:
+        """The sink, with a target of its own for each place."""
+
+    @abstractmethod
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        """Dataset and offset of each record that is visible at the target, as often as it is there, in any order;
+        without rejected ones."""
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        """Makes it impossible to commit what was prepared; False if nothing can."""
+        return False
+
+    def cut_off(self, place: Path) -> bool:
+        """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
+        return False
+
+    # -- what the tests are made of
+
+    def sink(self, place: Path) -> Sink:
+        """The sink as an executor gets it: it has travelled."""
+        made: Sink = pickle.loads(pickle.dumps(self.make_sink(place)))
+        return made
+
+    def writer(self, place: Path, urn: str, epoch: int) -> SinkWriter:
+        """The writer of a new attempt."""
+        attempt = uuid.uuid4().hex
+        folder = place / "staging" / attempt
+        folder.mkdir(parents=True)
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt)
+        return self.sink(place).open_writer(identity, str(folder))
+
+    def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
+        """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
+        infos: list[Any] = []
+        for offsets in work_units:
+            writer = self.writer(place, urn, epoch)
+            for offset in offsets:
+                writer.write(_batch(offset))
+            infos += writer.prepare_commit()
+        return self.stored(place, CommitRequest(urn, epoch, tuple(infos)))
+
+    def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
+        """The request as another process reads it from the commit log."""
+        sink = self.sink(place)
+        context = StepContext(LocalFileSystem(), str(place), str(place), sink)
+        (step,) = load_steps(dump_steps([SinkCommitStep(sink, request)]), context)
+        assert isinstance(step, SinkCommitStep)
+        return step.request
+
+    def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
+        """Commits as one more process does."""
+        committer = self.sink(place).open_committer()
+        try:
+            outcomes = list(committer.commit(list(requests)))
+        finally:
+            committer.close()
+        assert len(outcomes) == len(requests), "one outcome for each request"
+        return outcomes
+
+    def abandon(self, place: Path, *requests: CommitRequest) -> None:
+        """Takes back as one more process does."""
+        committer = self.sink(place).open_committer()
+        try:
+            committer.abort(list(requests))
+        finally:
+            committer.close()
+
+    def probe(self, place: Path) -> None:
+        """Asks whether the target works, as one more process does."""
+        committer = self.sink(place).open_committer()
+        try:
+            committer.probe()
+        finally:
+            committer.close()
+
+    def seen(self, place: Path) -> list[tuple[str, int]]:
+        """What is visible, in order."""
+        return sorted((urn, int(offset)) for urn, offset in self.observe(place))
+
+    # -- before commit
+
+    def test_nothing_is_visible_before_commit(self, tmp_path: Path) -> None:
+        writer = self.writer(tmp_path, "a", 1)
+        for offset in range(3):
+            writer.write(_batch(offset))
+            assert self.seen(tmp_path) == []
+        request = CommitRequest("a", 1, tuple(writer.prepare_commit()))
+        assert self.seen(tmp_path) == []
+        assert self.commit(tmp_path, request) == [Committed()]
+        assert self.seen(tmp_path) == [("a", 0), ("a", 1), ("a", 2)]
+
+    def test_what_was_prepared_is_the_same_after_storing(self, tmp_path: Path) -> None:
+        writer = self.writer(tmp_path, "a", 1)
+        writer.write(_batch(0))
+        request = CommitRequest("a", 1, tuple(writer.prepare_commit()))
+        assert self.stored(tmp_path, request) == request
+        assert self.sink(tmp_path).name == self.make_sink(tmp_path).name
+
+    def test_attempts_that_fail_die_or_lose_leave_nothing_visible(self, tmp_path: Path) -> None:
+        failed, dead, loser = (self.writer(tmp_path, "a", 1) for _ in range(3))
+        for writer in (failed, dead, loser):
+            writer.write(_batch(0))
+        failed.abort()
+        loser.prepare_commit()
+        winner = self.prepare(tmp_path, "a", 1, [0])
+        assert self.seen(tmp_path) == []
+        assert self.commit(tmp_path, winner) == [Committed()]
+        assert self.seen(tmp_path) == [("a", 0)]
+        dead.abort()
+        assert self.seen(tmp_path) == [("a", 0)]
+
+    def test_an_attempt_that_wrote_nothing_can_be_aborted_or_committed(self, tmp_path: Path) -> None:
+        self.writer(tmp_path, "a", 1).abort()
+        request = self.prepare(tmp_path, "a", 1, [])
+        if request.infos:
+            assert self.commit(tmp_path, request) == [Committed()]
+        assert self.seen(tmp_path) == []
+
+    def test_rejected_records_are_kept_apart(self, tmp_path: Path) -> None:
+        writer = self.writer(tmp_path, "a", 1)
+        writer.reject(_batch(0))
+        writer.write(_batch(1))
+        assert self.commit(tmp_path, CommitRequest("a", 1, tuple(writer.prepare_commit()))) == [Committed()]
+        assert self.seen(tmp_path) == [("a", 1)]
+
+    # -- commit, again and again
+
+    def test_committed_again_it_changes_nothing(self, tmp_path: Path) -> None:
+        request = self.prepare(tmp_path, "a", 1, [0, 1], [2])
+        assert self.commit(tmp_path, request) == [Committed()]
+        before = self.seen(tmp_path)
+        assert before == [("a", 0), ("a", 1), ("a", 2)]
+        assert self.commit(tmp_path, request) == [AlreadyCommitted()]
+        assert self.seen(tmp_path) == before
+
+    def test_committed_again_after_its_staged_files_are_gone_it_changes_nothing(self, tmp_path: Path) -> None:
+        request = self.prepare(tmp_path, "a", 1, [0, 1])
+        assert self.commit(tmp_path, request) == [Committed()]
+        shutil.rmtree(tmp_path / "staging")
+        assert self.commit(tmp_path, request) == [AlreadyCommitted()]
+        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+
+    def test_committed_again_after_later_epochs_it_changes_nothing(self, tmp_path: Path) -> None:
+        requests = [self.prepare(tmp_path, "a", epoch, [epoch]) for epoch in (2, 3, 7)]
+        for request in requests:
+            assert self.commit(tmp_path, request) == [Committed()]
+        for request in requests:
+            assert self.commit(tmp_path, request) == [AlreadyCommitted()]
+        assert self.seen(tmp_path) == [("a", 2), ("a", 3), ("a", 7)]
+
+    def test_each_request_of_a_batch_has_its_own_outcome(self, tmp_path: Path) -> None:
+        a, b, c = (self.prepare(tmp_path, urn, 4, [0], [1]) for urn in ("a", "b/ü", "c"))
+        assert self.commit(tmp_path, b) == [Committed()]
+        assert self.commit(tmp_path, a, b, c) == [Committed(), AlreadyCommitted(), Committed()]
+        assert self.commit(tmp_path) == []
+        assert self.seen(tmp_path) == [(urn, offset) for urn in ("a", "b/ü", "c") for offset in (0, 1)]
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Before each line of the committer's module that a commit of two datasets, of two infos each, comes to."""
+        for line in itertools.count(1):
+            place = tmp_path / str(line)
+            place.mkdir()
+            requests = [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
+            committer = self.sink(place).open_committer()
+            module = inspect.getsourcefile(type(committer)) or ""
+            committer.close()
+            died = _killed_at(line, module, lambda p=place, r=requests: self.commit(p, *r))  # type: ignore[misc]
+            assert len(set(self.seen(place))) == len(self.seen(place))
+            again = self.commit(place, *requests)
+            assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), again
+            assert self.seen(place) == [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
+            shutil.rmtree(place)
+            if not died:
+                assert line > 1, f"no line of {module} was traced"
+                return
+
+    def test_committed_by_many_at_once_it_is_done_once(self, tmp_path: Path) -> None:
+        requests = [self.prepare(tmp_path, urn, 1, [0], [1]) for urn in ("a", "b", "c")]
+        with ThreadPoolExecutor(_MANY) as pool:
+            answers = list(pool.map(lambda _: self.commit(tmp_path, *requests), range(_MANY)))
+        for outcomes in zip(*answers, strict=True):
+            assert all(isinstance(outcome, Committed | AlreadyCommitted | RetryLater) for outcome in outcomes), outcomes
+            assert sum(outcome == Committed() for outcome in outcomes) <= 1
+        self.commit(tmp_path, *requests)
+        assert self.commit(tmp_path, *requests) == [AlreadyCommitted()] * 3
+        assert self.seen(tmp_path) == [(urn, offset) for urn in ("a", "b", "c") for offset in (0, 1)]
+
+    def test_what_is_lost_is_never_taken_for_committed(self, tmp_path: Path) -> None:
+        request, other = self.prepare(tmp_path, "a", 1, [0], [1]), self.prepare(tmp_path, "b", 1, [0])
+        if not self.lose(tmp_path, request):
+            return
+        for _ in range(2):
+            (outcome,) = self.commit(tmp_path, request)
+            assert isinstance(outcome, FailedForGood)
+            assert outcome.reason
+            assert self.seen(tmp_path) == []
+        assert isinstance(self.commit(tmp_path, request, other)[1], Committed), "others are unharmed"
+        assert self.seen(tmp_path) == [("b", 0)]
+
+    # -- whether it works
+
+    def test_asked_whether_it_works_it_changes_nothing(self, tmp_path: Path) -> None:
+        self.probe(tmp_path)
+        first, second = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
+        self.probe(tmp_path)
+        assert self.seen(tmp_path) == []
+        assert self.commit(tmp_path, first) == [Committed()]
+        self.probe(tmp_path)
+        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.commit(tmp_path, first, second) == [AlreadyCommitted(), Committed()]
+        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+
+    def test_asked_whether_it_works_in_an_outage_it_raises(self, tmp_path: Path) -> None:
+        self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0]))
+        if not self.cut_off(tmp_path):
+            return
+        for _ in range(2):
+            try:
+                self.probe(tmp_path)
+            except Exception:  # noqa: BLE001 - whatever it is
+                continue
+            raise AssertionError("the target does not work, and its probe says nothing")
+
+    # -- taken back
+
+    @pytest.mark.parametrize("committed", [False, True])
+    def test_taken_back_it_is_gone_and_can_not_come_back(self, tmp_path: Path, committed: bool) -> None:
+        older, request = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
+        later = self.prepare(tmp_path, "a", 3, [1])
+        self.commit(tmp_path, older)
+        if committed:
+            self.commit(tmp_path, request)
+        present = self.seen(tmp_path)
+        try:
+            for _ in range(2):
+                self.abandon(tmp_path, request)
+        except ConflictError:
+            assert self.seen(tmp_path) == present, "what can't be taken back is left alone"
+            return
+        assert self.seen(tmp_path) == [("a", 0)]
+        (outcome,) = self.commit(tmp_path, request)
+        assert isinstance(outcome, FailedForGood)
+        assert self.commit(tmp_path, older) == [AlreadyCommitted()]
+        assert self.commit(tmp_path, later) == [Committed()], "the next run reads it again"
+        self.commit(tmp_path, request)
+        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+
+
+def _batch(offset: int) -> pa.RecordBatch:
+    return pa.record_batch([["0"], [offset], [f"record {offset}"]], names=["partition", "offset", "value"])
+
+
+def _killed_at(line: int, module: str, act: Callable[[], object]) -> bool:
+    """Does it in a child process that ends, with nothing cleaned up, before the `line`th line of that module it comes
+    to. Returns whether it ended so; False if it came to its end.
+
+    Raises:
+        AssertionError: if it failed by itself.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: the child uses none of them
+        child = os.fork()
+    if child == 0:
+        left = [line]
+
+        def trace(frame: FrameType, event: str, argument: object) -> Any:
+            if frame.f_code.co_filename != module:
+                return None
+            if event == "line":
+                left[0] -= 1
+                if not left[0]:
+                    os._exit(_DIED)
+            return trace
+
+        try:
+            sys.settrace(trace)
+            act()
+        except BaseException:  # noqa: BLE001 - nothing may come back from here
+            os._exit(_FAILED)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, _DIED), f"the commit failed by itself, exit code {code}"
+    return code == _DIED

@@ -1,0 +1,169 @@
+"""What a source has to keep, as a pytest class to subclass; see `testing.contracts`."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+import pytest
+
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import SourceFact
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver, Planned, Source
+from distcommit.model.urn import check_urn
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+
+
+class SourceContract(ABC):
+    """Plans cover what is there without gap or overlap, from the stored watermark on; work units read alike each time.
+
+    class TestMySource(SourceContract):
+        def make_source(self):
+            return MySource(...)
+
+        def holds(self):                               # records by dataset and source partition
+            return {"orders": {"0": 10, "1": 7}, "empty": {"0": 0}}
+    """
+
+    @abstractmethod
+    def make_source(self) -> Source:
+        """The source, of at least two datasets, one with several records. It does not change while it is tested."""
+
+    @abstractmethod
+    def holds(self) -> Mapping[str, Mapping[str, int]]:
+        """How many records each partition of each dataset has."""
+
+    @pytest.fixture
+    def source(self) -> Source:
+        """The source as an executor gets it: it has travelled."""
+        made: Source = pickle.loads(pickle.dumps(self.make_source()))
+        return made
+
+    @pytest.fixture
+    def extractor(self, source: Source) -> Iterator[Extractor]:
+        """An open extractor."""
+        opened = source.open()
+        yield opened
+        opened.close()
+        opened.close()
+
+    @staticmethod
+    def planned(
+        found: Iterable[Planned],
+    ) -> list[DatasetPlan | DatasetProblem]:
+        """What it says of datasets."""
+        return [planned for planned in found if not isinstance(planned, SourceFact | PassedOver)]
+
+    def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
+        """All datasets, planned; problems fail the test."""
+        planned = self.planned(source.plan(lambda urn: True, states or {}))
+        plans = {plan.dataset_urn: plan for plan in planned if isinstance(plan, DatasetPlan)}
+        assert len(plans) == len(planned), f"a dataset is there twice, or has a problem: {planned}"
+        return plans
+
+    def reached(self, plan: DatasetPlan) -> Watermark:
+        """Where the plan leads to: its work units continue each other, in each partition."""
+        at = {**(plan.planned_low.positions if plan.planned_low else {}), **plan.start.positions}
+        for unit in sorted(plan.work_units, key=lambda unit: sorted(unit.low.positions.items())):
+            assert unit.dataset_urn == plan.dataset_urn
+            assert unit.low.positions.keys() == unit.expected_high.positions.keys()
+            assert unit.expected_high.covers(unit.low)
+            for partition, low in unit.low.positions.items():
+                assert at[partition] == low, f"a gap or an overlap before {unit}"
+                at[partition] = unit.expected_high.positions[partition]
+        return Watermark(at, plan.start.incarnation)
+
+    def count(self, extractor: Extractor, unit: WorkUnit) -> int:
+        """Records of a work unit, read to its end."""
+        extraction = extractor.extract(unit)
+        rows = sum(int(batch.num_rows) for batch in extraction)
+        high = extraction.actual_high()
+        assert high.positions.keys() == unit.low.positions.keys()
+        assert high.covers(unit.low)
+        assert unit.expected_high.covers(high)
+        assert extraction.bytes_read() >= 0
+        return rows
+
+    def test_a_first_plan_covers_all_that_is_there(self, source: Source, extractor: Extractor) -> None:
+        plans = self.plan(source)
+        assert plans.keys() == self.holds().keys()
+        for urn, plan in plans.items():
+            assert check_urn(urn)
+            assert plan.planned_low is None
+            assert self.reached(plan).positions.keys() == plan.start.positions.keys() == self.holds()[urn].keys()
+            extractor.announce(plan.work_units)
+            read = sum(self.count(extractor, unit) for unit in plan.work_units)
+            assert read == sum(self.holds()[urn].values())
+
+    def test_planning_twice_gives_the_same(self, source: Source) -> None:
+        assert self.plan(source) == self.plan(source) == self.plan(self.make_source())
+
+    def test_only_owned_datasets_are_planned(self, source: Source) -> None:
+        for urn in self.holds():
+            planned = self.planned(source.plan(lambda asked, urn=urn: asked == urn, {}))  # type: ignore[misc]
+            assert [plan.dataset_urn for plan in planned] == [urn]
+        assert self.planned(source.plan(lambda urn: False, {})) == []
+
+    def test_what_gives_its_positions_their_meaning_is_said_alike_each_time(self, source: Source) -> None:
+        assert source.pins() == self.make_source().pins()
+        facts = [fact for _ in range(2) for fact in source.plan(bool, {}) if isinstance(fact, SourceFact)]
+        assert facts[: len(facts) // 2] == facts[len(facts) // 2 :]
+
+    def test_datasets_that_are_not_idle_are_not_planned(self, source: Source) -> None:
+        for status in (DatasetStatus.PENDING, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
+            busy = {urn: DatasetState(urn, status) for urn in list(self.holds())[:1]}
+            assert self.plan(source, busy).keys() == self.holds().keys() - busy.keys()
+
+    def test_nothing_is_left_once_all_is_read(self, source: Source, extractor: Extractor) -> None:
+        ends = {urn: self.reached(plan) for urn, plan in self.plan(source).items()}
+        after = self.plan(source, {urn: DatasetState(urn, watermark=end) for urn, end in ends.items()})
+        for urn, plan in after.items():
+            assert plan.planned_low == self.reached(plan) == ends[urn]
+            assert sum(self.count(extractor, unit) for unit in plan.work_units) == 0
+
+    def test_a_plan_goes_on_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
+        for urn, plan in self.plan(source).items():
+            begin = plan.start.positions
+            first = next(u for u in plan.work_units if all(begin[p] == low for p, low in u.low.positions.items()))
+            done = Watermark({**begin, **first.expected_high.positions}, plan.start.incarnation)
+            again = self.plan(source, {urn: DatasetState(urn, watermark=done)}).get(urn)
+            read = self.count(extractor, first)
+            rest = sum(self.count(extractor, unit) for unit in again.work_units) if again else 0
+            assert read + rest == sum(self.holds()[urn].values())
+            assert again is None or again.planned_low == done
+
+    def test_a_work_unit_reads_the_same_each_time(self, source: Source, extractor: Extractor) -> None:
+        for plan in self.plan(source).values():
+            for unit in plan.work_units:
+                first, again = extractor.extract(unit), source.open().extract(unit)
+                assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
+                assert first.actual_high() == again.actual_high()
+
+    @staticmethod
+    def rows_by_partition(source: Source, extraction: Extraction) -> dict[object, list[object]]:
+        """The records in their order within each partition: between partitions there is none."""
+        found: dict[object, list[object]] = {}
+        for batch in extraction:
+            for row in batch.to_pylist():
+                found.setdefault(row[source.provenance.partition_column] if source.provenance else "", []).append(row)
+        return found
+
+    def test_records_say_where_they_come_from(self, source: Source, extractor: Extractor) -> None:
+        if source.provenance is None:
+            return
+        for plan in self.plan(source).values():
+            for unit in plan.work_units:
+                at = {partition: int(low) for partition, low in unit.low.positions.items()}
+                for batch in extractor.extract(unit):
+                    partitions = batch[source.provenance.partition_column].to_pylist()
+                    offsets = batch[source.provenance.offset_column].to_pylist()
+                    for partition, offset in zip(map(str, partitions), offsets, strict=True):
+                        assert at[partition] <= offset < int(unit.expected_high.positions[partition])
+                        at[partition] = offset + 1
+
+    def test_plans_survive_storing(self, source: Source) -> None:
+        for plan in self.plan(source).values():
+            assert msgspec.json.decode(msgspec.json.encode(plan), type=DatasetPlan) == plan

@@ -1,0 +1,14 @@
+"""Casts of actors for the interleaver: the product's own code, each in a role of its own, on one store.
+
+A cast says who acts, in whose name each may write, and what must hold at the end; who goes when is `interleave`'s
+choice. `parts` is what casts are made of, and where to start reading; then `tasks`.
+"""
+
+from __future__ import annotations
+
+from distcommit.testing.simulation.casts.people import PEOPLE
+from distcommit.testing.simulation.casts.rebuild import REBUILD
+from distcommit.testing.simulation.casts.runs import RUNS
+from distcommit.testing.simulation.casts.tasks import TASKS
+
+CASTS = {cast.name: cast for cast in (*TASKS, *PEOPLE, *REBUILD, *RUNS)}

@@ -1,0 +1,44 @@
+"""Programs for the crash explorer beyond runs of the usual job: what people do by hand, own commit steps and sinks, the
+lock, damage.
+
+Each has three parts: a machine as it is found, what is done on it (crashed at every operation), and what is done after
+the crash, which must end with everything as it has to be. `parts` is what programs are made of, and where to start
+reading; then `by_hand`.
+"""
+
+from __future__ import annotations
+
+from distcommit.testing.simulation.programs.attempts import ATTEMPTS
+from distcommit.testing.simulation.programs.broken_steps import BROKEN_STEPS
+from distcommit.testing.simulation.programs.by_hand import BY_HAND
+from distcommit.testing.simulation.programs.damage import DAMAGE
+from distcommit.testing.simulation.programs.delivery import DELIVERY
+from distcommit.testing.simulation.programs.files import FILES
+from distcommit.testing.simulation.programs.lock import LOCK
+from distcommit.testing.simulation.programs.moves import MOVES
+from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
+from distcommit.testing.simulation.programs.rebuild import REBUILD
+from distcommit.testing.simulation.programs.replaced import REPLACED
+from distcommit.testing.simulation.programs.retention import RETENTION
+from distcommit.testing.simulation.programs.settings import SETTINGS
+from distcommit.testing.simulation.programs.sink import SINK
+from distcommit.testing.simulation.programs.stuck import STUCK
+
+_ALL = (
+    *BY_HAND,
+    *OWN_STEPS,
+    *SINK,
+    *BROKEN_STEPS,
+    *STUCK,
+    *FILES,
+    *LOCK,
+    *RETENTION,
+    *DAMAGE,
+    *MOVES,
+    *REBUILD,
+    *REPLACED,
+    *DELIVERY,
+    *ATTEMPTS,
+    *SETTINGS,
+)
+PROGRAMS = {program.name: program for program in _ALL}

@@ -1,0 +1,132 @@
+"""Programs for the crash explorer: stores are rebuilt whose sources were made again, and have holes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.model.errors import StaleStoreError
+from distcommit.stores.by_hand import set_watermark
+from distcommit.stores.claims import Mark, read_marks, read_owner
+from distcommit.stores.job_store import open_store
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.programs.parts import Program, new_machine, put_file, require_refused
+from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
+
+_WORLD, _AT_LEAST_ONCE = World(), World(at_least_once=True)
+_Recover = Callable[[World, SimulatedPosix], str]
+_UNITS = 2
+_MARKS = f"{ROOTS.output}/.distcommit"
+
+
+def _source(incarnation: str, a: int, b: int) -> ModelSource:
+    """Offsets 0 and 3 of `a` hold no record, nor does offset 1 of `b`; so some holes no file names."""
+    return ModelSource(
+        {
+            "a": ModelDataset({"0": a}, units=_UNITS, holes={"0": frozenset({0, 3})}, incarnation=incarnation),
+            "b": ModelDataset({"0": b}, holes={"0": frozenset({1})}),
+        }
+    )
+
+
+_FIRST = _source("one", 5, 1)
+_SECOND = _source("two", 4, 2)
+_THIRD = _source("two", 7, 3)
+_MADE_AGAIN = _source("three", 9, 3)
+_RECORDS_OF_ONE, _RECORDS_LEFT_OF_TWO = 3, 1
+"""Of `a`: the first file of the second run has one record, and the second one is missing."""
+
+
+def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str]) -> SimulatedPosix:
+    """Dataset `a` was read, made again, and read. The store is lost, or a copy from when the second run published its
+    first file; the second run may have left sequences open, and a file of `a` is missing."""
+    machine, backup = new_machine(), dict[str, bytes]()
+
+    def copy(operation: Operation) -> None:
+        publishes = operation.path.startswith(f"{ROOTS.output}/") and operation.path.endswith(".parquet")
+        if publishes and operation.kind == "rename" and not backup:
+            backup.update(_files(machine, ROOTS.store))
+
+    world.run(machine, _FIRST)
+    set_watermark(world.store(machine), "a", None, "person")
+    machine.gate = copy if copy_store else None
+    world.run(machine, _SECOND)
+    machine.gate = None
+    fs = SimulatedFileSystem(machine)
+    owner = read_owner(fs, ROOTS.output)
+    for path in _files(machine, ROOTS.store):
+        machine.unlink(path)
+    for path, data in backup.items():
+        put_file(machine, path, data)
+    if not copy_store and owner is not None:
+        open_store(fs, ROOTS, "job", world.buckets, create=True, lost_store_id=owner.store_id)
+    machine.unlink(missing(sorted(_files(machine, f"{ROOTS.output}/a"))[-_UNITS:]))
+    (clean,) = (path for path in _files(machine, _MARKS) if path.endswith(f"-{Mark.CLEAN.value}"))
+    machine.unlink(clean)
+    put_file(machine, clean.replace(Mark.CLEAN.value, Mark.ENDED.value), b"")
+    machine.syncfs("/")
+    return machine
+
+
+def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
+    return {path: data for _, path, data in machine.files() if path.startswith(f"{root}/") and data is not None}
+
+
+def _rebuild(world: World, machine: SimulatedPosix) -> None:
+    store = world.store(machine)
+    found = plan_rebuild(store, known_states(store), accept_gaps=False)
+    done = rebuild_store(store, found, "rebuild", "person", accept_gaps=False)
+    if not done.written:
+        raise AssertionError(f"nothing was written: {done.problems}")
+
+
+def _finish(world: World, machine: SimulatedPosix) -> None:
+    """Rebuilds again if the rebuild died; until then no run begins."""
+    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
+    if marks[Mark.CLEAN] <= marks[Mark.BEGAN]:
+        require_refused([partial(world.run, machine, _THIRD)], StaleStoreError)
+        _rebuild(world, machine)
+
+
+def _go_on(world: World, machine: SimulatedPosix) -> str:
+    """The next run goes on in the newest incarnation, whatever was published of it."""
+    _finish(world, machine)
+    world.run(machine, _THIRD)
+    return world.violation(machine, _THIRD, {}, earlier_records=_RECORDS_OF_ONE)
+
+
+def _is_stopped(world: World, machine: SimulatedPosix, left: int = _RECORDS_LEFT_OF_TWO) -> str:
+    """`a` has been made again since: nothing of it is read until a person says so."""
+    _finish(world, machine)
+    if world.watermarks(machine)["a"].incarnation != "three":
+        before = world.watermarks(machine)["a"]
+        stopped = world.run(machine, _MADE_AGAIN)
+        if stopped.succeeded or world.watermarks(machine)["a"] != before:
+            return f"a source that was made again was read: {before} to {world.watermarks(machine)['a']}"
+        set_watermark(world.store(machine), "a", None, "person")
+    world.run(machine, _MADE_AGAIN)
+    return world.violation(machine, _MADE_AGAIN, {}, earlier_records=_RECORDS_OF_ONE + left)
+
+
+def _program(
+    name: str,
+    world: World,
+    recover: _Recover,
+    *,
+    copy_store: bool = False,
+    missing: Callable[[list[str]], str] = max,
+) -> Program:
+    find = partial(_lived, world, copy_store=copy_store, missing=missing)
+    return Program(name, find, partial(_rebuild, world), partial(recover, world))
+
+
+REBUILD = (
+    _program("rebuilt-made-again", _WORLD, _go_on),
+    _program("rebuilt-made-again-from-a-copy", _WORLD, _go_on, copy_store=True),
+    _program("rebuilt-made-again-since", _WORLD, _is_stopped),
+    _program("rebuilt-made-again-at-least-once", _AT_LEAST_ONCE, _go_on),
+    _program("rebuilt-none-of-the-newest", _WORLD, _go_on, missing=min),
+    _program("rebuilt-none-of-the-newest-since", _WORLD, partial(_is_stopped, left=0), missing=min),
+)

@@ -1,0 +1,241 @@
+"""Every reader of stored bytes, by name: what to give it, and which errors it may raise."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from distcommit.engine.progress import Progress, read_progress
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.upload_marker import decode_marker, encode_marker
+from distcommit.model.errors import (
+    ConfigurationError,
+    CorruptError,
+    DistcommitError,
+    LockHeldError,
+    SinkUnavailableError,
+    UnknownStepTypeError,
+)
+from distcommit.model.log_records import Intent
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
+from distcommit.model.steps import StepContext
+from distcommit.model.work import DatasetPlan, TaskState
+from distcommit.protocol.fold import Fold, apply
+from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST
+from distcommit.sinks.footer import METADATA_KEY, Footer
+from distcommit.sinks.offsets import OffsetSets
+from distcommit.steps.registry import load_steps
+from distcommit.stores.claims import read_owner
+from distcommit.stores.documents import encode_document
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.pinned import RecordedSettings, read_settings
+from distcommit.stores.plans import read_manifest
+from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_segment
+from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
+from distcommit.testing.models import samples
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedClock
+
+PATH = "/store/the-file"
+"""The path that readers are told, where they are told one."""
+_SEEN = Fold()
+apply(1, samples.SEGMENTS["checkpoint"].record, _SEEN)
+
+
+class WrongValueError(AssertionError):
+    """A reader took bytes for a value that none of its type is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One reader of stored bytes.
+
+    `may_raise`: what it documents for bytes that it can't read; `names_path`: whether those errors name a path;
+    `covers_version`: whether a checksum covers the version too, so that damaged bytes are never those of a newer one.
+    """
+
+    name: str
+    samples: tuple[bytes, ...]
+    read: Callable[[bytes], object]
+    may_raise: tuple[type[DistcommitError], ...] = (CorruptError,)
+    names_path: bool = True
+    covers_version: bool = False
+
+
+class SampleSink(Sink):
+    """The sink that the samples name. It is never opened: reading runs no code of a sink."""
+
+    name = samples.SINK
+
+    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+        raise NotImplementedError
+
+    def open_committer(self) -> SinkCommitter:
+        raise NotImplementedError
+
+
+def read_segment(data: bytes) -> object:
+    """Decodes a segment and folds it, onto nothing and onto a checkpoint."""
+    segment = decode_segment(data, PATH)
+    apply(1, segment.record, Fold())
+    seen = Fold()
+    apply(1, _SEEN.checkpoint(), seen)
+    apply(2, segment.record, seen)
+    seen.pending()
+    return segment
+
+
+def read_sealed(data: bytes) -> object:
+    """The segment, and the commit steps of the sequences in it."""
+    segment = decode_segment(data, PATH)
+    context = StepContext(LocalFileSystem(SimulatedPosix()), "/staging", "/output", SampleSink())
+    if isinstance(segment.record, Intent):
+        for sequence in segment.record.sequences:
+            list(load_steps(sequence.steps, context))
+    return segment
+
+
+def sealed_segment(raw: bytes, *, declared_bytes: int | None = None) -> bytes:
+    """A segment file around these record bytes whose checksum is right, whatever they are."""
+    size = len(raw) if declared_bytes is None else declared_bytes
+    return checked_segment(zlib.compress(raw, 1), size)
+
+
+def checked_segment(body: bytes, declared_bytes: int) -> bytes:
+    """A segment file around these compressed bytes whose checksum is right."""
+    head = f"distcommit-segment {FORMAT_VERSION} epoch=7 writer={samples.WRITER_ID} raw={declared_bytes}"
+    return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
+
+
+def of_version(data: bytes, version: int) -> bytes:
+    """A segment or a document as another version of its format may write it: whole, by its checksum."""
+    if data.startswith(b"distcommit-segment "):
+        header, _, body = data.partition(b"\n")
+        head = re.sub(rb"\d+", str(version).encode(), header.rpartition(b" ")[0], count=1)
+        return head + f" xxh3={xxh3_64_hexdigest(head + body)}\n".encode() + body
+    body = re.sub(rb'"version": \d+', f'"version": {version}'.encode(), data.rpartition(b"xxh3 ")[0], count=1)
+    return body + f"xxh3 {xxh3_64_hexdigest(body)}\n".encode()
+
+
+def _file_system(path: str, data: bytes) -> FileSystem:
+    fs = LocalFileSystem(SimulatedPosix())
+    fs.make_folders(path.rpartition("/")[0])
+    writer = fs.create(path)
+    writer.write(data)
+    writer.close_file(sync=False)
+    return fs
+
+
+def _read_marker(data: bytes) -> object:
+    fs = _file_system("/store/store.json", data)
+    store = open_store(fs, Roots("/store", "/staging", "/output"), "job", create=False)
+    if store.buckets < 1:
+        raise WrongValueError(f"a store of {store.buckets} buckets")
+    return store
+
+
+def _read_owner(data: bytes) -> object:
+    return read_owner(_file_system(f"/output/{CLAIM_FOLDER}/owner.json", data), "/output")
+
+
+def _read_settings(data: bytes) -> object:
+    fs = _file_system("/store/settings/000000000001.json", data)
+    return _typed(read_settings(JobStore(fs, Roots("/store", "/staging", "/output"), "job", 1)), RecordedSettings)
+
+
+def _read_plan(data: bytes) -> object:
+    return _typed(decode_plan(data, PATH), list[DatasetPlan])
+
+
+def _read_task_states(data: bytes) -> object:
+    return _typed(decode_task_states(data, PATH), list[TaskState])
+
+
+def _typed(found: object, kind: type) -> object:
+    """What was found, if it is what its type says: constructors do not look."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(found), type=kind)
+    except msgspec.ValidationError as error:
+        raise WrongValueError(str(error)) from error
+    return found
+
+
+def _read_manifest(data: bytes) -> object:
+    return read_manifest(_file_system(f"/store/plans/run={samples.RUN_ID}/{MANIFEST}", data), "/store", samples.RUN_ID)
+
+
+def _read_upload(data: bytes) -> object:
+    return decode_marker(data, PATH)
+
+
+def _read_lock(data: bytes) -> object:
+    with JobLock(_file_system("/store/lock/000000000001.json", data), "/store", "other", 30, SimulatedClock()):
+        return None
+
+
+def _read_progress(data: bytes) -> object:
+    return read_progress(_file_system("/progress/ingest-00000-aabb-00000001", data), "/progress")
+
+
+def _read_footer(data: bytes) -> object:
+    return Footer.from_metadata({METADATA_KEY: data.decode(errors="surrogateescape")})
+
+
+def _read_offsets(data: bytes) -> object:
+    return OffsetSets.from_text(data.decode(errors="surrogateescape"))
+
+
+READERS = tuple(
+    Reader(*fields)
+    for fields in (
+        (
+            "segment",
+            tuple(
+                map(
+                    encode_segment,
+                    (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()),
+                )
+            ),
+            read_segment,
+            (CorruptError,),
+            True,
+            True,
+        ),
+        (
+            "steps",
+            tuple(map(encode_segment, (samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))),
+            read_sealed,
+            (CorruptError, UnknownStepTypeError, ConfigurationError, SinkUnavailableError),
+            False,
+        ),
+        ("plan", (encode_plan(samples.PLAN),), _read_plan),
+        (
+            "task states",
+            (encode_task_states(samples.TASK_STATES), encode_task_states(samples.TASK_STATES_WITH_INFOS)),
+            _read_task_states,
+        ),
+        ("manifest", (encode_document(samples.MANIFEST),), _read_manifest, (CorruptError,), True, True),
+        (
+            "store marker",
+            (encode_document(samples.MARKER),),
+            _read_marker,
+            (CorruptError, ConfigurationError),
+            True,
+            True,
+        ),
+        ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
+        ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
+        ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
+        ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
+        ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
+        ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),
+        ("offsets", (samples.offsets().to_text().encode(),), _read_offsets, (CorruptError,), False),
+    )
+)

@@ -1,0 +1,213 @@
+"""A whole job on a simulated machine: the product's own entry functions, run in one process on a POSIX file system in
+memory, and the checks that must hold after any history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.app.audit import audit_store
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.launch import JobFailedError, Result
+from distcommit.engine.progress import progress_folder
+from distcommit.engine.run import RunResult, new_run_id, run
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.local import LocalFileSystem
+from distcommit.fs.posix import PosixCalls
+from distcommit.ingest.decode import Decoder
+from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.log_records import DatasetState
+from distcommit.model.ports import Clock, FolderEntry
+from distcommit.model.sink import Sink
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files import FileSinkSettings
+from distcommit.spark.launch import PartitionCall
+from distcommit.stores.fencing import begin_run, end_run
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.simulation.log_watch import log_violation
+
+ROOTS = Roots("/job/store", "/job/staging", "/job/output")
+_SINK = FileSinkSettings(compression="none")
+FILE_A_RECORD = FileSinkSettings(compression="none", target_file_bytes=1)
+"""A work unit makes as many files as it has records."""
+
+
+class SimulatedFileSystem(LocalFileSystem):
+    """The local file system's own code, above other system calls."""
+
+    scheme = "simulated"
+
+
+class SimulatedClock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self._now_s, self._off_s = 1_700_000_000.0, 0.0
+
+    def now_ms(self) -> int:
+        return int((self._now_s + self._off_s) * 1000)
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the clock, in either direction; no time passes."""
+        self._off_s += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How the job of a history is configured.
+
+    `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
+    whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
+    above 0 its tasks commit once, at their end.
+    """
+
+    buckets: int = 1
+    partitions: int = 1
+    policy: CommitPolicy = CommitPolicy.FULL
+    job_level: bool = False
+    max_attempts: int = 3
+    task_attempts: int = 1
+    max_seconds: float = 0
+    watched: bool = False
+    loses_ingest: bool = False
+    files: FileSinkSettings = _SINK
+    at_least_once: bool = False
+    min_interval_s: float = 0
+
+    def store(self, calls: PosixCalls) -> JobStore:
+        """The job's store on that machine, made if it is not there yet."""
+        return open_store(SimulatedFileSystem(calls), ROOTS, "job", self.buckets, create=True)
+
+    def run(
+        self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunResult:
+        """One whole run of the job, as a process would do it: from opening the store to the result."""
+        launch = _launch_and_lose if self.loses_ingest else launch_here
+        settings = self.begin(calls, source, clock)
+        if sink is not None:
+            settings = replace(settings, flow=replace(settings.flow, sink=sink))
+        result = run(launch, settings, max_seconds=self.max_seconds)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
+
+    def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:
+        """Opens the store, claims the job's folders, takes an epoch and marks the output with it."""
+        store = self.store(calls)
+        run_id = new_run_id()
+        if self.watched:
+            store.fs.make_folders(progress_folder(ROOTS.store, run_id))
+        return RunSettings(
+            store=store,
+            run_id=run_id,
+            epoch=begin_run(store, run_id, unsealed=self.at_least_once),
+            partitions=self.partitions,
+            flow=WorkUnitFlow(source, Decoder(), self.files, False),
+            policy=self.policy,
+            job_level=self.job_level,
+            min_interval_s=self.min_interval_s,
+            max_attempts=self.max_attempts,
+            task_attempts=self.task_attempts,
+            at_least_once=self.at_least_once,
+            clock=clock or SimulatedClock(),
+        )
+
+    def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:
+        """Stored watermarks; empty while there is no store."""
+        fs = SimulatedFileSystem(calls)
+        if fs.status(f"{ROOTS.store}/store.json") is None:
+            return {}
+        store = open_store(fs, ROOTS, "job", create=False)
+        return {
+            urn: state.watermark
+            for bucket in range(store.buckets)
+            for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+            if state.watermark is not None
+        }
+
+    def violation(
+        self,
+        calls: PosixCalls,
+        source: ModelSource,
+        before: Mapping[str, Watermark],
+        *,
+        set_by_hand: bool = False,
+        earlier_records: int = 0,
+    ) -> str:
+        """What is wrong after a whole run that nothing disturbed; empty if all is as it must be.
+
+        Args:
+            calls: the machine.
+            source: what the job was to read.
+            before: watermarks as they were at the crash: none may be behind them now.
+            set_by_hand: whether a person may have moved the place where a dataset begins.
+            earlier_records: how many are published of what sources held before they were made again.
+        """
+        store = self.store(calls)
+        after = self.watermarks(calls)
+        for urn, watermark in before.items():
+            if urn not in after or not after[urn].covers(watermark):
+                return f"watermark of {urn} went back: {watermark} to {after.get(urn)}"
+        expected = {
+            urn: Watermark(dict(dataset.partitions), dataset.incarnation) for urn, dataset in source.datasets.items()
+        }
+        if after != expected:
+            return f"watermarks are {after}, expected {expected}"
+        audit = audit_store(store, source.provenance, deep=False, at_least_once=self.at_least_once)
+        records = earlier_records + sum(sum(dataset.partitions.values()) for dataset in source.datasets.values())
+        if set_by_hand:
+            records -= sum(int(first) for state in _states(store) for first in state.origin.values())
+        expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
+        found = audit.records + audit.skipped + audit.holes
+        wrong_count = found < records if self.at_least_once else found != records
+        if not audit.passed or wrong_count or audit.skipped > expired:
+            return f"{audit.records} records published of {records}; {audit}"
+        for folder in (*_folders(store), store.roots.output):
+            for entry in store.fs.list_folder(folder):
+                if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
+                    return f"left behind: {folder}/{entry.name}"
+        left = left_in_staging(calls)
+        return f"left behind in task output: {left}" if left else log_violation(store)
+
+
+def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
+    """What is in the job's staging folder, besides the note that it is the job's."""
+    return [e for e in SimulatedFileSystem(calls).list_folder(ROOTS.staging) if e.name != CLAIM_FOLDER]
+
+
+def launch_here(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """Runs executor functions one after the other in this process, called as Spark calls them."""
+    call = PartitionCall(function, settings)
+    rows = call(pa.RecordBatch.from_pydict({"id": [task]}) for task in range(tasks))
+    return [msgspec.msgpack.decode(row.column(0)[0].as_py(), type=kind) for row in rows]
+
+
+def _launch_and_lose(
+    function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+) -> list[Result]:
+    """As `launch_here`, but the driver never hears from the ingest job's tasks."""
+    reports = launch_here(function, settings, tasks, kind)
+    if function is ingest_partition:
+        raise JobFailedError("Job aborted due to stage failure", "aborted")
+    return reports
+
+
+def _states(store: JobStore) -> list[DatasetState]:
+    return [s for bucket in range(store.buckets) for s in store.bucket_log(bucket).refresh().datasets.values()]
+
+
+def _folders(store: JobStore) -> list[str]:
+    return [store.job_log().folder, *(store.bucket_log(bucket).folder for bucket in range(store.buckets))]
