@@ -4,7 +4,8 @@ The checkers for everybody, `explore`, `interleave` and `faults`, are in `distco
 whether these, and the unit tests, would notice:
 
 - `mutants`: small changes to the product's sources, made (`mutant_sources`) or written (`named_mutants`), each tried by
-  `kill_suite` in a copy of the repository; `equivalent_mutants.toml` argues about those that no test can notice.
+  `kill_suite` in a copy of the repository. They are named by function and operation (`operations`);
+  `equivalent_mutants.toml` argues about those that no test can notice.
 - `planted`: `planted_faults`, put by `planting` into the running product, and looked for where `reach` measured that
   histories come to them.
 - `peers`: the explorer on `peer_rules`, which are known to be broken.

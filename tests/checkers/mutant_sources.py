@@ -16,6 +16,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from tests.checkers.operations import Source, mentioned
+
 STORES = (
     *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "segment"),
     *("tables", "task_states"),
@@ -79,13 +81,12 @@ _BOUNDARY = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One wrong product. `key` names the place without line numbers: module, function, kind, source text.
+    """One wrong product. `id` names it by module, function, kind of change and operation, not by where these stand.
 
     `sources` are whole files, by path below the repository.
     """
 
     id: str
-    key: tuple[str, str, str, str]
     description: str
     sources: Mapping[str, str]
     diff: str
@@ -93,7 +94,7 @@ class Mutant:
     @property
     def is_named(self) -> bool:
         """Whether it was written by hand."""
-        return self.key[2] == "named"
+        return self.id.split(":")[2] == "named"
 
 
 def path_of(module: str) -> str:
@@ -113,7 +114,7 @@ def generated_mutants(root: Path) -> tuple[Mutant, ...]:
         made = [*place.drops(), *place.swaps()] if module in _STORING else []
         if module in _COMPARED:
             made += place.comparisons(boundaries=module.startswith("protocol."))
-        known = {ast.dump(place.tree)}
+        known = {ast.dump(place.source.tree)}
         for mutant in made:
             shape = ast.dump(ast.parse(mutant.sources[path_of(module)]))
             if shape not in known:
@@ -131,48 +132,45 @@ def diff_of(path: str, before: str, after: str) -> str:
 class _Module:
     """One module's source and tree."""
 
-    def __init__(self, module: str, source: str) -> None:
-        self.module, self.source, self.data = module, source, source.encode()
-        self.tree = ast.parse(source)
-        self._starts = [0]
-        for line in self.data.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-        self._above = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+    def __init__(self, module: str, text: str) -> None:
+        self.module, self.text, self.source = module, text, Source(text)
 
     def drops(self) -> Iterator[Mutant]:
         """Each storage operation left out, with a neutral value of its type in its place."""
-        for node in ast.walk(self.tree):
+        for node in ast.walk(self.source.tree):
             if isinstance(node, ast.Call) and (value := _neutral(node)) is not None:
-                text, place, instead = self._text(node), self._place(node), value
-                if isinstance(asking := self._above[node], ast.Yield | ast.YieldFrom):  # its function stays a generator
-                    place, instead = self._place(asking), f"((yield from ()) or {value})"
+                text, place, instead = self._text(node), self.source.place(node), value
+                asking = self.source.above[node]
+                if isinstance(asking, ast.Yield | ast.YieldFrom):  # its function stays a generator
+                    place, instead = self.source.place(asking), f"((yield from ()) or {value})"
                 yield self._mutant(
                     node,
-                    *("drop", _called(node), text),
+                    *("drop", _names(node)),
                     f"leaves out `{text}`" + ("" if value == "None" else f", takes `{value}` for its answer"),
-                    self._replaced(place, instead),
+                    self.source.replaced([(place, instead)]),
                 )
 
     def swaps(self) -> Iterator[Mutant]:
         """Neighbouring statements that both store something, the second one first."""
-        for node in ast.walk(self.tree):
+        for node in ast.walk(self.source.tree):
             for _, body in ast.iter_fields(node):
                 if not isinstance(body, list) or not all(isinstance(part, ast.stmt) for part in body):
                     continue
                 for first, second in pairwise(body):
-                    if not _swappable(first, second):
+                    before, after = _operation(first), _operation(second)
+                    if before is None or after is None or not _swappable(first, second):
                         continue
                     one, other = self._line(first), self._line(second)
                     yield self._mutant(
                         first,
-                        *("swap", f"{_operation(first)}-{_operation(second)}", f"{one} <-> {other}"),
+                        *("swap", f"{_names(before)} <-> {_names(after)}"),
                         f"does `{other}` before `{one}`",
                         self._swapped(first, second),
                     )
 
     def comparisons(self, *, boundaries: bool) -> Iterator[Mutant]:
         """Each comparison turned round, and with `boundaries` also moved by one."""
-        for node in ast.walk(self.tree):
+        for node in ast.walk(self.source.tree):
             if not isinstance(node, ast.Compare):
                 continue
             operands = [node.left, *node.comparators]
@@ -181,29 +179,27 @@ class _Module:
                     if type(operator) not in table:
                         continue
                     was, now = table[type(operator)]
-                    begin, end = self._place(left)[1], self._place(right)[0]
-                    found = re.search(was.replace(" ", r"\s+").encode(), self.data[begin:end])
+                    begin, end = self.source.place(left)[1], self.source.place(right)[0]
+                    between = self.source.text(begin, end)
+                    found = re.search(was.replace(" ", r"\s+"), between)
                     if found is None:
                         raise AssertionError(f"no {was} in {self._text(node)}")
-                    place = (begin + found.start(), begin + found.end())
+                    first, last = (begin + len(between[:place].encode()) for place in found.span())
                     text = self._text(node)
                     yield self._mutant(
                         node,
-                        *("compare", f"{was}_{now}".replace(" ", "-"), f"{text} with {now}"),
+                        *("compare", f"{_names(node)} ({was} to {now})"),
                         f"compares by `{now}` in `{text}`",
-                        self._replaced(place, now),
+                        self.source.replaced([((first, last), now)]),
                     )
 
-    def _mutant(
-        self, node: ast.expr | ast.stmt, kind: str, detail: str, text: str, description: str, source: str
-    ) -> Mutant:
+    def _mutant(self, node: ast.expr | ast.stmt, kind: str, operation: str, description: str, text: str) -> Mutant:
         path = path_of(self.module)
         return Mutant(
-            f"{self.module}:{node.lineno}:{kind}:{detail}",
-            (self.module, self._function(node), kind, text),
+            f"{self.module}:{self._function(node)}:{kind}:{operation}",
             f"{self.module}.{self._function(node)}: {description}",
-            {path: source},
-            diff_of(path, self.source, source),
+            {path: text},
+            diff_of(path, self.text, text),
         )
 
     def _function(self, node: ast.AST) -> str:
@@ -212,32 +208,19 @@ class _Module:
         while above is not None:
             if isinstance(above, ast.FunctionDef | ast.ClassDef):
                 names.append(above.name)
-            above = self._above.get(above)
+            above = self.source.above.get(above)
         return ".".join(reversed(names))
 
-    def _place(self, node: ast.expr) -> tuple[int, int]:
-        if node.end_lineno is None or node.end_col_offset is None:
-            raise AssertionError(ast.dump(node))
-        return (
-            self._starts[node.lineno - 1] + node.col_offset,
-            self._starts[node.end_lineno - 1] + node.end_col_offset,
-        )
-
     def _text(self, node: ast.expr) -> str:
-        begin, end = self._place(node)
-        return _on_one_line(self.data[begin:end].decode())
+        return _on_one_line(self.source.text(*self.source.place(node)))
 
     def _line(self, node: ast.stmt) -> str:
         """A statement in short: its first line, or all of a simple one."""
-        begin, end = self._starts[node.lineno - 1], self._starts[node.end_lineno or node.lineno]
-        text = self.data[begin:end].decode()
-        return _on_one_line(text if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign) else text.split("\n")[0])
-
-    def _replaced(self, place: tuple[int, int], text: str) -> str:
-        return (self.data[: place[0]] + text.encode() + self.data[place[1] :]).decode()
+        lines = self.text.splitlines()[node.lineno - 1 : node.end_lineno]
+        return _on_one_line(" ".join(lines) if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign) else lines[0])
 
     def _swapped(self, first: ast.stmt, second: ast.stmt) -> str:
-        lines = self.source.splitlines(keepends=True)
+        lines = self.text.splitlines(keepends=True)
         a, b = first.lineno - 1, first.end_lineno or first.lineno
         c, d = second.lineno - 1, second.end_lineno or second.lineno
         return "".join([*lines[:a], *lines[c:d], *lines[b:c], *lines[a:b], *lines[d:]])
@@ -256,16 +239,16 @@ def _neutral(node: ast.Call) -> str | None:
     return value.format(receiver=receiver, argument=ast.unparse(node.args[0]) if node.args else "")
 
 
-def _operation(node: ast.stmt) -> str:
-    """The first storage operation in a statement, empty if there is none. What a nested function does counts not."""
+def _operation(node: ast.stmt) -> ast.Call | None:
+    """The first storage operation in a statement, if there is one. What a nested function does counts not."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return ""
-    return next((_called(part) for part in ast.walk(node) if isinstance(part, ast.Call) and _neutral(part)), "")
+        return None
+    return next((part for part in ast.walk(node) if isinstance(part, ast.Call) and _neutral(part)), None)
 
 
 def _swappable(first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether both store something and the second one does not need what the first one names."""
-    if isinstance(second, ast.Return | ast.Raise) or not _operation(first) or not _operation(second):
+    """Whether the second one may come first: it does not need what the first one names."""
+    if isinstance(second, ast.Return | ast.Raise):
         return False
     bound = {part.id for part in ast.walk(first) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
     return not any(isinstance(part, ast.Name) and part.id in bound for part in ast.walk(second))
@@ -275,20 +258,17 @@ def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _names(node: ast.AST) -> str:
+    """An operation by what it mentions."""
+    return " ".join(name for name in mentioned(node) if name != "self")
+
+
 def _told_apart(mutants: list[Mutant]) -> list[Mutant]:
-    """Numbers those that have the same id or key as an earlier one."""
-    ids: Counter[str] = Counter()
-    keys: Counter[tuple[str, str, str, str]] = Counter()
+    """Numbers those that have the same id as an earlier one."""
+    seen: Counter[str] = Counter()
     told = []
     for mutant in mutants:
-        ids[mutant.id] += 1
-        keys[mutant.key] += 1
-        number, same = ids[mutant.id], keys[mutant.key]
-        told.append(
-            replace(
-                mutant,
-                id=mutant.id if number == 1 else f"{mutant.id}#{number}",
-                key=mutant.key if same == 1 else (*mutant.key[:3], f"{mutant.key[3]} #{same}"),
-            )
-        )
+        seen[mutant.id] += 1
+        number = seen[mutant.id]
+        told.append(mutant if number == 1 else replace(mutant, id=f"{mutant.id} #{number}"))
     return told

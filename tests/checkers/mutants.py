@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import ConfigurationError
 from tests.checkers.kill_suite import Budgets
@@ -76,17 +77,17 @@ def mutants(
 
     Returns:
         plain values: `mutants` (tried), `killed`, `by` stage, `survivors` with `argued`, `named`, `skipped` (argued
-        equivalent before, not tried), `not_tried`, `tried_again`.
+        equivalent before, not tried), `not_tried`, `tried_again`, `product` (a checksum of its sources).
 
     Raises:
         ConfigurationError: if this is not a checkout, the sound product does not pass, or `before` is of another one.
     """
-    began = time.monotonic()
+    began, product = time.monotonic(), _checksum()
     argued = arguments()
     wanted = choose(ROOT, seed, sample, only)
-    skipped = [mutant for mutant in wanted if skip_argued and mutant.key in argued]
+    skipped = [mutant for mutant in wanted if skip_argued and mutant.id in argued]
     chosen = [mutant for mutant in wanted if mutant not in skipped]
-    outcomes = _killed_before(before, chosen)
+    outcomes = _killed_before(before, chosen, product)
     killed_before = {outcome.id for outcome in outcomes}
     tried = [mutant for mutant in chosen if mutant.id not in killed_before]
     with _copies(processes, seed, budgets) as copies:
@@ -113,40 +114,50 @@ def mutants(
         "by": dict(Counter(outcome.stage for outcome in outcomes if outcome.stage)),
         "survivors": [_shown(mutant, argued) for mutant in survivors],
         "skipped": [_shown(mutant, argued) for mutant in skipped],
-        "unexplained": sum(mutant.key not in argued for mutant in survivors),
+        "unexplained": sum(mutant.id not in argued for mutant in survivors),
         "named": [msgspec.to_builtins(outcome) for outcome in outcomes if by_id[outcome.id].is_named],
         "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
         "not_tried": len(chosen) - len(outcomes),
         "tried_again": len(tried) if before else 0,
         "seconds": round(time.monotonic() - began + (before["seconds"] if before else 0), 1),
         "seed": seed,
+        "product": product,
     }
 
 
-def _killed_before(before: Mapping[str, Any] | None, chosen: Sequence[Mutant]) -> list[Outcome]:
+def _killed_before(before: Mapping[str, Any] | None, chosen: Sequence[Mutant], product: str) -> list[Outcome]:
     """What an earlier result says to have been killed.
 
     Raises:
-        ConfigurationError: if it is of another product: ids have line numbers.
+        ConfigurationError: if it is of another product.
     """
-    outcomes = [msgspec.convert(row, Outcome) for row in before["outcomes"] if row["stage"]] if before else []
-    unknown = {outcome.id for outcome in outcomes} - {mutant.id for mutant in chosen}
-    if unknown:
+    if before is None:
+        return []
+    if before.get("product") != product:
         raise ConfigurationError(
             "the earlier result is of another product",
-            found=f"{len(unknown)} mutants that are not there now, such as {min(unknown)}",
+            expected=product,
+            found=str(before.get("product")),
             todo="try all of them again",
         )
-    return outcomes
+    names = {mutant.id for mutant in chosen}
+    outcomes = [msgspec.convert(row, Outcome) for row in before["outcomes"]]
+    return [outcome for outcome in outcomes if outcome.stage and outcome.id in names]
 
 
-def _shown(mutant: Mutant, argued: Mapping[tuple[str, ...], str]) -> dict[str, Any]:
+def _checksum() -> str:
+    """Of the product's sources: in another one a name may be another mutant's."""
+    product = ROOT / "distcommit"
+    paths = [path for path in sorted(product.rglob("*.py")) if product / "testing" not in path.parents]
+    return xxh3_64_hexdigest(b"".join(path.read_bytes() for path in paths))
+
+
+def _shown(mutant: Mutant, argued: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": mutant.id,
-        "key": list(mutant.key),
         "description": mutant.description,
         "diff": mutant.diff,
-        "argued": argued.get(mutant.key, ""),
+        "argued": argued.get(mutant.id, ""),
     }
 
 
@@ -160,16 +171,16 @@ def choose(root: Path, seed: int, sample: int, only: str) -> list[Mutant]:
     return wanted[: named + sample] if sample else wanted
 
 
-def arguments() -> dict[tuple[str, ...], str]:
-    """Why mutants are equivalent, by their keys."""
+def arguments() -> dict[str, str]:
+    """Why mutants are equivalent, by their ids."""
     rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
-    return {(row["module"], row["function"], row["kind"], row["text"]): row["why"] for row in rows}
+    return {row["mutant"]: row["why"] for row in rows}
 
 
-def stale_arguments(root: Path = ROOT) -> list[tuple[str, ...]]:
-    """Keys of the table that no mutant has any more: the product has changed, and the argument is to be made again."""
-    known = {mutant.key for mutant in [*generated_mutants(root), *named_mutants(root)]}
-    return [key for key in arguments() if key not in known]
+def stale_arguments(root: Path = ROOT) -> list[str]:
+    """Ids in the table that no mutant has any more: the product has changed, and the argument is to be made again."""
+    known = {mutant.id for mutant in [*generated_mutants(root), *named_mutants(root)]}
+    return [name for name in arguments() if name not in known]
 
 
 def table(result: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
+from tests.checkers.operations import definition
+
 _TOUCHES, _VALUE = "__touches__", "__value__"
 
 
@@ -42,7 +44,7 @@ def plant(edits: Sequence[Edit]) -> None:
         module, tree = _module(name)
         wanted = [edit for edit in edits if edit.module == name]
         for edit in wanted:
-            _change(_definition(tree, edit), edit)
+            _change(definition(tree, edit.function), edit)
         _put(module, tree, {edit.function for edit in wanted})
 
 
@@ -95,18 +97,6 @@ def _put(module: ModuleType, tree: ast.Module, functions: set[str]) -> None:
     codes = _codes(compile(ast.fix_missing_locations(tree), str(module.__file__), "exec"))
     for function in functions:
         _function(module, function).__code__ = codes[function]
-
-
-def _definition(tree: ast.Module, edit: Edit) -> ast.FunctionDef:
-    body: list[ast.stmt] = tree.body
-    found: ast.stmt | None = None
-    for name in edit.function.split("."):
-        named = (n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == name)
-        found = next(named, None)
-        body = found.body if isinstance(found, ast.FunctionDef | ast.ClassDef) else []
-    if not isinstance(found, ast.FunctionDef):
-        raise TypeError(f"no function {edit.function} in {edit.module}")
-    return found
 
 
 def _change(function: ast.FunctionDef, edit: Edit) -> None:
@@ -173,7 +163,7 @@ class _Touching(ast.NodeTransformer):
     def __init__(self, tree: ast.Module, edits: Sequence[tuple[str, Edit]]) -> None:
         self._named: dict[ast.AST, list[tuple[str, Edit]]] = {}
         for name, edit in edits:
-            self._named.setdefault(_there(_definition(tree, edit), edit), []).append((name, edit))
+            self._named.setdefault(_there(definition(tree, edit.function), edit), []).append((name, edit))
 
     def visit(self, node: ast.AST) -> Any:
         there: Any = self.generic_visit(node)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,20 @@ from tests.checkers import mutants
 from tests.checkers.kill_suite import INGEST, Budgets
 from tests.checkers.mutant_sources import generated_mutants
 from tests.checkers.named_mutants import NAMED, named_mutants
+from tests.checkers.operations import Change, changed, operation
 
+OPERATIONS = """
+class A:
+    def f(self, x, y):
+        if x is not None:
+            g(h(x), y=1, z=2)
+            k(x=x, y=y)
+        match x:
+            case int():
+                return y
+            case str():
+                return y
+"""
 QUICK = Budgets(explore_s=1, interleave_s=0.3, faults_s=0.3, unit=("protocol", "steps"))
 
 
@@ -35,9 +50,9 @@ def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
 
 
 def test_an_earlier_result_is_of_the_same_product() -> None:
-    row = {"id": "protocol.fold:1:named:no-such", "description": "", "stage": "unit", "why": "", "seconds": 1.0}
+    before = {"outcomes": [], "seconds": 1.0, "product": "ffffffffffffffff"}
     with pytest.raises(ConfigurationError, match="of another product"):
-        mutants.mutants(0, 1, 1, only=":named:", budgets=QUICK, before={"outcomes": [row], "seconds": 1.0})
+        mutants.mutants(0, 1, 1, only=":named:", budgets=QUICK, before=before)
 
 
 def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
@@ -61,13 +76,79 @@ def test_a_product_that_fails_by_itself_is_no_ground_for_mutants(
 def test_each_mutant_is_another_program_with_a_name_of_its_own() -> None:
     made = [*named_mutants(mutants.ROOT), *generated_mutants(mutants.ROOT)]
     assert len(made) > 300
-    assert len({mutant.id for mutant in made}) == len({mutant.key for mutant in made}) == len(made)
+    assert len({mutant.id for mutant in made}) == len(made)
     paths = {path for mutant in made for path in mutant.sources}
     sound = {path: ast.dump(ast.parse((mutants.ROOT / path).read_text())) for path in paths}
     for mutant in made:
         for path, source in mutant.sources.items():
             assert ast.dump(ast.parse(source)) != sound[path]
         assert mutant.diff.count("\n") >= 3
+
+
+def test_named_mutants_do_not_depend_on_the_layout_of_the_sources(tmp_path: Path) -> None:
+    made = named_mutants(mutants.ROOT)
+    assert len(made) == len(NAMED)
+    for path in {path for mutant in made for path in mutant.sources}:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(ast.unparse(ast.parse((mutants.ROOT / path).read_text())))
+    for mutant, other in zip(made, named_mutants(tmp_path), strict=True):
+        assert mutant.id == other.id
+        for path, source in mutant.sources.items():
+            assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(other.sources[path]))
+
+
+def test_named_mutants_know_all_that_they_speak_of(tmp_path: Path) -> None:
+    for mutant in named_mutants(mutants.ROOT):
+        for number, source in enumerate(mutant.sources.values()):
+            (tmp_path / f"{mutant.id.rpartition(':')[2]}_{number}.py").write_text(source)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted", "found"),
+    [
+        ("A.f", "call g", "g(h(x), y=1, z=2)"),
+        ("A.f", "call h x", "h(x)"),
+        ("A.f", "keyword z", "z=2"),
+        ("A.f", "compare x None", "x is not None"),
+        ("A.f", "return y in case int", "return y"),
+    ],
+)
+def test_an_operation_is_found_by_what_it_mentions(function: str, wanted: str, found: str) -> None:
+    assert ast.unparse(operation(ast.parse(OPERATIONS), function, wanted)) == found
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [("A.f", "return y"), ("A.f", "call x"), ("A.f", "call g in case str"), ("A.none", "call g"), ("A", "call g")],
+)
+def test_an_operation_that_is_not_there_once_is_not_found(function: str, wanted: str) -> None:
+    with pytest.raises((LookupError, TypeError)):
+        operation(ast.parse(OPERATIONS), function, wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (Change("", "A.f", "call g"), "pass"),
+        (Change("", "A.f", "keyword y 1"), "g(h(x), z=2)"),
+        (Change("", "A.f", "keyword z"), "g(h(x), y=1)"),
+        (Change("", "A.f", "keyword x"), "k(y=y)"),
+        (Change("", "A.f", "call h", instead="0"), "g(0, y=1, z=2)"),
+        (Change("", "A.f", "call h", before="x = 1\nif x:\n    y = 2"), "y = 2"),
+    ],
+)
+def test_an_operation_is_changed_where_it_stands(change: Change, line: str) -> None:
+    after = changed(OPERATIONS, [change])
+    assert line in [text.strip() for text in after.splitlines()]
+    assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(OPERATIONS))
+
+
+def test_a_part_of_an_expression_can_not_be_left_out() -> None:
+    with pytest.raises(TypeError, match="can't be left out"):
+        changed(OPERATIONS, [Change("", "A.f", "call h")])
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_has_all_the_named_ones() -> None:
@@ -81,7 +162,7 @@ def test_every_argument_is_about_a_mutant_that_there_is() -> None:
 
 
 def test_the_table_tells_survivors_that_nobody_explained() -> None:
-    survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "key": [], "argued": ""}
+    survivor = {"id": "a:1:drop:x", "description": "leaves out `x | y`", "diff": "", "argued": ""}
     result: dict[str, Any] = {"mutants": 3, "killed": 1, "by": {"unit": 1}, "unexplained": 1, "seconds": 2.0, "seed": 1}
     argued = {**survivor, "argued": "it is the same"}
     result |= {"named": [], "skipped": [], "not_tried": 0, "tried_again": 0}
