@@ -1,0 +1,65 @@
+"""Faults to be planted: an attempt is taken for another one, or for one that succeeded."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+ATTEMPTS = (
+    fault(
+        FaultClass.ATTEMPT,
+        "own-steps-for-a-twins",
+        "a sequence is executed by the steps of one's own attempt, though a twin's was sealed",
+        (
+            "engine.committer",
+            "BucketCommitter._steps_of",
+            "made is not None and made[0] == sequence",
+            "made is not None",
+        ),
+        (
+            "engine.committer",
+            "BucketCommitter._seal",
+            "fold.sequence(name) == sequence",
+            "fold.sequence(name) is not None",
+        ),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "reach-of-another-attempt",
+        "outputs are those of the winner, the watermark that of the attempt that read furthest",
+        (
+            "protocol.readiness",
+            "readiness",
+            "gap_free(chosen, reached)",
+            "gap_free(chosen, reached)[0], gap_free([max(successes[state.work_unit_id],"
+            " key=lambda s: sum(map(int, s.actual_high.positions.values()))) for state in chosen], reached)[1]",
+        ),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "first-attempt-whatever-is-left-of-it",
+        "the first attempt by name wins, whether or not its staged files are there",
+        ("protocol.readiness", "_winners", "staged(state)", "True"),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "failed-units-count-as-finished",
+        "a task that is tried again skips work units that an earlier attempt could not read",
+        (
+            "engine.ingest",
+            "_IngestTask._not_finished_before",
+            "state.outcome is TaskOutcome.SUCCEEDED",
+            "state.outcome is not None",
+        ),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "published-by-an-earlier-attempt",
+        "a file that can't be renamed because its target is there was published by an earlier attempt",
+        (
+            "steps.rename",
+            "FsRenameCommitStep.after_failed_rename",
+            "self.verify()",
+            "Verdict.DONE if self.context.fs.status(self.target) else self.verify()",
+        ),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Faults to be planted: epochs that are off by one, or not looked at."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+EPOCHS = (
+    fault(
+        FaultClass.EPOCH,
+        "sweep-spares-the-pending-alone",
+        "recovery sweeps what a quarantined sequence still needs",
+        (
+            "stores.staging",
+            "swept_epochs",
+            "{state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
+            "{state.sequence.epoch for state in fold.pending() if state.sequence is not None}",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
+        "set-closes-the-epoch-before",
+        "a watermark set by hand closes the epoch before the newest, so that a running plan may seal",
+        (
+            "protocol.fold",
+            "_set",
+            "max(fold.state_of(urn).closed_epoch, fold.fence_epoch)",
+            "max(fold.state_of(urn).closed_epoch, fold.fence_epoch - 1)",
+        ),
+        (
+            "protocol.next_record",
+            "is_set",
+            "state.closed_epoch >= fold.fence_epoch",
+            "state.closed_epoch >= fold.fence_epoch - 1",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
+        "settled-by-any-epoch",
+        "a dataset that any run has published counts as published by this one, and its attempts are cleaned up",
+        (
+            "engine.open_datasets",
+            "OpenDatasets.settle",
+            "fold.state_of(urn).done_epoch >= self._settings.epoch",
+            "fold.state_of(urn).done_epoch > 0",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
+        "rebuild-spares-the-newest",
+        "rebuilding leaves the newest run its staged files, which it may still publish",
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "older < epoch",
+            "older < epoch - 1",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
+        "decisions-forgotten-early",
+        "decisions are forgotten as the run ends, though a bucket still holds a sequence of theirs",
+        (
+            "engine.run",
+            "run",
+            "recovered.oldest_held_epoch or settings.epoch",
+            "settings.epoch",
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Faults to be planted: marks in the output too early, too late, or not at all."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+MARKS = (
+    fault(
+        FaultClass.MARK,
+        "clean-whatever-is-left",
+        "a run that left something open marks the output as clean",
+        ("stores.fencing", "end_run", "Mark.CLEAN if clean else Mark.ENDED", "Mark.CLEAN"),
+    ),
+    fault(
+        FaultClass.MARK,
+        "rebuild-marked-after-its-fence",
+        "a rebuild fences before it says in the output that it has begun",
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "put_mark(fs, roots.output, epoch, Mark.REBUILD)\n_fence(store, epoch, run_id)",
+            "_fence(store, epoch, run_id)\nput_mark(fs, roots.output, epoch, Mark.REBUILD)",
+        ),
+    ),
+    fault(
+        FaultClass.MARK,
+        "rebuild-ends-before-it-has",
+        "a rebuild marks its end before it has set aside what must not stay",
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "_set_aside(store, epoch, plan.set_aside)\nstore.job_log(epoch).checkpoint(at_least=1)\n"
+            "put_mark(fs, roots.output, epoch, Mark.CLEAN)",
+            "store.job_log(epoch).checkpoint(at_least=1)\nput_mark(fs, roots.output, epoch, Mark.CLEAN)\n"
+            "_set_aside(store, epoch, plan.set_aside)",
+        ),
+    ),
+    fault(
+        FaultClass.MARK,
+        "begun-once",
+        "a run marks the output as begun only if there is no such mark, whatever run's that is",
+        (
+            "stores.fencing",
+            "begin_run",
+            "put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)",
+            "if not read_marks(store.fs, store.roots.output)[Mark.BEGAN]:\n"
+            "    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)",
+        ),
+    ),
+    fault(
+        FaultClass.MARK,
+        "claimed-without-a-look",
+        "who claims a folder does not look whether another one was first",
+        ("stores.claims", "claim", "read_owner(fs, root) or owner", "owner"),
+    ),
+    fault(
+        FaultClass.MARK,
+        "fenced-before-the-look",
+        "a run fences the job log before it looks whether the store is the newest there is",
+        (
+            "stores.fencing",
+            "begin_run",
+            "require_newest(store)\nepoch = fence_job(store, run_id)",
+            "epoch = fence_job(store, run_id)\nrequire_newest(store)",
+        ),
+    ),
+)

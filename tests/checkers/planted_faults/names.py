@@ -1,0 +1,75 @@
+"""Faults to be planted: a file or folder is taken for ours by its name, or its size."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+NAMES = (
+    fault(
+        FaultClass.NAME,
+        "moved-by-its-name",
+        "a file of a moved folder is there if one of its name is",
+        (
+            "steps.publishing",
+            "_is_in",
+            "file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)",
+            "file_id != _MISSING",
+        ),
+        (
+            "steps.publishing",
+            "_Batch._missing_in",
+            "{steps[place].file.final_path[cut:]: steps[place].file.file_id for place in group.places} == there",
+            "{steps[place].file.final_path[cut:] for place in group.places} == set(there)",
+        ),
+    ),
+    fault(
+        FaultClass.NAME,
+        "published-by-its-size",
+        "whatever file of the right size is at the target is ours",
+        (
+            "steps.rename",
+            "FsRenameCommitStep._is_ours",
+            "found.is_folder or found.size_bytes != f.size_bytes",
+            "found.is_folder",
+        ),
+        (
+            "steps.rename",
+            "FsRenameCommitStep._is_ours",
+            "self.context.fs.checksum(path) == f.checksum",
+            "found.size_bytes == f.size_bytes",
+        ),
+    ),
+    fault(
+        FaultClass.NAME,
+        "staged-by-its-name",
+        "a staged file is there if one of its name is",
+        (
+            "stores.staging",
+            "StagedFiles.has_all_of",
+            "file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id))",
+            "file_id == _MISSING",
+        ),
+    ),
+    fault(
+        FaultClass.NAME,
+        "abandoned-by-its-name",
+        "abandoning takes away whatever file is at the target",
+        (
+            "steps.rename",
+            "FsRenameCommitStep._remove",
+            "found is not None and self._is_ours(path, found)",
+            "found is not None",
+        ),
+    ),
+    fault(
+        FaultClass.NAME,
+        "folder-taken-with-all-in-it",
+        "replay moves a staged folder as a whole that holds more than its steps",
+        (
+            "steps.publishing",
+            "probe_all",
+            "names == set(group.final_names(steps))",
+            "names is not None and names >= set(group.final_names(steps))",
+        ),
+    ),
+)

@@ -1,0 +1,59 @@
+"""Faults to be planted: what could not be synced counts all the same."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+SYNCS = (
+    fault(
+        FaultClass.SYNC,
+        "tree-synced-again",
+        "a syncfs that fails is asked again, and the second answer is believed",
+        (
+            "fs.local",
+            "LocalFileSystem.sync_tree",
+            "if self._durable:\n    self._calls.syncfs(root)",
+            "if self._durable:\n"
+            "    try:\n        self._calls.syncfs(root)\n    except OSError:\n        self._calls.syncfs(root)",
+        ),
+    ),
+    fault(
+        FaultClass.SYNC,
+        "file-sync-logged",
+        "a file whose fsync fails is closed as if it were durable",
+        (
+            "fs.local",
+            "LocalStagedWriter.close_file",
+            "self._calls.fsync(fd)",
+            "with contextlib.suppress(OSError):\n    self._calls.fsync(fd)",
+        ),
+    ),
+    fault(
+        FaultClass.SYNC,
+        "unsynced-attempts-succeed",
+        "attempts whose staged files could not be synced keep their success",
+        (
+            "engine.ingest",
+            "_IngestTask._publish_states",
+            'failed = {"outcome": TaskOutcome.FAILED, "outputs": (), "commit_infos": (), "error": text}',
+            'failed = {"error": text}',
+        ),
+    ),
+    fault(
+        FaultClass.SYNC,
+        "put-whose-name-is-unsynced",
+        "a put counts though the folder that it was made in could not be synced",
+        ("fs.local", "LocalFileSystem._sync_name", "put.error = error", "pass"),
+    ),
+    fault(
+        FaultClass.SYNC,
+        "set-aside-unsynced",
+        "a rebuild ends before what it took out of the output is durably out of it",
+        (
+            "app.rebuild",
+            "_set_aside",
+            '{path.rpartition("/")[0] for path in paths}',
+            "()",
+        ),
+    ),
+)

@@ -1,0 +1,49 @@
+"""Faults to be planted: more is deleted than what nobody needs."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+TRUNCATIONS = (
+    fault(
+        FaultClass.TRUNCATION,
+        "truncated-to-the-newest",
+        "a log is cut below its newest segment, whether or not that is a checkpoint",
+        (
+            "stores.log",
+            "CommitLog.truncate",
+            "self.refresh().previous_checkpoint",
+            "self._last if self.refresh().previous_checkpoint else 0",
+        ),
+    ),
+    fault(
+        FaultClass.TRUNCATION,
+        "cleaned-up-with-the-neighbours",
+        "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
+        ("engine.clean_up", "remove_task_output", "unit in units", "unit[:5] in {known[:5] for known in units}"),
+    ),
+    fault(
+        FaultClass.TRUNCATION,
+        "mark-deleted",
+        "who puts a mark takes it away with the older ones of its kind",
+        ("stores.claims", "put_mark", "int(found[1]) < epoch", "int(found[1]) <= epoch"),
+    ),
+    fault(
+        FaultClass.TRUNCATION,
+        "one-run-fewer-kept",
+        "of the runs whose tables are kept, one more is deleted",
+        ("stores.retention", "forget_runs", "runs[:-keep]", "runs[: 1 - keep]"),
+    ),
+    fault(
+        FaultClass.TRUNCATION,
+        "swept-with-the-neighbours",
+        "the sweep of a bucket's attempts takes those of its neighbours, too",
+        (
+            "stores.staging",
+            "sweep_epoch",
+            "[folder for group in list_attempts(fs, staging_root, epoch, bucket).values() for folder in group]",
+            "[folder for near in range(bucket + 2)"
+            " for group in list_attempts(fs, staging_root, epoch, near).values() for folder in group]",
+        ),
+    ),
+)

@@ -1,0 +1,74 @@
+"""Faults to be planted: decisions on a view that is older than it has to be."""
+
+from __future__ import annotations
+
+from tests.checkers.planted_faults.parts import FaultClass, fault
+
+VIEWS = (
+    fault(
+        FaultClass.VIEW,
+        "lost-at-the-first-look",
+        "a step is lost if one look at staged files and one at the target, taken one after the other, don't show it",
+        (
+            "steps.publishing",
+            "probe_all",
+            "steps[place].verify() if isinstance(answer, Lost) else answer",
+            "answer",
+        ),
+    ),
+    fault(
+        FaultClass.VIEW,
+        "own-segment-whoever-won",
+        "a log takes its own segment for what stands at a number, though another's put came first",
+        (
+            "stores.log",
+            "CommitLog.settling",
+            "if won:\n    self._durable_to, self._own = number, (number, segment)",
+            "self._own = (number, segment)\nif won:\n    self._durable_to = number",
+        ),
+    ),
+    fault(
+        FaultClass.VIEW,
+        "swept-on-the-fold-before-replay",
+        "recovery sweeps by what was pending before it replayed",
+        ("engine.recover", "_recover_bucket", "fold = log.refresh()", ""),
+    ),
+    fault(
+        FaultClass.VIEW,
+        "rebuilt-from-a-first-look",
+        "a rebuild takes what it saw before it fenced, and before it took the staged files of others away",
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "known = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
+        ),
+        (
+            "app.rebuild",
+            "rebuild_store",
+            "claim_folders(store)",
+            "claim_folders(store)\nknown = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
+        ),
+    ),
+    fault(
+        FaultClass.VIEW,
+        "newest-by-an-older-fold",
+        "whether the store is the newest there is, is judged by a fold from before the newest mark was read",
+        (
+            "stores.fencing",
+            "newer_runs",
+            "max(marks.values())",
+            "max(read_marks(store.fs, store.roots.output).values())",
+        ),
+    ),
+    fault(
+        FaultClass.VIEW,
+        "abandoned-whatever-became-of-it",
+        "who abandons a dataset undoes its steps though somebody has released it meanwhile",
+        (
+            "stores.by_hand",
+            "abandon",
+            "fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING",
+            "False",
+        ),
+    ),
+)
