@@ -10,23 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import DistcommitError
-from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.sink import (
+from distcommit.model.committer import (
     AlreadyCommitted,
-    AttemptIdentity,
     CommitRequest,
     Committed,
     FailedForGood,
     RetryLater,
-    Sink,
     SinkCommitter,
-    SinkWriter,
 )
+from distcommit.model.errors import DistcommitError
+from distcommit.model.pins import Pin, SourceFact
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, Lost, StepContext, Verdict
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
@@ -43,6 +42,7 @@ __all__ = [
     "CommitStep",
     "CommitStepStore",
     "Committed",
+    "CommitterSink",
     "DatasetPlan",
     "DistcommitError",
     "Extraction",
@@ -54,14 +54,18 @@ __all__ = [
     "LocalFileSystem",
     "LogCommitStepStore",
     "Lost",
+    "Origin",
     "Pin",
+    "Prepared",
     "Provenance",
     "RetryLater",
+    "SealRequest",
     "Sink",
     "SinkCommitter",
     "SinkWriter",
     "Source",
     "SourceFact",
+    "StagingArea",
     "StepContext",
     "Verdict",
     "Watermark",

@@ -18,7 +18,7 @@ from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
 from distcommit.engine.run import run
 from distcommit.fs.local import LocalFileSystem
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.sinks.time_folders import TimePartition
 from distcommit.sources.kafka import KafkaSource
 from distcommit.stores.job_store import open_store
@@ -159,7 +159,7 @@ def _share(spark: SparkSession, partitions: int, topics: Topics, repeat: int, fo
         fs = LocalFileSystem()
         store = open_store(fs, roots_of(root), JOB, 64, create=True)
         source = KafkaSource(type="kafka", brokers=topics.brokers, topics=topics.names)
-        sink = FileSinkSettings(partition_by=TimePartition(column="kafka_timestamp", granularity="day"))
+        sink = FileSink(partition_by=TimePartition(column="kafka_timestamp", granularity="day"))
         settings = run_settings(store, source, partitions, sink)
         launch = SampledLaunch(spark, root / "sampled")
         began = time.perf_counter()

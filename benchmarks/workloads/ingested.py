@@ -21,9 +21,9 @@ from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.ports import FileSystem
 from distcommit.model.source import Source
-from distcommit.model.work import StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan
@@ -38,7 +38,7 @@ def roots_of(root: Path | str) -> Roots:
     return Roots(f"{root}/store", f"{root}/staging", f"{root}/output")
 
 
-def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSinkSettings | None = None) -> RunSettings:
+def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSink | None = None) -> RunSettings:
     """A new run of that job with the product's default settings; fences the job log."""
     run_id = new_run_id()
     epoch = fence_job(store, run_id)
@@ -48,7 +48,7 @@ def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSin
         run_id=run_id,
         epoch=epoch,
         partitions=partitions,
-        flow=WorkUnitFlow(source, Decoder(), sink or FileSinkSettings(), False),
+        flow=WorkUnitFlow(source, Decoder(), sink or FileSink(), False),
         policy=CommitPolicy.FULL,
         job_level=False,
         min_interval_s=0.5,
@@ -126,9 +126,8 @@ def _succeeded(settings: RunSettings, unit: WorkUnit, attempt: str, outputs: tup
         low=unit.low,
         expected_high=unit.expected_high,
         actual_high=unit.expected_high,
-        outputs=outputs,
+        branches=(BranchResult(MAIN_BRANCH, settings.flow.sink.name, outputs, records_written=len(outputs)),),
         records_read=len(outputs),
-        records_written=len(outputs),
         started_ms=now_ms,
         finished_ms=now_ms,
     )

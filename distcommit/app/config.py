@@ -16,7 +16,7 @@ from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.sinks.python import PythonSink
 from distcommit.sources.kafka import KafkaSource
 from distcommit.sources.micro_batch import MicroBatchSource
@@ -97,9 +97,7 @@ class JobConfig(_Section):
     source: Annotated[KafkaSource | PythonSource | MicroBatchSource, Field(discriminator="type")]
     value: Decoder = Decoder()
     on_undecodable: Literal["fail", "divert"] = "fail"
-    sink: Annotated[FileSinkSettings | PythonSink, Field(discriminator="type"), BeforeValidator(_files_by_default)] = (
-        FileSinkSettings()
-    )
+    sink: Annotated[FileSink | PythonSink, Field(discriminator="type"), BeforeValidator(_files_by_default)] = FileSink()
     paths: PathSettings
     commit: CommitSettings = CommitSettings()
     replay: ReplaySettings = ReplaySettings()
@@ -116,7 +114,7 @@ class JobConfig(_Section):
 
     @model_validator(mode="after")
     def _own_sinks_are_exactly_once(self) -> JobConfig:
-        if isinstance(self.sink, PythonSink) and self.commit.delivery == "at_least_once":
+        if self.commit.delivery == "at_least_once" and not self.sink.abilities.at_least_once:
             raise ValueError(
                 "commit.delivery: at_least_once goes with the sink of type files only. A sink's proof is one row for"
                 " each dataset and epoch: of two attempts that nobody chose between, the second would be taken for"
@@ -168,7 +166,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
-    if not keeps_access(places["output"]) and isinstance(config.sink, FileSinkSettings) and config.sink.access:
+    if not keeps_access(places["output"]) and config.sink.needs_access:
         raise ConfigurationError(
             "files have no owner and mode there",
             path=places["output"],
@@ -231,7 +229,7 @@ def _explain(problem: Any, tree: Any) -> str:
 
 _TYPES: dict[str, dict[str, type[BaseModel]]] = {
     "source": {"kafka": KafkaSource, "python": PythonSource, "micro_batch": MicroBatchSource},
-    "sink": {"files": FileSinkSettings, "python": PythonSink},
+    "sink": {"files": FileSink, "python": PythonSink},
 }
 """What the `type` of a section stands for; pydantic names it as one more part of a problem's place."""
 

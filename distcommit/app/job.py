@@ -173,8 +173,8 @@ class Job:
             ConfigurationError: if there is no store, or if the job's sink is not one of files: its target is then to be
                 asked.
         """
-        sink = self._folders.own_sink()
-        if sink is not None:
+        sink = self.config.sink
+        if not sink.abilities.audit:
             raise ConfigurationError(
                 "the audit reads published files, and this job has a sink of its own",
                 sink=sink.name,
@@ -197,7 +197,7 @@ class Job:
         Raises:
             ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
         """
-        by_hand.abandon(self._folders.opened(), urn, _who(), self._folders.own_sink())
+        by_hand.abandon(self._folders.opened(), urn, _who(), self.config.sink.committers)
 
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again: mends what a mistake has quarantined."""

@@ -11,8 +11,6 @@ from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
 from distcommit.model.pins import PinnedSettings
 from distcommit.model.ports import FileSystem
-from distcommit.model.sink import Sink
-from distcommit.sinks.python import PythonSink
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.stores.pinned import require_settings
 
@@ -56,7 +54,3 @@ class JobFolders:
     def pinned(self) -> PinnedSettings:
         """The settings that the store pins."""
         return pinned_settings(self.config, self.path, self.overrides)
-
-    def own_sink(self) -> Sink | None:
-        """The user's own sink, made here, so that one that can't be used is an error before anything is done."""
-        return self.config.sink.made if isinstance(self.config.sink, PythonSink) else None

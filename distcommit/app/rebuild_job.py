@@ -21,7 +21,7 @@ def rebuild_job(
 ) -> RebuildResult:
     """What `Job.rebuild` does."""
     config = folders.config
-    if not keep_watermarks and (folders.own_sink() is not None or config.source.provenance is None):
+    if not keep_watermarks and (not config.sink.abilities.audit or config.source.provenance is None):
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files",
             expected="a source with offsets, and the sink of type files",

@@ -25,7 +25,6 @@ from distcommit.model.log_records import DatasetStatus, LeftSequence, SequenceNa
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.protocol import next_record
 from distcommit.steps.outage import OutputProbe, SinkProbe
-from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.log import CommitLog
 
@@ -80,18 +79,18 @@ def judging(
         probe_prefix: how names of what the output is tried with begin.
     """
     found: dict[SequenceName, Failure] = {}
-    answers: dict[bool, str] = {}
+    answers: dict[str, str] = {}
     for name, error in failed.items():
         outage = ""
         if isinstance(error, SinkUnavailableError) and name in loaded:  # it could not even be opened
             outage = plain_text(str(error), 1000)
         elif name in loaded and not is_lost(error) and not isinstance(error, _NOT_FOR_US):
-            for to_sink in sorted({isinstance(step, SinkCommitStep) for step in loaded[name]}):
-                if to_sink not in answers and to_sink and context.sink is not None:
-                    answers[to_sink] = yield SinkProbe(context.sink)
-                elif to_sink not in answers:
-                    answers[to_sink] = yield OutputProbe(context, probe_prefix)
-                outage = outage or answers[to_sink]
+            for sink in sorted({step.sink_name for step in loaded[name]}):
+                if sink not in answers:
+                    committer = context.committers.get(sink)
+                    probe = SinkProbe(committer) if committer is not None else OutputProbe(context, probe_prefix)
+                    answers[sink] = yield probe
+                outage = outage or answers[sink]
         found[name] = judged(error, outage)
     return found
 

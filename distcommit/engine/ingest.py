@@ -15,7 +15,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.ingest.flow import run_work_unit
 from distcommit.model.errors import DistcommitError, FencedError, error_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import Extractor
 from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -147,16 +147,16 @@ class _IngestTask:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
         identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, folder.attempt)
-        return run_work_unit(
-            settings.flow, self._fs, extractor, unit, folder, roots.output, identity, self._clock, settings.deadline_ms
-        )
+        area = StagingArea(self._fs, folder.path, folder.staged_prefix, roots.output)
+        return run_work_unit(settings.flow, extractor, unit, area, identity, self._clock, settings.deadline_ms)
 
     def _add(self, state: TaskState) -> None:
         self._finished.setdefault(bucket_of(state.dataset_urn, self._store.buckets), []).append(state)
         report = self._report
         report.records_read += state.records_read
-        report.records_written += state.records_written
-        report.records_diverted += state.records_diverted
+        for result in state.branches:
+            report.records_written += result.records_written
+            report.records_diverted += result.records_diverted
         report.bytes_read += state.bytes_read
         self._progress.tick()
 
@@ -186,7 +186,7 @@ class _IngestTask:
             logger.exception("staged files could not be synced")
             text = f"staged files could not be synced: {error}"
             self._unsynced.update(s.work_unit_id for states in self._finished.values() for s in states)
-            failed = {"outcome": TaskOutcome.FAILED, "outputs": (), "commit_infos": (), "error": text}
+            failed = {"outcome": TaskOutcome.FAILED, "branches": (), "error": text}
             self._finished = {
                 bucket: [replace(s, **failed) for s in states] for bucket, states in self._finished.items()
             }

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from distcommit.ingest.decode import Decoder
+from distcommit.model.committer import check_plain
 from distcommit.model.errors import ConfigurationError, RecordError, SourceError, error_text, printable
-from distcommit.model.ports import Clock, FileSystem
-from distcommit.model.sink import AttemptIdentity, Sink, SinkWriter, check_plain
+from distcommit.model.ports import Clock
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Source
 from distcommit.model.storable import storable
-from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark, at_or_past
-from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.files import AttemptFiles, FileSinkSettings
-from distcommit.stores.staging import AttemptFolder
+from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, TaskOutcome, TaskState, WorkUnit
 
 logger = logging.getLogger(__name__)
 
@@ -31,30 +29,22 @@ _MOST_BYTES = 1 << 48
 
 @dataclass(frozen=True, slots=True)
 class WorkUnitFlow:
-    """The job's constructs from source to sink: files, or a sink of the user's own. Picklable.
+    """The job's constructs from source to sink. Picklable.
 
-    `divert_rejected`: records that can't be decoded go to an error file, or to the sink's `reject`; otherwise they fail
-    the work unit.
+    `divert_rejected`: records that can't be decoded go to the writer's `reject`; otherwise they fail the work unit.
     """
 
     source: Source
     decoder: Decoder
-    sink: FileSinkSettings | Sink
+    sink: Sink
     divert_rejected: bool
-
-    @property
-    def own_sink(self) -> Sink | None:
-        """The user's own sink, None for files: what commit steps are given."""
-        return self.sink if isinstance(self.sink, Sink) else None
 
 
 def run_work_unit(
     flow: WorkUnitFlow,
-    fs: FileSystem,
     extractor: Extractor,
     unit: WorkUnit,
-    folder: AttemptFolder,
-    output_root: str,
+    area: StagingArea,
     identity: AttemptIdentity,
     clock: Clock,
     deadline_ms: int = 0,
@@ -69,39 +59,26 @@ def run_work_unit(
     if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
         return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
     writer: SinkWriter | None = None
-    counts = _Counts()
+    counts, sink = _Counts(), flow.sink
     try:
-        writer = _writer(flow, fs, folder, output_root, identity, unit.low.incarnation)
-        files = writer if isinstance(writer, AttemptFiles) else None
+        writer = sink.open_writer(identity, area, Origin(flow.source.provenance, unit.low.incarnation))
         extraction = extractor.extract(unit)
         _copy(flow, unit, extraction, writer, counts, lambda: bool(deadline_ms) and clock.now_ms() >= deadline_ms)
         actual_high = _checked(unit, extraction.actual_high())
-        if files is not None:
-            files.note_holes(_checked_holes(unit, extraction.holes()))
-        prepared = tuple(writer.prepare_commit())
-        holes = () if files is None else files.holes_left
-        if flow.own_sink is None:
-            state = replace(
-                state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, outputs=prepared, holes=holes
-            )
-        else:
-            _check_infos(flow.own_sink, prepared)
-            state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, commit_infos=prepared)
+        writer.note_holes(_checked_holes(unit, extraction.holes()))
+        prepared = writer.prepare_commit()
+        _check_infos(sink, prepared.infos)
+        state = replace(
+            state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, branches=(counts.result(sink, prepared),)
+        )
         storable(state)  # else the rows that are stored with it could not be stored either
     except Exception as error:
         text = error_text(error)
         logger.warning("work unit failed: %s", printable(text), extra={"work_unit": unit.work_unit_id}, exc_info=True)
-        state = replace(failed, error=text)
+        state = replace(failed, error=text, branches=(counts.result(sink, Prepared()),))
         if writer is not None:
             _abort(writer)
-    return replace(
-        state,
-        records_read=counts.read,
-        records_written=counts.written,
-        records_diverted=counts.diverted,
-        bytes_read=counts.bytes_read,
-        finished_ms=clock.now_ms(),
-    )
+    return replace(state, records_read=counts.read, bytes_read=counts.bytes_read, finished_ms=clock.now_ms())
 
 
 def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:
@@ -129,6 +106,18 @@ class _Counts:
     diverted: int = 0
     bytes_read: int = 0
 
+    def result(self, sink: Sink, prepared: Prepared) -> BranchResult:
+        """What is told of the branch."""
+        return BranchResult(
+            branch=MAIN_BRANCH,
+            sink=sink.name,
+            files=tuple(prepared.files),
+            infos=tuple(prepared.infos),
+            records_written=self.written,
+            records_diverted=self.diverted,
+            holes=tuple(prepared.holes),
+        )
+
 
 def _copy(
     flow: WorkUnitFlow,
@@ -143,11 +132,9 @@ def _copy(
     Raises:
         RecordError: if one can't be decoded, and such are not diverted.
     """
-    files = writer if isinstance(writer, AttemptFiles) else None
     max_bytes = int(unit.properties.get(MAX_BYTES, 0))
     for batch in extraction:
-        if files is not None:
-            files.note_holes(_checked_holes(unit, extraction.holes()))
+        writer.note_holes(_checked_holes(unit, extraction.holes()))
         decoded = flow.decoder.decode(batch)
         counts.read += batch.num_rows
         counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
@@ -169,29 +156,6 @@ def _copy(
             return
 
 
-def _writer(
-    flow: WorkUnitFlow,
-    fs: FileSystem,
-    folder: AttemptFolder,
-    output_root: str,
-    identity: AttemptIdentity,
-    incarnation: str,
-) -> SinkWriter:
-    if isinstance(flow.sink, Sink):
-        return flow.sink.open_writer(identity, folder.path)
-    return AttemptFiles(
-        fs,
-        folder=folder.path,
-        staged_prefix=folder.staged_prefix,
-        output_root=output_root,
-        settings=flow.sink,
-        dataset_folder=folder_of(identity.dataset_urn),
-        identity=identity,
-        provenance=flow.source.provenance,
-        incarnation=incarnation,
-    )
-
-
 def _abort(writer: SinkWriter) -> None:
     try:
         writer.abort()
@@ -199,7 +163,7 @@ def _abort(writer: SinkWriter) -> None:
         logger.warning("a writer could not be aborted", exc_info=True)
 
 
-def _check_infos(sink: Sink, infos: tuple[object, ...]) -> None:
+def _check_infos(sink: Sink, infos: Sequence[object]) -> None:
     try:
         check_plain(list(infos))
     except TypeError as error:

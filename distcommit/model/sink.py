@@ -1,18 +1,22 @@
-"""Base classes of sinks: where records go, in two phases. Writers prepare, a committer makes visible.
+"""Base class of sinks: where records go. Writers prepare, commit steps make visible.
 
-What a writer prepares is named by commit infos: plain data that travels with the task state, is sealed as one
-`SinkCommitStep` of its dataset, and comes to `SinkCommitter.commit` as part of a request, as often as it takes.
+What a writer prepares is plain data and staged files, which travel with the task state. Once a dataset is ready, its
+sink says which commit steps come of it; they are sealed before the first of them is executed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from distcommit.model.errors import ConflictError
+from distcommit.model.committer import OpensCommitter
 from distcommit.model.pins import Pin
+from distcommit.model.ports import FileSystem
+from distcommit.model.source import Provenance
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +31,56 @@ class AttemptIdentity:
     dataset_urn: str
     work_unit_id: str
     attempt: str
+    branch: str = MAIN_BRANCH
+
+
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """An empty folder of an attempt's own below `paths.staging`, and the output beside it.
+
+    A writer may put files into it, and need not sync them: that is done before the attempt counts. They are deleted
+    once the dataset's commit is known to be done, or the attempt to have lost.
+
+    Attributes:
+        fs: the file system of the job's folders, which need not be the local one.
+        folder: the folder, absolute in the file system's own form.
+        prefix: the same, relative to the staging root: how paths of staged files begin.
+        output_root: the folder that files are published below, absolute.
+    """
+
+    fs: FileSystem
+    folder: str
+    prefix: str
+    output_root: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an attempt's records come from.
+
+    Attributes:
+        provenance: the columns with each record's partition and offset; None if the source has none.
+        incarnation: what the source's positions count in (a Kafka topic id), as in the watermark.
+    """
+
+    provenance: Provenance | None = None
+    incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a writer has prepared: its commit infos, files and holes; nothing if it was given no records.
+
+    Attributes:
+        infos: plain data for a committer: numbers of at most 64 bits, text, bytes, booleans, None, and lists and dicts
+            of them. They are stored in the commit log, so keep them small.
+        files: closed files in the staging area, and where each is to be published.
+        holes: those that the commit log is to keep, of the ones that the writer was told.
+    """
+
+    infos: Sequence[Any] = ()
+    files: Sequence[StagedFile] = ()
+    holes: Sequence[SkippedRange] = ()
 
 
 class SinkWriter(ABC):
@@ -44,14 +98,15 @@ class SinkWriter(ABC):
     def reject(self, batch: pa.RecordBatch) -> None:
         """Takes records that could not be decoded, in the source's schema (`on_undecodable: divert`)."""
 
-    @abstractmethod
-    def prepare_commit(self) -> Sequence[Any]:
-        """Ends the attempt: all that a committer in another process needs is durable, or in the staging folder.
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:  # noqa: B027 - optional hook
+        """Told of positions at which the source has no records, as it is read past them; by default they are forgotten.
 
-        Returns:
-            commit infos that name it, none if there is nothing to commit: numbers of at most 64 bits, text, bytes,
-            booleans, None, and lists and dicts of them. They are stored in the commit log, so keep them small.
+        What somebody is to know them by later is kept beside the records, or comes back in `Prepared.holes`.
         """
+
+    @abstractmethod
+    def prepare_commit(self) -> Prepared:
+        """Ends the attempt: all that a committer in another process needs is durable, or in the staging area."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -59,90 +114,54 @@ class SinkWriter(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitRequest:
-    """All that one run prepared for one dataset. At most one per dataset and epoch; later runs have higher epochs."""
+class Abilities:
+    """What a sink can do beside committing exactly once.
+
+    Attributes:
+        at_least_once: its steps may be executed without being written ahead; of two attempts that nobody chose
+            between, both are then published, and none is taken for the other.
+        audit: what it has published can be audited, and the job's store be rebuilt from it.
+    """
+
+    at_least_once: bool = False
+    audit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SealRequest:
+    """What the winning attempts of one run prepared for a branch of a dataset. One per dataset, branch and epoch; later
+    runs have higher epochs.
+
+    Attributes:
+        results: what each of them prepared, in the order of its work units.
+        whole: for each, whether every staged folder of it holds exactly its files, all for one folder of the output and
+            under their final names.
+    """
 
     dataset_urn: str
     epoch: int
-    infos: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """It is visible and durable, by this call."""
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyCommitted:
-    """The target proves that this epoch of the dataset, or a later one, was committed before. Nothing was changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetryLater:
-    """Not all of it is done, and nothing is wrong with it: the same request comes again, in this run or the next."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailedForGood:
-    """It is not visible and never can be: the dataset is quarantined with the reason, and keeps its watermark."""
-
-    reason: str
-
-
-CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood
-
-
-class SinkCommitter(ABC):
-    """Makes visible what writers have prepared. Opened for one call, on an executor.
-
-    Any number of them may work at once, on the same requests too, and may be killed at any point. So the target has to
-    keep a proof, changed in one transaction with the data: usually one row for each dataset with its newest epoch.
-    """
-
-    @abstractmethod
-    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commits the requests of all datasets of a bucket that are ready, durably; one outcome for each, in order.
-
-        Committing a request again changes nothing, after later epochs of its dataset too, and when its staged files are
-        gone. An exception counts as `RetryLater` for each request of which it is raised; after one from several
-        requests each is tried by itself.
-        """
-
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
-        """Takes the requests back, durably: nothing of them is visible, and committing them gives `FailedForGood`.
-
-        Called when a person abandons a quarantined dataset; calling again changes nothing more. Later epochs of the
-        dataset can be committed as before.
-
-        Raises:
-            ConflictError: if one of them can't be taken back, as it is committed; nothing was changed.
-        """
-        raise ConflictError(
-            "this sink can't take back a commit",
-            dataset=", ".join(request.dataset_urn for request in requests),
-            todo="release the dataset with retry or accept, or give the sink's committer `abort`",
-        )
-
-    def probe(self) -> None:  # noqa: B027 - optional hook
-        """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
-        condition that never holds.
-
-        Asked where a commit has failed: if this raises too, it is an outage, told as such and no dataset's failed
-        attempt, for however long; else each dataset that failed did so by itself. Without it a sink counts as working
-        whose committer can be opened.
-        """
-
-    def close(self) -> None:  # noqa: B027 - optional hook
-        """Lets go of connections."""
+    branch: str
+    results: Sequence[BranchResult]
+    whole: Sequence[bool]
 
 
 class Sink(ABC):
-    """Where records go. Picklable: it is sent to the executors, which write and commit."""
+    """Where records go. Picklable: it is sent to the executors, which write and commit.
 
-    name: ClassVar[str]
-    """Stored with every commit; it stays the same as long as sequences of this sink may be pending."""
+    A sink with a committer of its own derives from `CommitterSink`, which is this with the commit step it takes.
+    """
+
+    abilities: ClassVar[Abilities] = Abilities()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Stored with what is prepared; it stays the same as long as sequences of this sink may be pending."""
+
+    @property
+    def needs_access(self) -> bool:
+        """Whether what is published is to get an owner or a mode, which not all places have."""
+        return False
 
     def pins(self) -> Mapping[str, Pin]:
         """Settings that decide where the proof of a commit is, such as a table's name, by their names in the section
@@ -150,38 +169,23 @@ class Sink(ABC):
         return {}
 
     @abstractmethod
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer for one attempt at one work unit.
 
         Args:
             attempt: whose records they are.
-            staging_folder: an empty folder of this attempt's own below `paths.staging`, absolute. The writer may put
-                files into it, and need not sync them: that is done before the attempt counts. They are deleted once
-                the dataset's commit is known to be done, or the attempt to have lost.
+            area: where it may put files.
+            origin: where the records come from.
         """
 
     @abstractmethod
-    def open_committer(self) -> SinkCommitter:
-        """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        """The commit steps that what was prepared comes to, in the order they are executed; none if it is nothing.
 
+        Whoever asks with the same request gets the same steps. Nothing is looked at or changed.
+        """
 
-def check_plain(value: Any) -> None:
-    """Lets plain data through.
-
-    Raises:
-        TypeError: if it is, or holds, anything else than what can be a commit info.
-    """
-    match value:
-        case None | bool() | float() | str() | bytes():
-            return
-        case int() if -(2**63) <= value < 2**64:
-            return
-        case list():
-            for item in value:
-                check_plain(item)
-            return
-        case dict() if all(isinstance(key, str) for key in value):
-            for item in value.values():
-                check_plain(item)
-            return
-    raise TypeError(f"not plain data: {value!r:.200}")
+    @property
+    def committers(self) -> Mapping[str, OpensCommitter]:
+        """What opens the committers of its steps, by the name stored with them."""
+        return {}

@@ -6,7 +6,7 @@ After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import DistcommitError, LostError
 from distcommit.model.ports import FileSystem
-from distcommit.model.sink import Sink
 
 
 class Verdict(Enum):
@@ -39,13 +39,13 @@ Verification = Verdict | Lost
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What steps may touch: one file system, two roots on it that every path is relative to, and the job's sink if it
-    has one of its own."""
+    """What steps may touch: one file system, two roots on it that every path is relative to, and what opens the
+    committers of the job's sinks, by name."""
 
     fs: FileSystem
     staging_root: str
     output_root: str
-    sink: Sink | None = None
+    committers: Mapping[str, OpensCommitter] = field(default_factory=dict)
 
 
 class CommitStep(ABC):
@@ -58,6 +58,11 @@ class CommitStep(ABC):
 
     type_name: ClassVar[str]
     version: ClassVar[int] = 1
+
+    @property
+    def sink_name(self) -> str:
+        """The sink whose committer brings the effect about; empty: the effect is on the job's file system."""
+        return ""
 
     @abstractmethod
     def verify(self) -> Verification | bool:

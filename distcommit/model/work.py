@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from distcommit.model.watermark import Position, Watermark
 
+MAIN_BRANCH = "main"
+"""The branch that all records of a dataset go to where nothing forks."""
+
 
 class SkippedRange(Struct, frozen=True, array_like=True):
     """Positions of one source partition of which nothing is published, [low, high), and why.
@@ -94,11 +97,26 @@ class StagedFile(Struct, frozen=True, array_like=True, gc=False):
     records: int = 0
 
 
+class BranchResult(Struct, frozen=True):
+    """What one attempt at a work unit prepared in one branch, by the sink of that name.
+
+    `files` are staged files, `infos` commit infos (plain data); `holes` are those that nothing of it names.
+    """
+
+    branch: str
+    sink: str
+    files: tuple[StagedFile, ...] = ()
+    infos: tuple[Any, ...] = ()
+    records_written: int = 0
+    records_diverted: int = 0
+    holes: tuple[SkippedRange, ...] = ()
+
+
 class TaskState(Struct, frozen=True):
     """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
 
-    What it prepared is in `outputs` for files, and in `commit_infos` (plain data) for a sink of the user's own. `holes`
-    are those that no file's footer names, since none was open any more.
+    One that has succeeded has a result for each branch of its dataset. What one that failed has says only how many
+    records it had written.
     """
 
     run_id: str
@@ -110,13 +128,19 @@ class TaskState(Struct, frozen=True):
     low: Watermark
     expected_high: Watermark
     actual_high: Watermark
-    outputs: tuple[StagedFile, ...] = ()
+    branches: tuple[BranchResult, ...] = ()
     records_read: int = 0
-    records_written: int = 0
-    records_diverted: int = 0
     bytes_read: int = 0
     error: str = ""
     started_ms: int = 0
     finished_ms: int = 0
-    commit_infos: tuple[Any, ...] = ()
-    holes: tuple[SkippedRange, ...] = ()
+
+    @property
+    def files(self) -> tuple[StagedFile, ...]:
+        """The staged files of all branches."""
+        return tuple(file for result in self.branches for file in result.files)
+
+    @property
+    def has_prepared(self) -> bool:
+        """Whether there is anything to commit."""
+        return any(result.files or result.infos for result in self.branches)

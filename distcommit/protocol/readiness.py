@@ -82,7 +82,7 @@ def readiness(
     high = Watermark(reached, plan.start.incarnation)
     if failures and not winners:
         return Nothing(failures[0], failed=True)
-    if high == plan.planned_low and not any(state.outputs or state.commit_infos for state in winners):
+    if high == plan.planned_low and not any(state.has_prepared for state in winners):
         return Nothing("nothing new was read", failed=False)
     return Ready(tuple(winners), high, failures[0] if failures else "")
 
@@ -111,7 +111,7 @@ def _winners(
         if winner is not None:
             chosen.append(winner)
         elif attempts:
-            paths = ", ".join(file.staged_path for file in attempts[0].outputs)
+            paths = ", ".join(file.staged_path for file in attempts[0].files)
             failures.append(
                 f"work unit {unit.work_unit_id}: of the staged files of every attempt some are missing or others are"
                 f" there in their place ({paths})"

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin
-from distcommit.model.ports import FileAccess, FileSystem
-from distcommit.model.sink import AttemptIdentity, SinkWriter
-from distcommit.model.source import Provenance
+from distcommit.model.ports import FileAccess
+from distcommit.model.sink import (
+    Abilities,
+    AttemptIdentity,
+    Origin,
+    Prepared,
+    SealRequest,
+    Sink,
+    SinkWriter,
+    StagingArea,
+)
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.urn import folder_of
 from distcommit.model.work import SkippedRange, StagedFile
 from distcommit.sinks.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.footer import FileKind
 from distcommit.sinks.open_file import ClosedFile, OpenFile
 from distcommit.sinks.time_folders import TimePartition, split_by_time
+from distcommit.steps.rename import FsRenameCommitStep
 
 REJECTED_FOLDER = "_rejected"
 """Folder of the output root for records that were turned away; readers take names with `_` for hidden."""
@@ -42,8 +52,8 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
 
 
-class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
-    """How a dataset's files look.
+class FileSink(BaseModel, Sink, frozen=True, extra="forbid"):
+    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
 
     Compression by format (Avro's own names: zstandard, snappy, deflate, null) works for all of them; Parquet files of
     less than 16 KiB are never compressed. `target_file_bytes` closes a file once it has that size (Parquet: bytes
@@ -57,9 +67,25 @@ class FileSinkSettings(BaseModel, frozen=True, extra="forbid"):
     target_file_bytes: int = Field(default=512 << 20, gt=0)
     access: AccessSettings | None = None
 
-    def pins(self) -> Mapping[str, Pin]:
-        """As `Sink.pins`: none, since any settings can read and continue what others have published."""
-        return {}
+    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
+
+    @property
+    def name(self) -> str:
+        return self.type
+
+    @property
+    def needs_access(self) -> bool:
+        return self.access is not None
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return AttemptFiles(area, settings=self, identity=attempt, origin=origin)
+
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        return [
+            step
+            for result, whole in zip(request.results, request.whole, strict=True)
+            for step in FsRenameCommitStep.of_all(context, result.files, whole=whole)
+        ]
 
 
 class AttemptFiles(SinkWriter):
@@ -70,15 +96,10 @@ class AttemptFiles(SinkWriter):
     whole, from memory. After an error in `write`, `reject` or `prepare_commit`, only `abort` is left. Not thread-safe.
 
     Args:
-        fs: where the attempt's folder is.
-        folder: the attempt's own folder, absolute; made with the first file.
-        staged_prefix: that folder relative to the staging root.
-        output_root: the folder that files are published below, absolute.
+        area: the attempt's own folder.
         settings: the form of the files.
-        dataset_folder: the dataset's folder below the output root (`folder_of` its URN).
         identity: who writes; goes into names and footers.
-        provenance: the columns that say where a record came from; None if the source has none.
-        incarnation: what the source's positions count in; goes into footers.
+        origin: where the records come from; goes into footers.
         row_group_bytes: rows of one folder are written when they take this much memory.
         max_waiting_bytes: when all waiting rows take more than this, the folders with most are written first.
         max_open_files: when more are open, the one not written to for the longest time is finished.
@@ -86,23 +107,18 @@ class AttemptFiles(SinkWriter):
 
     def __init__(
         self,
-        fs: FileSystem,
+        area: StagingArea,
         *,
-        folder: str,
-        staged_prefix: str,
-        output_root: str,
-        settings: FileSinkSettings,
-        dataset_folder: str,
+        settings: FileSink,
         identity: AttemptIdentity,
-        provenance: Provenance | None = None,
-        incarnation: str = "",
+        origin: Origin,
         row_group_bytes: int = 64 << 20,
         max_waiting_bytes: int = 256 << 20,
         max_open_files: int = 128,
     ) -> None:
-        self._fs, self._folder, self._staged_prefix, self._settings = fs, folder, staged_prefix, settings
-        self._output_root, self._dataset_folder, self._identity = output_root, dataset_folder, identity
-        self._provenance, self._incarnation = provenance, incarnation
+        self._area, self._fs, self._settings = area, area.fs, settings
+        self._identity, self._origin = identity, origin
+        self._dataset_folder = folder_of(identity.dataset_urn)
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
         piece = row_group_bytes if settings.format == "parquet" else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
@@ -124,11 +140,6 @@ class AttemptFiles(SinkWriter):
     def records_rejected(self) -> int:
         """Rows given to `reject`."""
         return self._records["rejected"]
-
-    @property
-    def holes_left(self) -> tuple[SkippedRange, ...]:
-        """Holes that no file's footer names."""
-        return tuple(self._holes)
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
         """Has a file's footer name these: one that is open, else the next one."""
@@ -157,8 +168,9 @@ class AttemptFiles(SinkWriter):
         """
         self._take(batch, "rejected")
 
-    def prepare_commit(self) -> tuple[StagedFile, ...]:
-        """Finishes all files and gives them their final names; the caller then syncs the tree.
+    def prepare_commit(self) -> Prepared:
+        """Finishes all files and gives them their final names; the caller then syncs the tree. Holes that no file's
+        footer names, since none was open any more, come back.
 
         What goes to one folder of the output is alone in one staged folder, so that it can be published by one rename.
 
@@ -176,10 +188,10 @@ class AttemptFiles(SinkWriter):
             below = ""
             if len(by_target) > 1 and self._fs.has_folders:
                 below = f"/{number:04d}"
-                self._fs.make_folder(self._folder + below)
+                self._fs.make_folder(self._area.folder + below)
             outputs += [self._put_in_place(file, below) for file in files]
         self._state = "closed"
-        return tuple(outputs)
+        return Prepared(files=outputs, holes=self._holes)
 
     def abort(self) -> None:
         """Closes what is open, as far as that works, and deletes nothing. Does nothing after `prepare_commit`."""
@@ -257,11 +269,11 @@ class AttemptFiles(SinkWriter):
     def _put_in_place(self, file: ClosedFile, below: str) -> StagedFile:
         if self._fs.has_folders:
             name = f"{below}/" + file.final_path.rpartition("/")[2]
-            self._fs.rename(file.path, self._folder + name)
+            self._fs.rename(file.path, self._area.folder + name)
         else:  # it can be renamed to its target alone
-            name = file.path.removeprefix(self._folder)
+            name = file.path.removeprefix(self._area.folder)
         return StagedFile(
-            staged_path=self._staged_prefix + name,
+            staged_path=self._area.prefix + name,
             final_path=file.final_path,
             size_bytes=file.status.size_bytes,
             checksum=file.checksum,
@@ -279,18 +291,18 @@ class AttemptFiles(SinkWriter):
         parts = [REJECTED_FOLDER] if kind == "rejected" else []
         parts += [self._dataset_folder, folder] if folder else [self._dataset_folder]
         final_path = "/".join([*parts, f"{self._name}-{number}.{settings.format}"])
-        path = f"{self._folder}/{number}.{settings.format}" + WRITING * self._fs.has_folders
+        path = f"{self._area.folder}/{number}.{settings.format}" + WRITING * self._fs.has_folders
         file = OpenFile(
             self._fs,
             path=path,
-            target=f"{self._output_root}/{final_path}",
+            target=f"{self._area.output_root}/{final_path}",
             final_path=final_path,
             kind=kind,
             schema=schema,
             encoder=encoder,
             identity=self._identity,
-            provenance=self._provenance,
-            incarnation=self._incarnation,
+            provenance=self._origin.provenance,
+            incarnation=self._origin.incarnation,
             access=None if self._settings.access is None else self._settings.access.as_bits(),
         )
         file.add_holes(self._holes)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
-from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
+from distcommit.model.sink import AttemptIdentity, Origin, SealRequest, Sink, SinkWriter, StagingArea
+from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.user_class import make_named
 
 
@@ -46,14 +48,18 @@ class PythonSink(BaseModel, Sink):
         return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "made"}}
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return self.made.name
 
     def pins(self) -> Mapping[str, Pin]:
         return {"name": Pin(self.name), **self.made.pins()}
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
-        return self.made.open_writer(attempt, staging_folder)
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return self.made.open_writer(attempt, area, origin)
 
-    def open_committer(self) -> SinkCommitter:
-        return self.made.open_committer()
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        return self.made.commit_steps(request, context)
+
+    @property
+    def committers(self) -> Mapping[str, OpensCommitter]:
+        return self.made.committers

@@ -9,10 +9,10 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 
+from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import DistcommitError, plain_text
 from distcommit.model.lockstep import Request
 from distcommit.model.ports import FileSystem
-from distcommit.model.sink import Sink
 from distcommit.model.steps import StepContext
 from distcommit.protocol.paths import OUTPUT_PROBE
 from distcommit.steps.sink import open_committer
@@ -70,7 +70,7 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 class SinkProbe(Request):
     """Asks the sink's committer whether its target works; the answer is as that of `OutputProbe`."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: OpensCommitter) -> None:
         self._sink = sink
 
     @classmethod

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, assert_never
 
-from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
-from distcommit.model.sink import (
+from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
     CommitRequest,
     Committed,
     FailedForGood,
+    OpensCommitter,
     RetryLater,
-    Sink,
     SinkCommitter,
     check_plain,
 )
+from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
 from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.steps.registry import register
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @register
 class SinkCommitStep(CommitStep):
-    """Hands one dataset's commit infos of one run to the committer of the job's sink.
+    """Hands the commit infos of one run for a branch of one dataset to the committer of its sink.
 
     The proof is the target's and is asked for inside `commit`, in one transaction with the data; so `verify` always
     says PENDING, and a replay commits again, which changes nothing. The sink itself is not stored: its name is, and the
@@ -35,17 +36,22 @@ class SinkCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "sink-commit"
+    version: ClassVar[int] = 2  # 1 knew no branches
     __slots__ = ("request", "sink")
 
-    def __init__(self, sink: Sink, request: CommitRequest) -> None:
+    def __init__(self, sink: OpensCommitter, request: CommitRequest) -> None:
         self.sink, self.request = sink, request
 
     def __repr__(self) -> str:
         return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
 
+    @property
+    def sink_name(self) -> str:
+        return self.sink.name
+
     def to_row(self) -> list[Any]:
         request = self.request
-        return [self.sink.name, request.dataset_urn, request.epoch, list(request.infos)]
+        return [self.sink.name, request.dataset_urn, request.epoch, list(request.infos), request.branch]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -54,21 +60,21 @@ class SinkCommitStep(CommitStep):
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
         """
-        name, urn, epoch, infos = row
-        if tuple(map(type, row)) != (str, str, int, list):
+        name, urn, epoch, infos, branch = row if version > 1 else [*row, MAIN_BRANCH]
+        if tuple(map(type, (name, urn, epoch, infos, branch))) != (str, str, int, list, str):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
         check_plain(infos)
-        sink = context.sink
-        if sink is None or sink.name != name:
+        sink = context.committers.get(name)
+        if sink is None:
             raise SinkUnavailableError(
                 "a stored commit belongs to another sink",
                 dataset=urn,
                 epoch=epoch,
                 expected=f"a job file with the sink {name!r}",
-                found="the files sink" if sink is None else f"the sink {sink.name!r}",
+                found=" and ".join(map(repr, context.committers)) or "one whose sink has no committer",
                 todo="run the job with that sink until nothing is pending",
             )
-        return cls(sink, CommitRequest(urn, epoch, tuple(infos)))
+        return cls(sink, CommitRequest(urn, epoch, tuple(infos), branch))
 
     def verify(self) -> Verification:
         return Verdict.PENDING
@@ -82,9 +88,15 @@ class SinkCommitStep(CommitStep):
     def execute_all(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """One call of one committer for all of them."""
-        if not steps:
-            return []
+        """One call of one committer for all of a sink's."""
+        errors: dict[int, DistcommitError | None] = {}
+        for name in dict.fromkeys(step.sink_name for step in steps):
+            places = [place for place, step in enumerate(steps) if step.sink_name == name]
+            errors.update(zip(places, cls._commit([steps[place] for place in places]), strict=True))
+        return [errors[place] for place in range(len(steps))]
+
+    @classmethod
+    def _commit(cls, steps: Sequence[Self]) -> list[DistcommitError | None]:
         requests = [step.request for step in steps]
         try:
             with open_committer(steps[0].sink) as committer:
@@ -138,7 +150,7 @@ class SinkCommitStep(CommitStep):
 
 
 @contextmanager
-def open_committer(sink: Sink) -> Iterator[SinkCommitter]:
+def open_committer(sink: OpensCommitter) -> Iterator[SinkCommitter]:
     """An open committer, closed afterwards; what closing raises changes nothing of what was committed."""
     try:
         committer = sink.open_committer()

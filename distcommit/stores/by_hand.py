@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
+from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
-from distcommit.model.sink import Sink
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
@@ -39,7 +39,9 @@ class Retried:
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
-def release(store: JobStore, urn: str, how: Release, who: str, sink: Sink | None = None) -> None:
+def release(
+    store: JobStore, urn: str, how: Release, who: str, committers: Mapping[str, OpensCommitter] | None = None
+) -> None:
     """Releases a quarantined dataset in that way; see `retry`, `accept` and `abandon`."""
     match how:
         case Release.RETRY:
@@ -47,7 +49,7 @@ def release(store: JobStore, urn: str, how: Release, who: str, sink: Sink | None
         case Release.ACCEPT:
             accept(store, urn, who)
         case Release.ABANDON:
-            abandon(store, urn, who, sink)
+            abandon(store, urn, who, committers)
 
 
 def retry_all(store: JobStore, who: str) -> Retried:
@@ -115,22 +117,22 @@ def accept(store: JobStore, urn: str, who: str) -> None:
         raise _not(urn, after, "quarantined still")
 
 
-def abandon(store: JobStore, urn: str, who: str, sink: Sink | None = None) -> None:
+def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
     """Undoes a quarantined dataset's sequence: the next run reads its records again, from the watermark it has.
 
     First no run may execute it any more (REVOKING), then what is staged is taken away, so that a zombie can't publish
-    it later, and only then what was published; the last step first. Safe to call again after a crash. What a sink of
-    the user's own was given is taken back by the committer of `sink`.
+    it later, and only then what was published; the last step first. Safe to call again after a crash. What a sink's
+    committer was given is taken back by one of `committers`, by the sink's name.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or somebody has let it be tried again
             or finished it meanwhile: nothing was removed; or if one of its steps is of a kind that can't be abandoned,
             or the sink can't take back what it has committed: the dataset is quarantined as before.
-        SinkUnavailableError: if its steps belong to another sink; nothing was changed.
+        SinkUnavailableError: if its steps belong to a sink that is not among them; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
     log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-    context = StepContext(store.fs, store.roots.staging, store.roots.output, sink)
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {})
     steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first: they go last, they can't refuse
     lasting = next((step for step in steps if not step.can_be_abandoned()), None)
     if lasting is not None:

@@ -210,7 +210,7 @@ class LogCommitStepStore(CommitStepStore):
         """
         if how not in [*Release]:
             raise ConfigurationError("there is no such way to release", expected=", ".join(Release), found=how)
-        by_hand.release(self._opened(store).store, urn, Release(how), who or _WHO, self._context.sink)
+        by_hand.release(self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers)
 
     def quarantine(self, store: str, urn: str, who: str = "") -> None:
         """Lets nobody commit a pending sequence any more until it is released, as one that can never be committed.

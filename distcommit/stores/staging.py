@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, FolderEntry
-from distcommit.model.work import StagedFile, TaskState
+from distcommit.model.work import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
 from distcommit.steps.folders import GuardedFolders
@@ -109,18 +109,22 @@ class StagedFiles:
         self._fs, self._root = fs, staging_root
         self._folders = GuardedFolders(fs, staging_root)
         self._listed: dict[str, dict[str, int]] = {}
-        self._whole: set[tuple[str, str]] = set()
+        self._whole: set[tuple[str, str, str]] = set()
 
     def look(self, states: Iterable[TaskState]) -> None:
         """Lists the folders of all these at once, as many at a time as the file system is worth."""
-        folders = {file.staged_path.rpartition("/")[0] for state in states for file in state.outputs}
+        folders = {file.staged_path.rpartition("/")[0] for state in states for file in state.files}
         in_flight(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
-        """Whether all outputs are there and, where the listing tells it, are the very files."""
-        outputs, whole, seen = state.outputs, True, 0
+        """Whether all its files are there and, where the listing tells it, are the very files."""
+        return all(self._has_all_of(state, result) for result in state.branches)
+
+    def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
+        outputs, whole, seen = result.files, True, 0
+        name_of_result = (state.work_unit_id, state.attempt, result.branch)
         if outputs and self._is_exactly(outputs):  # nearly always, and told at a fraction of the cost
-            self._whole.add((state.work_unit_id, state.attempt))
+            self._whole.add(name_of_result)
             return True
         while seen < len(outputs):  # one folder after the other
             first = outputs[seen]
@@ -140,7 +144,7 @@ class StagedFiles:
                 seen += 1
             whole = whole and len(names) == seen - begin
         if whole:
-            self._whole.add((state.work_unit_id, state.attempt))
+            self._whole.add(name_of_result)
         return True
 
     def _is_exactly(self, outputs: Sequence[StagedFile]) -> bool:
@@ -157,10 +161,10 @@ class StagedFiles:
             and [file.final_path for file in outputs] == [final_in + name for name in names]
         )
 
-    def are_whole(self, state: TaskState) -> bool:
-        """Whether each folder of a task state that `has_all_of` found there holds exactly its outputs, under their
-        final names and all for one folder: such folders may be renamed as one."""
-        return (state.work_unit_id, state.attempt) in self._whole
+    def are_whole(self, state: TaskState, result: BranchResult) -> bool:
+        """Whether each folder of a branch of a task state that `has_all_of` found there holds exactly its files, under
+        their final names and all for one folder: such folders may be renamed as one."""
+        return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:
         """File ids by name; folders count as missing files."""

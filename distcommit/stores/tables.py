@@ -12,10 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.model.committer import check_plain
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.sink import check_plain
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import (
+    MAIN_BRANCH,
+    BranchResult,
+    DatasetPlan,
+    SkippedRange,
+    StagedFile,
+    TaskOutcome,
+    TaskState,
+    WorkUnit,
+)
 
 _STAGED_FILE = pa.struct(
     [
@@ -30,40 +39,68 @@ _STAGED_FILE = pa.struct(
 )
 _VERSION_KEY = b"distcommit-table-version"
 
-TASK_STATE_SCHEMA = pa.schema(
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+def _many(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(_required("element", kind))
+
+
+_HEAD = [
+    _required("run_id", pa.string()),
+    _required("epoch", pa.int64()),
+    _required("dataset_urn", pa.string()),
+    _required("work_unit_id", pa.string()),
+    _required("attempt", pa.string()),
+    _required("outcome", pa.string()),
+    _required("low", pa.string()),
+    _required("expected_high", pa.string()),
+    _required("actual_high", pa.string()),
+]
+_TAIL = [
+    _required("bytes_read", pa.int64()),
+    _required("error", pa.string()),
+    _required("started_ms", pa.int64()),
+    _required("finished_ms", pa.int64()),
+]
+_BRANCH = pa.struct(
     [
-        pa.field("run_id", pa.string(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("dataset_urn", pa.string(), nullable=False),
-        pa.field("work_unit_id", pa.string(), nullable=False),
-        pa.field("attempt", pa.string(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("low", pa.string(), nullable=False),
-        pa.field("expected_high", pa.string(), nullable=False),
-        pa.field("actual_high", pa.string(), nullable=False),
-        pa.field("outputs", pa.list_(pa.field("element", _STAGED_FILE, nullable=False)), nullable=False),
-        pa.field("records_read", pa.int64(), nullable=False),
-        pa.field("records_written", pa.int64(), nullable=False),
-        pa.field("records_diverted", pa.int64(), nullable=False),
-        pa.field("bytes_read", pa.int64(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-        pa.field("started_ms", pa.int64(), nullable=False),
-        pa.field("finished_ms", pa.int64(), nullable=False),
+        _required("branch", pa.string()),
+        _required("sink", pa.string()),
+        _required("files", _many(_STAGED_FILE)),
+        _required("infos", _many(pa.binary())),
+        _required("records_written", pa.int64()),
+        _required("records_diverted", pa.int64()),
+        _required("holes", pa.string()),
+    ]
+)
+TASK_STATE_SCHEMA = pa.schema(
+    [*_HEAD, _required("branches", _many(_BRANCH)), _required("records_read", pa.int64()), *_TAIL],
+    metadata={_VERSION_KEY: b"4"},
+)
+"""One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`, and so are
+holes; commit infos are MessagePack, each by itself."""
+
+_WITHOUT_BRANCHES = pa.schema(
+    [
+        *_HEAD,
+        _required("outputs", _many(_STAGED_FILE)),
+        _required("records_read", pa.int64()),
+        _required("records_written", pa.int64()),
+        _required("records_diverted", pa.int64()),
+        *_TAIL,
     ],
     metadata={_VERSION_KEY: b"1"},
 )
-"""One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`."""
+"""As it was before there were branches: files in a column of the row; version 2 also has commit infos, and version 3
+holes. Read, no longer written."""
 
-TASK_STATE_SCHEMA_2 = TASK_STATE_SCHEMA.append(
-    pa.field("commit_infos", pa.list_(pa.field("element", pa.binary(), nullable=False)), nullable=False)
-).with_metadata({_VERSION_KEY: b"2"})
-"""With the commit infos of a sink, each in MessagePack. Written only where there are any, so that all other rows stay
-readable for programs that know version 1."""
-
-TASK_STATE_SCHEMA_3 = TASK_STATE_SCHEMA_2.append(pa.field("holes", pa.string(), nullable=False)).with_metadata(
-    {_VERSION_KEY: b"3"}
+_WITH_INFOS = _WITHOUT_BRANCHES.append(_required("commit_infos", _many(pa.binary()))).with_metadata(
+    {_VERSION_KEY: b"2"}
 )
-"""With holes that no file names, as JSON. Written only where there are any."""
+_WITH_HOLES = _WITH_INFOS.append(_required("holes", pa.string())).with_metadata({_VERSION_KEY: b"3"})
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -81,10 +118,9 @@ PLAN_SCHEMA = pa.schema(
 )
 """One row for each work unit; what concerns its dataset is repeated on each row."""
 
-_TASK_STATES = {b"1": TASK_STATE_SCHEMA, b"2": TASK_STATE_SCHEMA_2, b"3": TASK_STATE_SCHEMA_3}
+_TASK_STATES = {b"1": _WITHOUT_BRANCHES, b"2": _WITH_INFOS, b"3": _WITH_HOLES, b"4": TASK_STATE_SCHEMA}
 _PLANS = {b"1": PLAN_SCHEMA}
 _WATERMARKS = ("low", "expected_high", "actual_high")
-_JSON = (*_WATERMARKS, "holes")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
 _file = attrgetter(*(field.name for field in _STAGED_FILE))
@@ -109,21 +145,29 @@ def check_table(data: bytes, path: str) -> bytes:
 
 def encode_task_states(states: Sequence[TaskState]) -> bytes:
     """The rows as a Parquet file."""
-    schema = TASK_STATE_SCHEMA_2 if any(state.commit_infos for state in states) else TASK_STATE_SCHEMA
-    if any(state.holes for state in states):
-        schema = TASK_STATE_SCHEMA_3
-    rows = [tuple(_stored(name, getattr(state, name)) for name in schema.names) for state in states]
-    batch = pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
-    return _write(pa.Table.from_batches([batch.replace_schema_metadata(schema.metadata)]))
+    names = TASK_STATE_SCHEMA.names
+    rows = [tuple(_stored(name, getattr(state, name)) for name in names) for state in states]
+    batch = pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(TASK_STATE_SCHEMA))))
+    return _write(pa.Table.from_batches([batch.replace_schema_metadata(TASK_STATE_SCHEMA.metadata)]))
 
 
 def _stored(name: str, value: Any) -> Any:
     """The value of a task state's column."""
-    if name == "outputs":
-        return [*map(_file, value)]
-    if name == "commit_infos":
-        return [*map(msgspec.msgpack.encode, value)]
-    return _encode(value).decode() if name in _JSON else value
+    if name == "branches":
+        return [*map(_stored_branch, value)]
+    return _encode(value).decode() if name in _WATERMARKS else value
+
+
+def _stored_branch(result: BranchResult) -> tuple[Any, ...]:
+    return (
+        result.branch,
+        result.sink,
+        [*map(_file, result.files)],
+        [*map(msgspec.msgpack.encode, result.infos)],
+        result.records_written,
+        result.records_diverted,
+        _encode(result.holes).decode(),
+    )
 
 
 def decode_task_states(data: bytes, path: str) -> list[TaskState]:
@@ -134,28 +178,66 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     """
     stored = _read(data, path, _TASK_STATES)
     try:
-        outputs = stored["outputs"].combine_chunks()
-        if isinstance(outputs, pa.ChunkedArray):
-            outputs = outputs.chunk(0) if outputs.num_chunks else pa.array([], TASK_STATE_SCHEMA.field("outputs").type)
-        bounds = outputs.offsets.to_pylist()
-        files = [
-            StagedFile(*row)
-            for row in zip(*(outputs.values.field(i).to_pylist() for i in range(_STAGED_FILE.num_fields)), strict=True)
-        ]
-        columns: dict[str, list[Any]] = {
-            name: column.to_pylist() for name, column in stored.items() if name != "outputs"
-        }
+        branches = _branches(stored) if "branches" in stored else _only_branch(stored)
+        columns = {name: stored[name].to_pylist() for name in TASK_STATE_SCHEMA.names if name != "branches"}
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
-        columns["outputs"] = [tuple(files[low:high]) for low, high in pairwise(bounds)]
-        if "commit_infos" in columns:
-            columns["commit_infos"] = [tuple(map(_plain, infos)) for infos in columns["commit_infos"]]
-        if "holes" in columns:
-            columns["holes"] = [_skipped(text) for text in columns["holes"]]
-        return [TaskState(*row) for row in zip(*(columns[name] for name in stored), strict=True)]
+        columns["branches"] = branches
+        return [TaskState(*row) for row in zip(*(columns[name] for name in TASK_STATE_SCHEMA.names), strict=True)]
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise _corrupt(path, str(error)) from error
+
+
+def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult, ...]]:
+    """The results of each row."""
+    rows = _in_one(stored["branches"])
+    columns = {field.name: rows.values.field(at) for at, field in enumerate(_BRANCH)}
+    results = [
+        BranchResult(branch, sink, files, tuple(map(_plain, infos)), written, diverted, _skipped(holes))
+        for branch, sink, files, infos, written, diverted, holes in zip(
+            columns["branch"].to_pylist(),
+            columns["sink"].to_pylist(),
+            _files(columns["files"]),
+            *(columns[name].to_pylist() for name in ("infos", "records_written", "records_diverted", "holes")),
+            strict=True,
+        )
+    ]
+    return [tuple(results[low:high]) for low, high in pairwise(rows.offsets.to_pylist())]
+
+
+def _only_branch(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult, ...]]:
+    """The one result of each row that was stored before there were branches."""
+    rows = len(stored["outcome"])
+    infos: list[Any] = stored["commit_infos"].to_pylist() if "commit_infos" in stored else [()] * rows
+    holes = stored["holes"].to_pylist() if "holes" in stored else ["[]"] * rows
+    columns = zip(
+        _files(_in_one(stored["outputs"])),
+        infos,
+        stored["records_written"].to_pylist(),
+        stored["records_diverted"].to_pylist(),
+        holes,
+        strict=True,
+    )
+    return [
+        (BranchResult(MAIN_BRANCH, "", files, tuple(map(_plain, packed)), written, diverted, _skipped(text)),)
+        for files, packed, written, diverted, text in columns
+    ]
+
+
+def _in_one(column: pa.ChunkedArray) -> pa.ListArray:
+    """A column of lists, in one piece."""
+    found = column.combine_chunks()
+    if isinstance(found, pa.ChunkedArray):
+        found = found.chunk(0) if found.num_chunks else pa.array([], column.type)
+    return found
+
+
+def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
+    """The staged files of each list, made column by column: there may be very many."""
+    rows = zip(*(lists.values.field(at).to_pylist() for at in range(_STAGED_FILE.num_fields)), strict=True)
+    files = [StagedFile(*row) for row in rows]
+    return [tuple(files[low:high]) for low, high in pairwise(lists.offsets.to_pylist())]
 
 
 def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:

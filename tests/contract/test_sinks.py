@@ -7,20 +7,21 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
 
+from distcommit.model.committer import CommitOutcome, CommitRequest, Committed
 from distcommit.model.errors import CorruptError
-from distcommit.model.sink import AttemptIdentity, CommitOutcome, CommitRequest, Committed, Sink, SinkWriter
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
+from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
 
 
 class TestSqliteSink(SinkContract):
-    def make_sink(self, place: Path) -> Sink:
+    def make_sink(self, place: Path) -> CommitterSink:
         return SqliteSink(str(place / "rows.db"))
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
@@ -152,8 +153,8 @@ class Eager(SqliteWriter):
 class InTuples(SqliteWriter):
     """Its commit infos are no plain data."""
 
-    def prepare_commit(self) -> Sequence[Any]:
-        return [tuple(info.items()) for info in super().prepare_commit()]
+    def prepare_commit(self) -> Prepared:
+        return Prepared([tuple(info.items()) for info in super().prepare_commit().infos])
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,8 @@ class FlawedSink(SqliteSink):
     committer: type[SqliteCommitter] = SqliteCommitter
     writer: type[SqliteWriter] = SqliteWriter
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
-        writer = self.writer(f"{staging_folder}/rows.jsonl")
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        writer = self.writer(f"{area.folder}/rows.jsonl")
         if isinstance(writer, Eager):
             writer.attempt, writer.committer = attempt, SqliteCommitter(self.path)
         return writer
@@ -181,7 +182,7 @@ class _Suite(TestSqliteSink):
     def __init__(self, committer: type[SqliteCommitter], writer: type[SqliteWriter]) -> None:
         self.parts = committer, writer
 
-    def make_sink(self, place: Path) -> Sink:
+    def make_sink(self, place: Path) -> CommitterSink:
         return FlawedSink(str(place / "rows.db"), *self.parts)
 
 

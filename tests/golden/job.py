@@ -18,7 +18,7 @@ from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -62,7 +62,7 @@ def begin(
         run_id=run_id,
         epoch=epoch,
         partitions=1,
-        flow=WorkUnitFlow(read, Decoder(), FileSinkSettings(compression="none"), False),
+        flow=WorkUnitFlow(read, Decoder(), FileSink(compression="none"), False),
         policy=CommitPolicy.FULL,
         job_level=job_level,
         at_least_once=at_least_once,

@@ -25,7 +25,15 @@ GOLDEN_2 = Path(__file__).parent / "v2"
 GOLDEN_3 = Path(__file__).parent / "v3"
 GOLDEN_4 = Path(__file__).parent / "v4"
 GOLDEN_5 = Path(__file__).parent / "v5"
+GOLDEN_6 = Path(__file__).parent / "v6"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
+
+
+def make_6(folder: Path) -> None:
+    """Writes what came with branches: version 4 of task states, and of sinks' commit steps version 2."""
+    folder.mkdir(parents=True)
+    (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_BRANCHES))
+    (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT_2))
 
 
 def make_5(folder: Path) -> None:
@@ -89,6 +97,7 @@ if __name__ == "__main__":
         GOLDEN_3: make_3,
         GOLDEN_4: make_4,
         GOLDEN_5: make_5,
+        GOLDEN_6: make_6,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

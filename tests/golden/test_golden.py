@@ -45,8 +45,6 @@ from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
-    TASK_STATE_SCHEMA_2,
-    TASK_STATE_SCHEMA_3,
     check_table,
     decode_plan,
     decode_task_states,
@@ -55,15 +53,21 @@ from distcommit.stores.tables import (
     table_name,
 )
 from distcommit.testing.models import samples
-from distcommit.testing.simulation.stored_bytes import (
-    PATH,
-    READERS,
-    SampleSink,
-    checked_segment,
-    of_version,
-    sealed_segment,
+from distcommit.testing.simulation.stored_bytes import PATH, READERS, SampleSink, checked_segment, of_version, sealed_segment
+from tests.golden.make import (
+    GOLDEN,
+    GOLDEN_2,
+    GOLDEN_3,
+    GOLDEN_4,
+    GOLDEN_5,
+    GOLDEN_6,
+    make,
+    make_2,
+    make_3,
+    make_4,
+    make_5,
+    make_6,
 )
-from tests.golden.make import GOLDEN, GOLDEN_2, GOLDEN_3, GOLDEN_4, GOLDEN_5, make, make_2, make_3, make_4, make_5
 
 READ = {reader.name: reader for reader in READERS}
 SEGMENTS = sorted(samples.SEGMENTS)
@@ -153,21 +157,37 @@ def test_renames_of_version_2_are_read_as_what_was_written() -> None:
 
 def test_what_came_with_sinks_is_read_as_what_was_written() -> None:
     data = (GOLDEN_2 / "task_states.parquet").read_bytes()
-    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA_2, check_metadata=True)
+    assert pq.read_schema(pa.BufferReader(data)).metadata[b"distcommit-table-version"] == b"2"
     assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_INFOS
     segment = decode_segment((GOLDEN_2 / "intent-sink.seg").read_bytes(), PATH)
     assert segment == samples.SINK_SEGMENT
     assert isinstance(segment.record, Intent)
-    context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink())
-    (step,) = load_steps(segment.record.sequences[0].steps, context)
+    (sealed,) = segment.record.sequences
+    step = sink_step(sealed)
+    assert (step.request.branch, step.request.infos) == ("main", samples.TASK_STATES_WITH_INFOS[0].branches[0].infos)
+
+
+def test_what_came_with_branches_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_6 / "task_states.parquet").read_bytes()
+    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
+    assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_BRANCHES
+    segment = decode_segment((GOLDEN_6 / "intent-sink.seg").read_bytes(), PATH)
+    assert segment == samples.SINK_SEGMENT_2
+    assert isinstance(segment.record, Intent)
+    (sealed,) = segment.record.sequences
+    assert dump_steps([sink_step(sealed)]) == sealed.steps
+
+
+def sink_step(sealed: SealedSequence) -> SinkCommitStep:
+    context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
+    (step,) = load_steps(sealed.steps, context)
     assert isinstance(step, SinkCommitStep)
-    assert step.request.infos == samples.TASK_STATES_WITH_INFOS[0].commit_infos
-    assert dump_steps([step]) == segment.record.sequences[0].steps
+    return step
 
 
 def test_what_came_with_holes_is_read_as_what_was_written() -> None:
     data = (GOLDEN_3 / "task_states.parquet").read_bytes()
-    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA_3, check_metadata=True)
+    assert pq.read_schema(pa.BufferReader(data)).metadata[b"distcommit-table-version"] == b"3"
     assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_HOLES
     segment = decode_segment((GOLDEN_3 / "intent-holes.seg").read_bytes(), PATH)
     assert segment == samples.HOLES_SEGMENT
@@ -176,11 +196,6 @@ def test_what_came_with_holes_is_read_as_what_was_written() -> None:
     footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_3 / "footer.txt").read_text(encoding="utf-8")})
     assert footer == samples.footer_with_holes()
     assert list(OffsetSets.from_text(footer.holes).offsets("1")) == [3, 4]
-
-
-def test_rows_without_commit_infos_are_written_for_programs_that_know_none() -> None:
-    data = encode_task_states(samples.TASK_STATES)
-    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
 
 
 @pytest.mark.parametrize(
@@ -266,6 +281,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "4").iterdir()} == {path.name for path in GOLDEN_4.iterdir()}
     make_5(tmp_path / "5")
     assert {path.name for path in (tmp_path / "5").iterdir()} == {path.name for path in GOLDEN_5.iterdir()}
+    make_6(tmp_path / "6")
+    assert {path.name for path in (tmp_path / "6").iterdir()} == {path.name for path in GOLDEN_6.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
@@ -286,13 +303,16 @@ def test_the_specification_names_each_field_in_its_order(kind: type[msgspec.Stru
     assert f"\n| {kind.__name__} | {', '.join(kind.__struct_fields__)} |\n" in SPECIFICATION
 
 
+BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
+
+
 @pytest.mark.parametrize(
     ("table", "names"),
     [
         ("plan", PLAN_SCHEMA.names),
         ("task states", TASK_STATE_SCHEMA.names),
-        ("task states, version 2", TASK_STATE_SCHEMA_2.names),
-        ("outputs", [field.name for field in TASK_STATE_SCHEMA.field("outputs").type.value_type]),
+        ("branches", [field.name for field in BRANCH]),
+        ("files", [field.name for field in BRANCH.field("files").type.value_type]),
     ],
 )
 def test_the_specification_names_each_column_in_its_order(table: str, names: list[str]) -> None:
@@ -323,13 +343,13 @@ OTHER_VERSIONS = [
     case("offsets", lambda: b'{"version":2}'),
     case("manifest", lambda: of_version(golden("manifest.json"), 2)),
     case("plan", lambda: another_table_version("plan.parquet", b"2")),
-    case("task states", lambda: another_table_version("task_states.parquet", b"4")),
+    case("task states", lambda: another_table_version("task_states.parquet", b"5")),
 ]
 
 
 @pytest.mark.parametrize(("reader", "data"), OTHER_VERSIONS)
 def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], bytes]) -> None:
-    with pytest.raises(UnknownVersionError, match=r"found [234]|version 2") as caught:
+    with pytest.raises(UnknownVersionError, match=r"found [2345]|version 2") as caught:
         READ[reader].read(data())
     if READ[reader].names_path:
         assert "path" in caught.value.ids

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from distcommit.model.sink import CommitOutcome, CommitRequest, SinkCommitter
+from distcommit.model.committer import CommitOutcome, CommitRequest, SinkCommitter
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
 

@@ -20,7 +20,7 @@ from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState, SealedSequence
 from distcommit.model.source import Source
 from distcommit.model.steps import StepContext
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.sinks.footer import read_footer, read_records
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -44,7 +44,7 @@ def begin(store: JobStore, source: Source, event: Run, number: int) -> RunSettin
         run_id=run_id,
         epoch=begin_run(store, run_id),
         partitions=2,
-        flow=WorkUnitFlow(source, Decoder(), FileSinkSettings(compression="none"), False),
+        flow=WorkUnitFlow(source, Decoder(), FileSink(compression="none"), False),
         policy=event.policy,
         job_level=event.job_level,
         min_interval_s=0,

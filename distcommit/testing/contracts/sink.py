@@ -21,19 +21,18 @@ import pyarrow as pa
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConflictError
-from distcommit.model.sink import (
+from distcommit.model.committer import (
     AlreadyCommitted,
-    AttemptIdentity,
     CommitOutcome,
     CommitRequest,
     Committed,
     FailedForGood,
     RetryLater,
-    Sink,
-    SinkWriter,
 )
+from distcommit.model.errors import ConflictError
+from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
+from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 
@@ -55,7 +54,7 @@ class SinkContract(ABC):
     """
 
     @abstractmethod
-    def make_sink(self, place: Path) -> Sink:
+    def make_sink(self, place: Path) -> CommitterSink:
         """The sink, with a target of its own for each place."""
 
     @abstractmethod
@@ -73,9 +72,9 @@ class SinkContract(ABC):
 
     # -- what the tests are made of
 
-    def sink(self, place: Path) -> Sink:
+    def sink(self, place: Path) -> CommitterSink:
         """The sink as an executor gets it: it has travelled."""
-        made: Sink = pickle.loads(pickle.dumps(self.make_sink(place)))
+        made: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
         return made
 
     def writer(self, place: Path, urn: str, epoch: int) -> SinkWriter:
@@ -84,7 +83,8 @@ class SinkContract(ABC):
         folder = place / "staging" / attempt
         folder.mkdir(parents=True)
         identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt)
-        return self.sink(place).open_writer(identity, str(folder))
+        area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
+        return self.sink(place).open_writer(identity, area, Origin())
 
     def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
         """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
@@ -93,13 +93,13 @@ class SinkContract(ABC):
             writer = self.writer(place, urn, epoch)
             for offset in offsets:
                 writer.write(_batch(offset))
-            infos += writer.prepare_commit()
+            infos += writer.prepare_commit().infos
         return self.stored(place, CommitRequest(urn, epoch, tuple(infos)))
 
     def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
         """The request as another process reads it from the commit log."""
         sink = self.sink(place)
-        context = StepContext(LocalFileSystem(), str(place), str(place), sink)
+        context = StepContext(LocalFileSystem(), str(place), str(place), sink.committers)
         (step,) = load_steps(dump_steps([SinkCommitStep(sink, request)]), context)
         assert isinstance(step, SinkCommitStep)
         return step.request
@@ -141,7 +141,7 @@ class SinkContract(ABC):
         for offset in range(3):
             writer.write(_batch(offset))
             assert self.seen(tmp_path) == []
-        request = CommitRequest("a", 1, tuple(writer.prepare_commit()))
+        request = CommitRequest("a", 1, tuple(writer.prepare_commit().infos))
         assert self.seen(tmp_path) == []
         assert self.commit(tmp_path, request) == [Committed()]
         assert self.seen(tmp_path) == [("a", 0), ("a", 1), ("a", 2)]
@@ -149,7 +149,7 @@ class SinkContract(ABC):
     def test_what_was_prepared_is_the_same_after_storing(self, tmp_path: Path) -> None:
         writer = self.writer(tmp_path, "a", 1)
         writer.write(_batch(0))
-        request = CommitRequest("a", 1, tuple(writer.prepare_commit()))
+        request = CommitRequest("a", 1, tuple(writer.prepare_commit().infos))
         assert self.stored(tmp_path, request) == request
         assert self.sink(tmp_path).name == self.make_sink(tmp_path).name
 
@@ -177,7 +177,7 @@ class SinkContract(ABC):
         writer = self.writer(tmp_path, "a", 1)
         writer.reject(_batch(0))
         writer.write(_batch(1))
-        assert self.commit(tmp_path, CommitRequest("a", 1, tuple(writer.prepare_commit()))) == [Committed()]
+        assert self.commit(tmp_path, CommitRequest("a", 1, tuple(writer.prepare_commit().infos))) == [Committed()]
         assert self.seen(tmp_path) == [("a", 1)]
 
     # -- commit, again and again

@@ -27,7 +27,16 @@ from distcommit.model.log_records import (
     StepBatch,
 )
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import (
+    MAIN_BRANCH,
+    BranchResult,
+    DatasetPlan,
+    SkippedRange,
+    StagedFile,
+    TaskOutcome,
+    TaskState,
+    WorkUnit,
+)
 from distcommit.sinks.footer import Footer
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.stores.claims import Owner
@@ -167,6 +176,13 @@ PLAN = [
     DatasetPlan("b", None, Watermark({"": 0}), (WorkUnit("00003_000002", "b", Watermark({}), Watermark({}), 0),)),
 ]
 
+_RESULT = BranchResult(
+    MAIN_BRANCH,
+    "",
+    (_FILE, msgspec.structs.replace(_FILE, final_path="_rejected/x.parquet", records=1)),
+    records_written=3,
+    records_diverted=1,
+)
 TASK_STATES = [
     TaskState(
         run_id=RUN_ID,
@@ -178,10 +194,8 @@ TASK_STATES = [
         low=Watermark({"0": 5}),
         expected_high=Watermark({"0": 9}),
         actual_high=Watermark({"0": 8}),
-        outputs=(_FILE, msgspec.structs.replace(_FILE, final_path="_rejected/x.parquet", records=1)),
+        branches=(_RESULT,),
         records_read=4,
-        records_written=3,
-        records_diverted=1,
         bytes_read=100,
         started_ms=1_700_000_000_000,
         finished_ms=1_700_000_000_250,
@@ -196,13 +210,14 @@ TASK_STATES = [
         low=Watermark({}),
         expected_high=Watermark({}),
         actual_high=Watermark({}),
+        branches=(BranchResult(MAIN_BRANCH, ""),),
         error="SourceError: gone",
     ),
 ]
 
 _INFOS = ({"staged": "rows-1", "records": 4, "ratio": 0.5, "whole": True}, [2**64 - 1, -1, None, b"\xff"], "ü")
 TASK_STATES_WITH_INFOS = [
-    msgspec.structs.replace(TASK_STATES[0], outputs=(), commit_infos=_INFOS),
+    msgspec.structs.replace(TASK_STATES[0], branches=(msgspec.structs.replace(_RESULT, files=(), infos=_INFOS),)),
     TASK_STATES[1],
 ]
 """What the writers of a sink of the user's own report."""
@@ -214,9 +229,31 @@ _SINK_SEQUENCE = SealedSequence(
 )
 SINK_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_SINK_SEQUENCE,)))
 
+_SINK_ROWS_2 = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS), "main"]])
+SINK_SEGMENT_2 = Segment(
+    7,
+    WRITER_ID,
+    Intent(7, (msgspec.structs.replace(_SINK_SEQUENCE, steps=(StepBatch("sink-commit", 2, _SINK_ROWS_2),)),)),
+)
+"""The same with branches."""
+
 _HOLE = SkippedRange("0", 8, 9, "no record", True, "topic-id")
-TASK_STATES_WITH_HOLES = [msgspec.structs.replace(TASK_STATES[0], holes=(_HOLE,)), TASK_STATES[1]]
+TASK_STATES_WITH_HOLES = [
+    msgspec.structs.replace(TASK_STATES[0], branches=(msgspec.structs.replace(_RESULT, holes=(_HOLE,)),)),
+    TASK_STATES[1],
+]
 """What is reported of positions without a record that no file could name."""
+TASK_STATES_WITH_BRANCHES = [
+    msgspec.structs.replace(
+        TASK_STATES[0],
+        branches=(
+            msgspec.structs.replace(_RESULT, sink="files", holes=(_HOLE,)),
+            BranchResult("late", SINK, infos=_INFOS, records_written=2),
+        ),
+    ),
+    TASK_STATES[1],
+]
+"""What is reported of two branches, and of none."""
 HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
 """Seals such holes."""
 PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), published=True))

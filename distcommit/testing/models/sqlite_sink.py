@@ -12,37 +12,36 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar
+from typing import IO, ClassVar
 
 import msgspec
 import pyarrow as pa
 
-from distcommit.model.errors import ConflictError
-from distcommit.model.sink import (
+from distcommit.model.committer import (
     AlreadyCommitted,
-    AttemptIdentity,
     CommitOutcome,
     CommitRequest,
     Committed,
     FailedForGood,
     RetryLater,
-    Sink,
     SinkCommitter,
-    SinkWriter,
 )
+from distcommit.model.errors import ConflictError
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
+from distcommit.sinks.committer_sink import CommitterSink
 
 _LOCK_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteSink(Sink):
+class SqliteSink(CommitterSink):
     """Rows go to the table `records` of the database at `path`, an absolute path that all executors see."""
 
     name: ClassVar[str] = "sqlite"
     path: str
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
-        return SqliteWriter(f"{staging_folder}/rows.jsonl")
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return SqliteWriter(f"{area.folder}/rows.jsonl")
 
     def open_committer(self) -> SinkCommitter:
         return SqliteCommitter(self.path)
@@ -61,11 +60,11 @@ class SqliteWriter(SinkWriter):
     def reject(self, batch: pa.RecordBatch) -> None:
         self._append(batch, rejected=True)
 
-    def prepare_commit(self) -> Sequence[Any]:
+    def prepare_commit(self) -> Prepared:
         if self._file is None:
-            return []
+            return Prepared()
         self._file.close()
-        return [{"path": self._path, "rows": self._rows}]
+        return Prepared([{"path": self._path, "rows": self._rows}])
 
     def abort(self) -> None:
         if self._file is not None:

@@ -31,7 +31,16 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.urn import MAX_URN_BYTES
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import (
+    MAIN_BRANCH,
+    BranchResult,
+    DatasetPlan,
+    SkippedRange,
+    StagedFile,
+    TaskOutcome,
+    TaskState,
+    WorkUnit,
+)
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
@@ -200,7 +209,7 @@ def _attempts(draw: st.DrawFn, unit: WorkUnit, run_id: str, epoch: int, attempt:
     error = "" if outcome is TaskOutcome.SUCCEEDED else draw(st.text(max_size=10))
     return TaskState(
         *(run_id, epoch, unit.dataset_urn, unit.work_unit_id, attempt, outcome, unit.low, unit.expected_high, reached),
-        outputs=outputs,
+        branches=(BranchResult(MAIN_BRANCH, "files", outputs, records_written=sum(f.records for f in outputs)),),
         records_read=sum(file.records for file in outputs),
         error=error.encode("utf-8", "replace").decode(),
     )

@@ -8,6 +8,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -150,7 +151,7 @@ def _inner_table(data: bytes, rng: random.Random) -> bytes:
     """A whole Parquet file in which one value is another one."""
     table = pq.read_table(io.BytesIO(data))
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    names = table.schema.names[-1:] if "commit_infos" in table.schema.names else texts
+    names = [*texts, *["branches"] * len(texts)] if "branches" in table.schema.names else texts
     name = rng.choice(names if rng.random() < 0.8 else table.schema.names)
     values = table[name].to_pylist()
     row = rng.randrange(len(values))
@@ -158,8 +159,8 @@ def _inner_table(data: bytes, rng: random.Random) -> bytes:
     changed: object = None
     if isinstance(old, str):
         changed = damaged(old.encode(), rng).decode(errors="replace")
-    elif name == "commit_infos" and old:
-        changed = [damaged(old[0], rng), *old[1:]]
+    elif name == "branches" and old:
+        changed = [_inner_result(old[0], rng), *old[1:]]
     values[row] = changed if rng.random() < 0.9 else None
     place = table.schema.get_field_index(name)
     column = pa.array(values, table.schema.field(name).type)
@@ -170,6 +171,15 @@ def _inner_table(data: bytes, rng: random.Random) -> bytes:
         row_group_size=rng.choice((1, 1000)),
     )
     return sink.getvalue()
+
+
+def _inner_result(result: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """What a task state says of a branch, with one value that is another one."""
+    name = rng.choice(["branch", "sink", "holes", "infos"])
+    old = result[name]
+    if name != "infos":
+        return {**result, name: damaged(old.encode(), rng).decode(errors="replace")}
+    return {**result, name: [damaged(old[0], rng), *old[1:]] if old else [damaged(b"\xc0", rng)]}
 
 
 def _bomb() -> bytes:

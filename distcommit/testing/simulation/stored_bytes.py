@@ -13,6 +13,7 @@ from xxhash import xxh3_64_hexdigest
 from distcommit.engine.progress import Progress, read_progress
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker, encode_marker
+from distcommit.model.committer import SinkCommitter
 from distcommit.model.errors import (
     ConfigurationError,
     CorruptError,
@@ -23,11 +24,12 @@ from distcommit.model.errors import (
 )
 from distcommit.model.log_records import Intent
 from distcommit.model.ports import FileSystem
-from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
+from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
 from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST
+from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.footer import METADATA_KEY, Footer
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
@@ -69,12 +71,12 @@ class Reader:
     covers_version: bool = False
 
 
-class SampleSink(Sink):
+class SampleSink(CommitterSink):
     """The sink that the samples name. It is never opened: reading runs no code of a sink."""
 
     name = samples.SINK
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         raise NotImplementedError
 
     def open_committer(self) -> SinkCommitter:
@@ -95,7 +97,7 @@ def read_segment(data: bytes) -> object:
 def read_sealed(data: bytes) -> object:
     """The segment, and the commit steps of the sequences in it."""
     segment = decode_segment(data, PATH)
-    context = StepContext(LocalFileSystem(SimulatedPosix()), "/staging", "/output", SampleSink())
+    context = StepContext(LocalFileSystem(SimulatedPosix()), "/staging", "/output", SampleSink().committers)
     if isinstance(segment.record, Intent):
         for sequence in segment.record.sequences:
             list(load_steps(sequence.steps, context))

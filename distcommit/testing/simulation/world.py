@@ -25,7 +25,7 @@ from distcommit.model.sink import Sink
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store
@@ -33,8 +33,8 @@ from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.log_watch import log_violation
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
-_SINK = FileSinkSettings(compression="none")
-FILE_A_RECORD = FileSinkSettings(compression="none", target_file_bytes=1)
+_SINK = FileSink(compression="none")
+FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
 """A work unit makes as many files as it has records."""
 
 
@@ -82,7 +82,7 @@ class World:
     max_seconds: float = 0
     watched: bool = False
     loses_ingest: bool = False
-    files: FileSinkSettings = _SINK
+    files: FileSink = _SINK
     at_least_once: bool = False
     min_interval_s: float = 0
 

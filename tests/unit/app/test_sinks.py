@@ -14,7 +14,7 @@ from distcommit import Job
 from distcommit.app.config import JobConfig, load_config
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.sinks.python import PythonSink
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
@@ -40,7 +40,7 @@ def config(folder: Path, sink: str = "") -> JobConfig:
 @pytest.mark.parametrize("sink", ["", "sink: {}\n", "sink: {compression: snappy}\n", "sink: {type: files}\n"])
 def test_files_are_the_sink_that_needs_no_type(tmp_path: Path, sink: str) -> None:
     found = config(tmp_path, sink).sink
-    assert isinstance(found, FileSinkSettings)
+    assert isinstance(found, FileSink)
     assert found.compression == ("snappy" if "snappy" in sink else "zstd")
 
 
@@ -48,7 +48,7 @@ def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
     found: Any = pickle.loads(pickle.dumps(config(tmp_path, SQLITE % (tmp_path / "rows.db")).sink))
     assert isinstance(found, PythonSink)
     assert found.name == "sqlite"
-    committer = found.open_committer()
+    committer = found.committers["sqlite"].open_committer()
     assert isinstance(committer, SqliteCommitter)
     committer.close()
     assert (tmp_path / "rows.db").exists()

@@ -181,7 +181,7 @@ def test_staged_files_that_could_not_be_synced_are_never_published_and_read_agai
     reports = ingest_all(replace(settings, task_attempts=2), tasks)
     assert sum(report.work_units_failed for report in reports) == 0
     failed, read = sorted(rows(settings), key=lambda row: row.outcome)
-    assert (failed.outcome, failed.outputs, read.outcome) == (TaskOutcome.FAILED, (), TaskOutcome.SUCCEEDED)
+    assert (failed.outcome, failed.branches, read.outcome) == (TaskOutcome.FAILED, (), TaskOutcome.SUCCEEDED)
     assert "could not be synced" in failed.error
     [file] = published(machine)
     assert read.attempt in file

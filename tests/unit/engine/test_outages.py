@@ -12,8 +12,8 @@ import pytest
 from distcommit.app.status import DatasetStatusRow, NextRun, read_status
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import RunResult
+from distcommit.model.committer import CommitOutcome, CommitRequest, RetryLater, SinkCommitter
 from distcommit.model.log_records import Left
-from distcommit.model.sink import CommitOutcome, CommitRequest, RetryLater, SinkCommitter
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.simulation.simulated_posix import Operation

@@ -10,19 +10,18 @@ import pyarrow as pa
 import pytest
 
 from distcommit.engine.run import RunResult, run
-from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
-from distcommit.model.sink import (
+from distcommit.model.committer import (
     AlreadyCommitted,
-    AttemptIdentity,
     CommitOutcome,
     CommitRequest,
     Committed,
     FailedForGood,
     RetryLater,
-    Sink,
     SinkCommitter,
-    SinkWriter,
 )
+from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World
@@ -32,7 +31,7 @@ WORLD = World()
 
 
 @dataclass
-class MemorySink(Sink):
+class MemorySink(CommitterSink):
     """Keeps what it was given in a ledger of this process; `answers` may answer for a request instead."""
 
     name: ClassVar[str] = "memory"
@@ -43,7 +42,7 @@ class MemorySink(Sink):
     ledger: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)
     taken_back: list[CommitRequest] = field(default_factory=list)
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return MemoryWriter()
 
     def open_committer(self) -> SinkCommitter:
@@ -69,8 +68,8 @@ class MemoryWriter(SinkWriter):
     def reject(self, batch: pa.RecordBatch) -> None:
         raise NotImplementedError
 
-    def prepare_commit(self) -> Sequence[Any]:
-        return [{"values": self.values}] if self.values else []
+    def prepare_commit(self) -> Prepared:
+        return Prepared([{"values": self.values}] if self.values else [])
 
     def abort(self) -> None:
         pass
@@ -204,7 +203,7 @@ def test_a_job_without_that_sink_leaves_what_it_has_to_commit_pending_for_any_nu
         result = go(WORLD, machine, source(c=1)) if other == "files" else run_with(OtherSink(), machine, NOTHING)
         text = next(reason.text for reason in result.totals.reasons if reason.subject == "a")
         assert "a job file with the sink 'memory'" in text
-        assert ("the files sink" if other == "files" else "the sink 'other'") in text
+        assert ("one whose sink has no committer" if other == "files" else "'other'") in text
     assert tried(machine) == {"a": 0}
     sink.answers = lambda request: None
     run_with(sink, machine, NOTHING)
@@ -272,7 +271,7 @@ class TestAbandon:
     def test_the_committer_takes_back_what_was_prepared_and_the_next_run_reads_it_again(self, machine: Machine) -> None:
         sink, sequence = MemorySink(), states(WORLD, machine)["a"].sequence
         assert sequence is not None
-        by_hand.abandon(WORLD.store(machine), "a", "person", sink)
+        by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
         assert sink.taken_back == [CommitRequest("a", sequence.epoch, ({"values": ["a/0/0"]},))]
         assert statuses(WORLD, machine) == {"a": "idle"}
         run_with(sink, machine, source(a=2))
@@ -281,7 +280,7 @@ class TestAbandon:
     def test_what_can_not_be_taken_back_is_quarantined_as_before(self, machine: Machine) -> None:
         sink = MemorySink(aborting=raised(ConflictError("it is committed")))
         with pytest.raises(ConflictError, match="it is committed"):
-            by_hand.abandon(WORLD.store(machine), "a", "person", sink)
+            by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
         by_hand.retry(WORLD.store(machine), "a", "person")
         run_with(MemorySink(), machine, NOTHING)
@@ -290,9 +289,9 @@ class TestAbandon:
     def test_a_target_that_is_down_leaves_it_revoking_until_it_is_abandoned_again(self, machine: Machine) -> None:
         sink = MemorySink(aborting=raised(OSError("no route")))
         with pytest.raises(DistcommitError, match="OSError: no route"):
-            by_hand.abandon(WORLD.store(machine), "a", "person", sink)
+            by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
         assert statuses(WORLD, machine) == {"a": "revoking"}
-        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink())
+        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink().committers)
         assert statuses(WORLD, machine) == {"a": "idle"}
 
     def test_a_committer_without_abort_can_not_take_back(self, machine: Machine) -> None:
@@ -305,7 +304,7 @@ class TestAbandon:
                 return []
 
         with pytest.raises(ConflictError, match=r"can't take back .*dataset=a.*retry or accept"):
-            by_hand.abandon(WORLD.store(machine), "a", "person", Plain())
+            by_hand.abandon(WORLD.store(machine), "a", "person", Plain().committers)
         assert statuses(WORLD, machine) == {"a": "quarantined"}
 
     def test_without_its_sink_nothing_is_changed(self, machine: Machine) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from distcommit.app.status import read_status
+from distcommit.model.committer import RetryLater
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError, UnknownStepTypeError
-from distcommit.model.sink import RetryLater
 from distcommit.steps import registry
 from distcommit.stores import by_hand
 from tests.unit.engine.machines import (
@@ -166,7 +166,7 @@ def test_an_abandoning_that_its_sink_can_never_end_is_given_up() -> None:
         raise ConnectionError("gone for good")
 
     with pytest.raises(DistcommitError, match="abandon the dataset again"):
-        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink(aborting=down))
+        by_hand.abandon(WORLD.store(machine), "a", "person", MemorySink(aborting=down).committers)
     assert statuses(WORLD, machine) == {"a": "revoking"}
     accept(machine)
     assert statuses(WORLD, machine) == {"a": "idle"}

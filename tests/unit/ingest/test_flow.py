@@ -13,12 +13,14 @@ from msgspec.structs import replace as changed
 
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import MAX_BYTES, WorkUnitFlow, run_work_unit
+from distcommit.model.committer import SinkCommitter
 from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity, Sink, SinkCommitter, SinkWriter
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.files import FileSink
 from distcommit.stores.staging import new_attempt, prepare_bucket
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
@@ -87,14 +89,18 @@ def run_unit(
     prepare_bucket(fs, "/job/staging", 7, 0)
     folder = new_attempt(fs, "/job/staging", 7, 0, unit.work_unit_id)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, folder.attempt)
-    flow = WorkUnitFlow(source, JSON, sink or FileSinkSettings(), divert)
-    return run_work_unit(
-        flow, fs, source.open(), unit, folder, "/job/output", identity, clock or QuickClock(), deadline_ms
-    )
+    flow = WorkUnitFlow(source, JSON, sink or FileSink(), divert)
+    area = StagingArea(fs, folder.path, folder.staged_prefix, "/job/output")
+    return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms)
+
+
+def infos(state: TaskState) -> list[Any]:
+    return [info for result in state.branches for info in result.infos]
 
 
 def counts(state: TaskState) -> tuple[int, int, int]:
-    return state.records_read, state.records_written, state.records_diverted
+    written = sum(result.records_written for result in state.branches)
+    return state.records_read, written, sum(result.records_diverted for result in state.branches)
 
 
 def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
@@ -102,7 +108,7 @@ def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
     assert (state.outcome, state.actual_high, state.error) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}), "")
     assert counts(state) == (4, 4, 0)
     assert state.bytes_read == 3 * len(GOOD)
-    [file] = state.outputs
+    [file] = state.files
     assert (file.records, file.staged_path.startswith("0000000007/bucket=00000/00000_000001.")) == (4, True)
     assert (state.run_id, state.epoch, state.low, state.expected_high) == ("run", 7, UNIT.low, UNIT.expected_high)
 
@@ -110,7 +116,7 @@ def test_a_work_unit_that_succeeds_says_what_it_read_and_where_it_is() -> None:
 def test_a_record_that_can_not_be_decoded_fails_the_work_unit_and_is_shown() -> None:
     machine = Machine()
     state = run_unit(ListSource(((GOOD, GOOD), (GOOD, BAD))), machine=machine)
-    assert (state.outcome, state.outputs, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (4, 2, 0)
     assert state.error.startswith("RecordError: a record can't be decoded [dataset=a, work_unit=00000_000001]")
     assert '"one"' in state.error
@@ -120,7 +126,7 @@ def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
     state = run_unit(ListSource(((GOOD, BAD), (BAD, GOOD))), divert=True)
     assert (state.outcome, state.actual_high) == (TaskOutcome.SUCCEEDED, Watermark({"0": 14}))
     assert counts(state) == (4, 2, 2)
-    assert sorted((file.final_path.split("/")[0], file.records) for file in state.outputs) == [
+    assert sorted((file.final_path.split("/")[0], file.records) for file in state.files) == [
         ("_rejected", 2),
         ("a", 2),
     ]
@@ -129,19 +135,19 @@ def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
 def test_a_work_unit_of_which_everything_is_diverted_succeeds() -> None:
     state = run_unit(ListSource(((BAD, BAD, BAD, BAD),)), divert=True)
     assert (state.outcome, counts(state)) == (TaskOutcome.SUCCEEDED, (4, 0, 4))
-    assert [file.final_path.split("/")[0] for file in state.outputs] == ["_rejected"]
+    assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"]
 
 
 def test_a_work_unit_with_nothing_in_it_succeeds_without_a_file() -> None:
     state = run_unit(ListSource(((), ()), high=14))
-    assert (state.outcome, state.outputs, state.actual_high) == (TaskOutcome.SUCCEEDED, (), Watermark({"0": 14}))
+    assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.SUCCEEDED, (), Watermark({"0": 14}))
     assert counts(state) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("error", [SourceError("lost"), OSError(errno.EIO, "EIO"), ZeroDivisionError("odd \udcff")])
 def test_whatever_the_source_raises_is_a_failed_state_that_claims_nothing(error: Exception) -> None:
     state = run_unit(ListSource(((GOOD, GOOD),), error))
-    assert (state.outcome, state.outputs, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (2, 2, 0)
     assert state.error.encode().startswith(type(error).__name__.encode())
 
@@ -158,7 +164,7 @@ def test_a_disk_that_fails_is_a_failed_state_and_what_was_begun_is_left_alone(ki
     machine = Machine()
     machine.faults.append(fails(code, kind, "/job/staging/"))
     state = run_unit(ListSource(((GOOD, GOOD),)), machine=machine)
-    assert (state.outcome, state.outputs) == (TaskOutcome.FAILED, ())
+    assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
     assert "OSError" in state.error
     assert not [op for op in machine.made if op.kind in ("unlink", "rmdir")]
 
@@ -196,7 +202,7 @@ def test_a_work_unit_whose_turn_comes_after_the_deadline_leaves_all_of_it_to_the
 
 
 @dataclass
-class NotingSink(Sink, SinkWriter):
+class NotingSink(CommitterSink, SinkWriter):
     """Notes what is asked of its one writer; `infos` is what that prepares, `fails` the method that raises."""
 
     name: ClassVar[str] = "noting"
@@ -204,8 +210,8 @@ class NotingSink(Sink, SinkWriter):
     fails: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
-        assert staging_folder == f"/job/staging/0000000007/bucket=00000/00000_000001.{attempt.attempt}"
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        assert area.folder == f"/job/staging/0000000007/bucket=00000/00000_000001.{attempt.attempt}"
         self._note("open")
         return self
 
@@ -218,9 +224,9 @@ class NotingSink(Sink, SinkWriter):
     def reject(self, batch: pa.RecordBatch) -> None:
         self._note(f"reject {batch.num_rows}")
 
-    def prepare_commit(self) -> Sequence[Any]:
+    def prepare_commit(self) -> Prepared:
         self._note("prepare")
-        return self.infos
+        return Prepared(self.infos)
 
     def abort(self) -> None:
         self._note("abort")
@@ -234,7 +240,7 @@ class NotingSink(Sink, SinkWriter):
 def test_a_sink_of_ones_own_is_given_the_records_and_its_commit_infos_are_reported() -> None:
     sink = NotingSink()
     state = run_unit(ListSource(((GOOD, GOOD, BAD), (BAD,))), divert=True, sink=sink)
-    assert (state.outcome, state.outputs, state.commit_infos) == (TaskOutcome.SUCCEEDED, (), ("info", {"n": 1}))
+    assert (state.outcome, state.files, infos(state)) == (TaskOutcome.SUCCEEDED, (), ["info", {"n": 1}])
     assert sink.notes == ["open", "reject 1", "write 2", "reject 1", "prepare"]
     assert counts(state) == (4, 2, 2)
 
@@ -243,7 +249,7 @@ def test_a_sink_of_ones_own_is_given_the_records_and_its_commit_infos_are_report
 def test_whatever_a_sinks_writer_raises_is_a_failed_state_and_it_is_aborted(fails: str) -> None:
     sink = NotingSink(fails=fails)
     state = run_unit(ListSource(((GOOD,), (BAD,))), divert=True, sink=sink)
-    assert (state.outcome, state.commit_infos, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
+    assert (state.outcome, infos(state), state.actual_high) == (TaskOutcome.FAILED, [], UNIT.low)
     assert state.error.startswith("ConnectionError: can't ")
     assert sink.notes.count("abort") == (fails != "open")
 
@@ -258,6 +264,6 @@ def test_what_abort_raises_does_not_hide_why() -> None:
 def test_commit_infos_that_can_not_be_stored_fail_the_work_unit(info: Any) -> None:
     sink = NotingSink(infos=[{"good": [None, True, -1, 2.5, "text", b"bytes"]}, info])
     state = run_unit(ListSource(((GOOD,),)), sink=sink)
-    assert (state.outcome, state.commit_infos) == (TaskOutcome.FAILED, ())
+    assert (state.outcome, infos(state)) == (TaskOutcome.FAILED, [])
     assert "a sink's commit infos can't be stored [sink=noting]" in state.error
     assert sink.notes[-1] == "abort"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy, Nothing, Ready, Wait, gap_free, readiness
 
 
@@ -117,7 +117,7 @@ def test_nothing_new_is_not_a_failure() -> None:
 def test_what_was_prepared_is_committed_though_the_watermark_stays() -> None:
     empty = unit("u", {"0": 5}, {"0": 5})
     plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
-    prepared = replace(state(empty), commit_infos=("info",))
+    prepared = replace(state(empty), branches=(BranchResult("main", "rows", infos=("info",)),))
     assert decide(prepared, plan=plan) == Ready((prepared,), Watermark({"0": 5}))
 
 

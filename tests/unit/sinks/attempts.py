@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.model.source import Provenance
-from distcommit.model.urn import folder_of
 from distcommit.model.work import StagedFile
 from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import AttemptFiles, FileSinkSettings
+from distcommit.sinks.files import AttemptFiles, FileSink
 from distcommit.sinks.footer import read_footer, read_records
 from distcommit.sinks.offsets import OffsetSets
 from distcommit.sinks.time_folders import UNKNOWN_TIME
@@ -51,7 +51,7 @@ def numbered(start: int, count: int, *, value: bytes = b"v", random_bytes: int =
 
 def files_in(
     root: Path,
-    form: FileSinkSettings,
+    form: FileSink,
     *,
     attempt: str = "a1",
     work_unit_id: str = "w1",
@@ -63,25 +63,20 @@ def files_in(
 ) -> AttemptFiles:
     (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
     return AttemptFiles(
-        fs if fs is not None else LocalFileSystem(),
-        folder=f"{root}/7/{attempt}",
-        staged_prefix=f"7/{attempt}",
-        output_root=f"{root}/output",
+        StagingArea(fs or LocalFileSystem(), f"{root}/7/{attempt}", f"7/{attempt}", f"{root}/output"),
         settings=form,
-        dataset_folder=folder_of(URN),
         identity=AttemptIdentity("run", epoch, URN, work_unit_id, attempt),
-        provenance=provenance,
-        incarnation=incarnation,
+        origin=Origin(provenance, incarnation),
         **bounds,
     )
 
 
-def records_of(root: Path, outputs: tuple[StagedFile, ...]) -> list[dict[str, Any]]:
+def records_of(root: Path, outputs: Sequence[StagedFile]) -> list[dict[str, Any]]:
     tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
     return [row for table in tables for row in table.to_pylist()]
 
 
-def check_outputs(root: Path, outputs: tuple[StagedFile, ...]) -> None:
+def check_outputs(root: Path, outputs: Sequence[StagedFile]) -> None:
     """Each output is what it says, and says what it is; nothing else is there."""
     fs = LocalFileSystem()
     for output in outputs:

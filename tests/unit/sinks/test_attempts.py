@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import AttemptFiles, FileSinkSettings
+from distcommit.sinks.files import AttemptFiles, FileSink
 from distcommit.sinks.time_folders import TimePartition
 from tests.unit.sinks.attempts import DAY_MS, FORMATS, RUN_NUMBERS, URN, batch_of, check_outputs, files_in, numbered
 
@@ -33,16 +33,13 @@ def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, st
     names = []
     for place, (epoch, work_unit_id, attempt) in enumerate(writers):
         files = AttemptFiles(
-            LocalFileSystem(durable=False),
-            folder=f"{root}/{place}",
-            staged_prefix=str(place),
-            output_root=f"{root}/output",
-            settings=FileSinkSettings(),
-            dataset_folder="d",
+            StagingArea(LocalFileSystem(durable=False), f"{root}/{place}", str(place), f"{root}/output"),
+            settings=FileSink(),
             identity=AttemptIdentity("r", epoch, URN, work_unit_id, attempt),
+            origin=Origin(),
         )
         files.write(pa.record_batch({"n": [1]}))
-        names += [output.final_path for output in files.prepare_commit()]
+        names += [output.final_path for output in files.prepare_commit().files]
     assert len(set(names)) == 2
     assert all(name.count("/") == 1 and name.isascii() and name.isprintable() for name in names)
 
@@ -50,29 +47,29 @@ def test_no_two_writers_share_a_name(tmp_path: Path, writers: list[tuple[int, st
 def test_dashes_in_ids_do_not_make_names_ambiguous(tmp_path: Path) -> None:
     names = set()
     for work_unit_id, attempt in (("a-b", "c"), ("a", "b-c")):
-        files = files_in(tmp_path, FileSinkSettings(), work_unit_id=work_unit_id, attempt=attempt)
+        files = files_in(tmp_path, FileSink(), work_unit_id=work_unit_id, attempt=attempt)
         files.write(numbered(0, 1))
-        names |= {output.final_path for output in files.prepare_commit()}
+        names |= {output.final_path for output in files.prepare_commit().files}
     assert len(names) == 2
 
 
 def test_ids_too_long_for_a_file_name_are_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="too long"):
-        files_in(tmp_path, FileSinkSettings(), work_unit_id="w" * 250)
+        files_in(tmp_path, FileSink(), work_unit_id="w" * 250)
 
 
 def test_a_second_writer_in_the_same_folder_is_refused(tmp_path: Path) -> None:
-    first, second = files_in(tmp_path, FileSinkSettings()), files_in(tmp_path, FileSinkSettings(), row_group_bytes=1)
+    first, second = files_in(tmp_path, FileSink()), files_in(tmp_path, FileSink(), row_group_bytes=1)
     first.write(numbered(0, 1))
     second.write(numbered(0, 1))
     with pytest.raises(FileExistsError):
         first.prepare_commit()
     first.abort()
-    check_outputs(tmp_path, second.prepare_commit())
+    check_outputs(tmp_path, second.prepare_commit().files)
 
 
 def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSinkSettings(partition_by=TimePartition()), row_group_bytes=1)
+    files = files_in(tmp_path, FileSink(partition_by=TimePartition()), row_group_bytes=1)
     files.write(numbered(0, 10))
     files.write(numbered(10, 10, time_ms=DAY_MS))
     files.abort()
@@ -87,9 +84,9 @@ def test_abort_leaves_unfinished_files_under_their_writing_name(tmp_path: Path) 
 
 
 def test_abort_after_close_changes_nothing(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSinkSettings())
+    files = files_in(tmp_path, FileSink())
     files.write(numbered(0, 10))
-    outputs = files.prepare_commit()
+    outputs = files.prepare_commit().files
     files.abort()
     check_outputs(tmp_path, outputs)
     for again in (files.prepare_commit, lambda: files.write(numbered(0, 1))):
@@ -114,7 +111,7 @@ class FullDisk(RealPosixCalls):
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("room_bytes", [0, 10, 40_000, 500_000])
 def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: FileFormat, room_bytes: int) -> None:
-    form = FileSinkSettings(format=file_format, compression="none", target_file_bytes=300_000)
+    form = FileSink(format=file_format, compression="none", target_file_bytes=300_000)
     files = files_in(tmp_path, form, fs=LocalFileSystem(FullDisk(room_bytes)), row_group_bytes=100_000)
 
     def write_all() -> None:
@@ -132,7 +129,7 @@ def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: Fil
 
 
 def test_a_batch_that_was_refused_half_way_can_not_be_closed_over(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSinkSettings(), row_group_bytes=1)
+    files = files_in(tmp_path, FileSink(), row_group_bytes=1)
     files.write(numbered(0, 10))
     with pytest.raises(SourceError):
         files.write(batch_of([(0, 11, 0, b""), (0, -1, 0, b"")]))

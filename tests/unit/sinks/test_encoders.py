@@ -15,7 +15,7 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.encoders import Compression
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.sinks.footer import read_records
 from tests.unit.sinks.attempts import files_in, numbered
 
@@ -50,9 +50,9 @@ TYPES: list[tuple[pa.DataType, list[Any]]] = [
 def test_avro_holds_every_mapped_type(tmp_path: Path, compression: Compression) -> None:
     columns = [pa.array((values * 3)[:6], kind) for kind, values in TYPES]
     batch = pa.RecordBatch.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
-    files = files_in(tmp_path, FileSinkSettings(format="avro", compression=compression), provenance=None)
+    files = files_in(tmp_path, FileSink(format="avro", compression=compression), provenance=None)
     files.write(batch)
-    (output,) = files.prepare_commit()
+    (output,) = files.prepare_commit().files
     path = tmp_path / output.staged_path
     found = read_records(LocalFileSystem(), str(path))
     for place, (kind, _) in enumerate(TYPES):
@@ -69,19 +69,19 @@ def test_avro_holds_every_mapped_type(tmp_path: Path, compression: Compression) 
 
 @pytest.mark.parametrize("compression", ["gzip", "none"])
 def test_other_avro_readers_agree(tmp_path: Path, compression: Compression) -> None:
-    files = files_in(tmp_path, FileSinkSettings(format="avro", compression=compression))
+    files = files_in(tmp_path, FileSink(format="avro", compression=compression))
     batch = numbered(0, 10_000, value=b"x" * 100)
     files.write(batch)
-    (output,) = files.prepare_commit()
+    (output,) = files.prepare_commit().files
     with (tmp_path / output.staged_path).open("rb") as file:
         assert list(fastavro.reader(file)) == batch.to_pylist()
 
 
 def test_columns_that_may_not_be_null_are_not_unions(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-    files = files_in(tmp_path, FileSinkSettings(format="avro"), provenance=None)
+    files = files_in(tmp_path, FileSink(format="avro"), provenance=None)
     files.write(pa.record_batch({"n": [1]}, schema=schema))
-    (output,) = files.prepare_commit()
+    (output,) = files.prepare_commit().files
     assert read_records(LocalFileSystem(), f"{tmp_path}/{output.staged_path}").schema.equals(schema)
 
 
@@ -97,7 +97,7 @@ def test_columns_that_may_not_be_null_are_not_unions(tmp_path: Path) -> None:
     ],
 )
 def test_what_avro_has_no_form_for_is_refused_by_column(tmp_path: Path, name: str, kind: pa.DataType) -> None:
-    files = files_in(tmp_path, FileSinkSettings(format="avro"), provenance=None)
+    files = files_in(tmp_path, FileSink(format="avro"), provenance=None)
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, kind)], names=[name])
     with pytest.raises(ConfigurationError, match=f"column={name}"):
         files.write(batch)
@@ -108,7 +108,7 @@ def test_what_avro_has_no_form_for_is_refused_by_column(tmp_path: Path, name: st
 def test_parquet_files_are_compressed_as_set_unless_tiny(tmp_path: Path, compression: Compression) -> None:
     expected = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
     for attempt, count, wanted in (("big", 10_000, expected), ("tiny", 10, "UNCOMPRESSED")):
-        files = files_in(tmp_path, FileSinkSettings(compression=compression), attempt=attempt)
+        files = files_in(tmp_path, FileSink(compression=compression), attempt=attempt)
         files.write(numbered(0, count, value=b"x" * 20))
-        (output,) = files.prepare_commit()
+        (output,) = files.prepare_commit().files
         assert pq.read_metadata(tmp_path / output.staged_path).row_group(0).column(3).compression == wanted

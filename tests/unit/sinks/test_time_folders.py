@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import FileSinkSettings
+from distcommit.sinks.files import FileSink
 from distcommit.sinks.footer import read_records
 from distcommit.sinks.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
 from tests.unit.sinks.attempts import FORMATS, batch_of, expected_folder, files_in
@@ -97,10 +97,10 @@ def test_days_and_hours_across_clock_changes(
 def test_null_and_absurd_times(
     tmp_path: Path, file_format: FileFormat, time_ms: int | None, zone: str, folder: str
 ) -> None:
-    form = FileSinkSettings(format=file_format, partition_by=TimePartition(time_zone=zone))
+    form = FileSink(format=file_format, partition_by=TimePartition(time_zone=zone))
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 1, time_ms, b"")]))
-    (output,) = files.prepare_commit()
+    (output,) = files.prepare_commit().files
     assert output.final_path.split("/")[1] == folder
     table = read_records(LocalFileSystem(), f"{tmp_path}/{output.staged_path}")
     assert table.column("kafka_timestamp").cast(pa.int64()).to_pylist() == [time_ms]

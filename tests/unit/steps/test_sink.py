@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitRequest
 from distcommit.model.errors import CorruptError, SinkUnavailableError
 from distcommit.model.log_records import StepBatch
-from distcommit.model.sink import CommitRequest
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.testing.models.samples import SINK
 from distcommit.testing.simulation.stored_bytes import SampleSink
 
-CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink())
+CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
 
 
 def load(*rows: Any) -> list[Any]:
@@ -28,17 +28,19 @@ def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
     """The sample sink raises when it is opened: nothing of it runs."""
     request = CommitRequest("d", 7, ({"rows": 3}, [b"x", None]))
     (batch,) = dump_steps([SinkCommitStep(SampleSink(), request)])
-    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]]]]
+    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]], "main"]]
     (step,) = load_steps([batch], CONTEXT)
     assert isinstance(step, SinkCommitStep)
-    assert (step.request, step.sink) == (request, CONTEXT.sink)
+    assert (step.request, step.sink) == (request, CONTEXT.committers[SINK])
     assert step.verify() is Verdict.PENDING
     assert SinkCommitStep.execute_all([]) == []
 
 
 def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
     (batch,) = dump_steps([SinkCommitStep(SampleSink(), CommitRequest("d", 7, (1,)))])
-    with pytest.raises(SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found the files sink"):
+    with pytest.raises(
+        SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found one whose sink has no committer"
+    ):
         list(load_steps([batch], StepContext(CONTEXT.fs, "/staging", "/output")))
 
 

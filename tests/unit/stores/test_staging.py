@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import StagedFile, TaskOutcome, TaskState
+from distcommit.model.work import BranchResult, StagedFile, TaskOutcome, TaskState
 from distcommit.stores.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine
@@ -24,14 +24,16 @@ def state_of(root: Path, *paths: tuple[str, str]) -> TaskState:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
         files.append(StagedFile(staged, final, 1, 0, path.stat().st_ino, 0))
-    return TaskState("r", 1, "d", "u", "a", TaskOutcome.SUCCEEDED, NONE, NONE, NONE, outputs=tuple(files))
+    result = BranchResult("main", "files", tuple(files))
+    return TaskState("r", 1, "d", "u", "a", TaskOutcome.SUCCEEDED, NONE, NONE, NONE, (result,))
 
 
 def whole(root: Path, state: TaskState) -> bool:
     staged = StagedFiles(LocalFileSystem(), str(root))
-    assert not staged.are_whole(state)
+    (result,) = state.branches
+    assert not staged.are_whole(state, result)
     assert staged.has_all_of(state)
-    return staged.are_whole(state)
+    return staged.are_whole(state, result)
 
 
 def test_a_folder_with_exactly_the_outputs_is_whole(tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.stores.plans import Manifest, publish_manifest, read_bucket_plan, read_manifest, write_bucket_plan
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
-    TASK_STATE_SCHEMA_2,
     decode_plan,
     decode_task_states,
     encode_plan,
@@ -45,6 +44,23 @@ uint64s = st.integers(0, 2**64 - 1)
 positions = int64s | texts | st.floats(allow_nan=False, allow_infinity=False)
 watermarks = st.builds(Watermark, st.dictionaries(texts, positions, max_size=4), texts)
 files = st.builds(StagedFile, texts, texts, int64s, uint64s, uint64s, int64s, int64s)
+plain = st.recursive(
+    st.none() | st.booleans() | int64s | st.floats(allow_nan=False) | texts | st.binary(max_size=8),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(texts, below, max_size=3),
+    max_leaves=5,
+)
+results = st.builds(
+    BranchResult,
+    branch=texts,
+    sink=texts,
+    files=st.lists(files, max_size=3).map(tuple),
+    infos=st.lists(plain, max_size=2).map(tuple),
+    records_written=int64s,
+    records_diverted=int64s,
+    holes=st.lists(st.builds(SkippedRange, texts, positions, positions, texts, st.booleans(), texts), max_size=2).map(
+        tuple
+    ),
+)
 task_states = st.builds(
     TaskState,
     run_id=texts,
@@ -56,22 +72,12 @@ task_states = st.builds(
     low=watermarks,
     expected_high=watermarks,
     actual_high=watermarks,
-    outputs=st.lists(files, max_size=3).map(tuple),
+    branches=st.lists(results, max_size=2).map(tuple),
     records_read=int64s,
-    records_written=int64s,
-    records_diverted=int64s,
     bytes_read=int64s,
     error=texts,
     started_ms=int64s,
     finished_ms=int64s,
-    commit_infos=st.lists(
-        st.recursive(
-            st.none() | st.booleans() | int64s | st.floats(allow_nan=False) | texts | st.binary(max_size=8),
-            lambda below: st.lists(below, max_size=3) | st.dictionaries(texts, below, max_size=3),
-            max_leaves=5,
-        ),
-        max_size=2,
-    ).map(tuple),
 )
 
 
@@ -131,10 +137,14 @@ def test_task_states_that_were_damaged_are_corrupt_or_unharmed_and_raise_nothing
             assert isinstance(decode_task_states(damaged, "the/path"), list)
 
 
-def state(**changes: Any) -> TaskState:
+def state(*branches: BranchResult, **changes: Any) -> TaskState:
     mark = Watermark({"0": 5}, "topic-id")
-    made = TaskState("run", 7, "urn", "00000_000001", "ab", TaskOutcome.SUCCEEDED, mark, mark, mark)
+    made = TaskState("run", 7, "urn", "00000_000001", "ab", TaskOutcome.SUCCEEDED, mark, mark, mark, branches)
     return msgspec.structs.replace(made, **changes)
+
+
+def prepared(*files: StagedFile) -> BranchResult:
+    return BranchResult("main", "files", files)
 
 
 def plan(urn: str = "urn") -> DatasetPlan:
@@ -144,7 +154,7 @@ def plan(urn: str = "urn") -> DatasetPlan:
 
 def test_a_flipped_bit_never_turns_a_row_into_another_one() -> None:
     file = StagedFile("0000000002/bucket=00000/00000_000000.ab/0001.parquet", "a/x.parquet", 1954, 2**63, 7, 8, 5)
-    rows = [state(outputs=(file,)), state(outputs=(file,))]
+    rows = [state(prepared(file)), state(prepared(file))]
     whole = encode_task_states(rows)
     others = []
     for place in range(0, len(whole), 3):
@@ -216,33 +226,33 @@ def test_an_outcome_of_another_program_is_corrupt() -> None:
 
 def test_other_programs_read_task_states_as_a_plain_table() -> None:
     file = StagedFile("s", "f", 2**63 - 1, 2**64 - 1, 2**64 - 1, 3, 4)
-    rows = [state(outputs=(file,), error="no\nluck"), state(outputs=()), state(outputs=(file, file))]
+    rows = [state(prepared(file), error="no\nluck"), state(), state(prepared(file, file), prepared())]
     table = pq.read_table(io.BytesIO(encode_task_states(rows)))
     assert table.schema.equals(TASK_STATE_SCHEMA)
-    assert table.schema.metadata == {b"distcommit-table-version": b"1"}
+    assert table.schema.metadata == {b"distcommit-table-version": b"4"}
     first = table.to_pylist()[0]
     assert (first["run_id"], first["epoch"], first["outcome"], first["error"]) == ("run", 7, "succeeded", "no\nluck")
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]
-    assert first["outputs"][0]["checksum"] == 2**64 - 1
-    assert [len(row["outputs"]) for row in table.to_pylist()] == [1, 0, 2]
+    assert first["branches"][0]["files"][0]["checksum"] == 2**64 - 1
+    found = [[len(result["files"]) for result in row["branches"]] for row in table.to_pylist()]
+    assert found == [[1], [], [2, 0]]
 
 
 def test_other_programs_read_commit_infos_as_a_list_of_messagepack() -> None:
-    rows = [state(commit_infos=({"rows": 3}, None)), state()]
-    table = pq.read_table(io.BytesIO(encode_task_states(rows)))
-    assert table.schema.equals(TASK_STATE_SCHEMA_2)
-    assert table.schema.metadata == {b"distcommit-table-version": b"2"}
-    found = [list(map(msgspec.msgpack.decode, infos)) for infos in table["commit_infos"].to_pylist()]
-    assert found == [[{"rows": 3}, None], []]
+    result = BranchResult("main", "rows", infos=({"rows": 3}, None))
+    (row,) = pq.read_table(io.BytesIO(encode_task_states([state(result)]))).to_pylist()
+    assert [*map(msgspec.msgpack.decode, row["branches"][0]["infos"])] == [{"rows": 3}, None]
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x01\x02", msgspec.msgpack.encode(msgspec.msgpack.Ext(5, b"x"))])
 def test_a_commit_info_that_is_no_plain_value_is_corrupt(data: bytes) -> None:
-    table = pq.read_table(io.BytesIO(encode_task_states([state(commit_infos=(1,))])))
-    place = table.schema.get_field_index("commit_infos")
+    table = pq.read_table(io.BytesIO(encode_task_states([state(BranchResult("main", "rows", infos=(1,)))])))
+    place = table.schema.get_field_index("branches")
     field = table.schema.field(place)
+    [[result]] = table["branches"].to_pylist()
+    changed = pa.array([[{**result, "infos": [data]}]], field.type)
     with pytest.raises(CorruptError):
-        decode_task_states(rewritten(table.set_column(place, field, pa.array([[data]], field.type))), "x")
+        decode_task_states(rewritten(table.set_column(place, field, changed)), "x")
 
 
 def test_other_programs_read_plans_as_a_plain_table() -> None:

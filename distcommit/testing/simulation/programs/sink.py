@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import pyarrow as pa
 
 from distcommit.engine.run import RunResult
 from distcommit.fs.posix import PosixCalls
-from distcommit.model.errors import ConflictError, LostError
-from distcommit.model.log_records import DatasetStatus
-from distcommit.model.ports import FileSystem
-from distcommit.model.sink import (
+from distcommit.model.committer import (
     AlreadyCommitted,
-    AttemptIdentity,
     CommitOutcome,
     CommitRequest,
     Committed,
     FailedForGood,
     RetryLater,
-    Sink,
     SinkCommitter,
-    SinkWriter,
 )
+from distcommit.model.errors import ConflictError, LostError
+from distcommit.model.log_records import DatasetStatus
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import TEMPORARY, epoch_name
+from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import load_steps
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -52,7 +51,7 @@ _MORE = ModelSource(
 
 
 @dataclass(frozen=True, slots=True)
-class NoteSink(Sink):
+class NoteSink(CommitterSink):
     """One note for each dataset and epoch, made by put-if-absent: it is the data and the proof at once.
 
     `mood`: what is wrong with it. It can "never" commit dataset a, or only "later"; it is "silent" when asked, or
@@ -64,8 +63,8 @@ class NoteSink(Sink):
     fs: FileSystem
     mood: _Mood = ""
 
-    def open_writer(self, attempt: AttemptIdentity, staging_folder: str) -> SinkWriter:
-        return _NoteWriter(self.fs, staging_folder, self.mood)
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return _NoteWriter(self.fs, area.folder, self.mood)
 
     def open_committer(self) -> SinkCommitter:
         if self.mood == "closed":
@@ -87,13 +86,13 @@ class _NoteWriter(SinkWriter):
     def reject(self, batch: pa.RecordBatch) -> None:
         raise NotImplementedError
 
-    def prepare_commit(self) -> Sequence[Any]:
+    def prepare_commit(self) -> Prepared:
         if not self.values:
-            return []
+            return Prepared()
         file = self.fs.create(f"{self.folder}/values")
         file.write(msgspec.json.encode(self.values))
         file.close_file(sync=False)
-        return [f"{self.folder}/values"] if self.mood != "odd infos" else [{1: "key"}]
+        return Prepared([f"{self.folder}/values"] if self.mood != "odd infos" else [{1: "key"}])
 
     def abort(self) -> None:
         pass
@@ -198,7 +197,7 @@ def _abandon(machine: SimulatedPosix, mood: _Mood = "") -> None:
     state = unsettled(machine)
     if state.status in (DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
         sink = NoteSink(SimulatedFileSystem(machine), mood)
-        by_hand.abandon(World().store(machine), state.dataset_urn, "person", sink)
+        by_hand.abandon(World().store(machine), state.dataset_urn, "person", sink.committers)
 
 
 def _abandon_at_last(machine: SimulatedPosix) -> None:
@@ -215,7 +214,7 @@ def _execute_by_itself(machine: SimulatedPosix) -> None:
     moods: tuple[_Mood, ...] = ("never", "", "")
     for mood in moods:
         sink = NoteSink(SimulatedFileSystem(machine), mood)
-        for step in load_steps(batches, StepContext(sink.fs, ROOTS.staging, ROOTS.output, sink)):
+        for step in load_steps(batches, StepContext(sink.fs, ROOTS.staging, ROOTS.output, sink.committers)):
             if mood == "never":
                 require_refused([step.execute], LostError)
             else:

@@ -1,0 +1,128 @@
+"""Committers: what makes visible what a sink's writers have prepared, in the same transaction as its proof."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from distcommit.model.errors import ConflictError
+from distcommit.model.work import MAIN_BRANCH
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """All that one run prepared for a branch of one dataset. At most one per dataset, branch and epoch; later runs have
+    higher epochs."""
+
+    dataset_urn: str
+    epoch: int
+    infos: tuple[Any, ...]
+    branch: str = MAIN_BRANCH
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """It is visible and durable, by this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The target proves that this epoch of the dataset, or a later one, was committed before. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Not all of it is done, and nothing is wrong with it: the same request comes again, in this run or the next."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedForGood:
+    """It is not visible and never can be: the dataset is quarantined with the reason, and keeps its watermark."""
+
+    reason: str
+
+
+CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood
+
+
+class SinkCommitter(ABC):
+    """Makes visible what writers have prepared. Opened for one call, on an executor.
+
+    Any number of them may work at once, on the same requests too, and may be killed at any point. So the target has to
+    keep a proof, changed in one transaction with the data: usually one row for each dataset with its newest epoch.
+    """
+
+    @abstractmethod
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        """Commits the requests of all datasets of a bucket that are ready, durably; one outcome for each, in order.
+
+        Committing a request again changes nothing, after later epochs of its dataset too, and when its staged files are
+        gone. An exception counts as `RetryLater` for each request of which it is raised; after one from several
+        requests each is tried by itself.
+        """
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        """Takes the requests back, durably: nothing of them is visible, and committing them gives `FailedForGood`.
+
+        Called when a person abandons a quarantined dataset; calling again changes nothing more. Later epochs of the
+        dataset can be committed as before.
+
+        Raises:
+            ConflictError: if one of them can't be taken back, as it is committed; nothing was changed.
+        """
+        raise ConflictError(
+            "this sink can't take back a commit",
+            dataset=", ".join(request.dataset_urn for request in requests),
+            todo="release the dataset with retry or accept, or give the sink's committer `abort`",
+        )
+
+    def probe(self) -> None:  # noqa: B027 - optional hook
+        """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
+        condition that never holds.
+
+        Asked where a commit has failed: if this raises too, it is an outage, told as such and no dataset's failed
+        attempt, for however long; else each dataset that failed did so by itself. Without it a sink counts as working
+        whose committer can be opened.
+        """
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Lets go of connections."""
+
+
+class OpensCommitter(Protocol):
+    """A sink as commit steps know it."""
+
+    @property
+    def name(self) -> str:
+        """Stored with every commit; it stays the same as long as sequences of this sink may be pending."""
+        ...
+
+    def open_committer(self) -> SinkCommitter:
+        """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
+        ...
+
+
+def check_plain(value: Any) -> None:
+    """Lets plain data through.
+
+    Raises:
+        TypeError: if it is, or holds, anything else than what can be a commit info.
+    """
+    match value:
+        case None | bool() | float() | str() | bytes():
+            return
+        case int() if -(2**63) <= value < 2**64:
+            return
+        case list():
+            for item in value:
+                check_plain(item)
+            return
+        case dict() if all(isinstance(key, str) for key in value):
+            for item in value.values():
+                check_plain(item)
+            return
+    raise TypeError(f"not plain data: {value!r:.200}")

@@ -1,0 +1,30 @@
+"""Base class of sinks that commit at their target, by a committer of their own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from distcommit.model.committer import CommitRequest, OpensCommitter, SinkCommitter
+from distcommit.model.sink import SealRequest, Sink
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.steps.sink import SinkCommitStep
+
+
+class CommitterSink(Sink):
+    """A sink whose writers return commit infos, which its committer makes visible: one request for each branch of a
+    dataset. Subclasses set `name`, as a class attribute."""
+
+    @abstractmethod
+    def open_committer(self) -> SinkCommitter:
+        """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
+
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        infos = tuple(info for result in request.results for info in result.infos)
+        if not infos:
+            return []
+        return [SinkCommitStep(self, CommitRequest(request.dataset_urn, request.epoch, infos, request.branch))]
+
+    @property
+    def committers(self) -> Mapping[str, OpensCommitter]:
+        return {self.name: self}
