@@ -18,9 +18,9 @@ from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
 from distcommit.engine.run import run
 from distcommit.fs.local import LocalFileSystem
-from distcommit.sinks.files import FileSink
-from distcommit.sinks.time_folders import TimePartition
-from distcommit.sources.kafka import KafkaSource
+from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.time_folders import TimePartition
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.job_store import open_store
 from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer

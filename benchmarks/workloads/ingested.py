@@ -23,7 +23,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSink
+from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.plans import publish_manifest, read_bucket_plan

@@ -11,7 +11,7 @@ from distcommit.app.published import read_published
 from distcommit.app.rebuild import known_states
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.job_store import JobStore
 
 

@@ -6,21 +6,21 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
+from distcommit.app.built_in import settings_class, validated
 from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.sink import SinkSettings
+from distcommit.model.source import SourceSettings
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSink
-from distcommit.sinks.python import PythonSink
-from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.micro_batch import MicroBatchSource
-from distcommit.sources.python import PythonSource
+from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.spark.settings import SparkSettings
 
 
@@ -86,18 +86,16 @@ class LockSettings(_Section):
     lease_ttl_s: float = Field(default=30, gt=0)
 
 
-def _files_by_default(sink: Any) -> Any:
-    return {"type": "files", **sink} if isinstance(sink, Mapping) else sink
-
-
 class JobConfig(_Section):
     """A job, as its file says it."""
 
     job: str = Field(min_length=1, max_length=200)
-    source: Annotated[KafkaSource | PythonSource | MicroBatchSource, Field(discriminator="type")]
+    source: Annotated[SourceSettings, PlainValidator(partial(validated, "source"))]
     value: Decoder = Decoder()
     on_undecodable: Literal["fail", "divert"] = "fail"
-    sink: Annotated[FileSink | PythonSink, Field(discriminator="type"), BeforeValidator(_files_by_default)] = FileSink()
+    sink: Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))] = Field(
+        default_factory=lambda: validated("sink", {}, "files")
+    )
     paths: PathSettings
     commit: CommitSettings = CommitSettings()
     replay: ReplaySettings = ReplaySettings()
@@ -218,31 +216,20 @@ def _with_environment(value: Any, path: str, place: tuple[str, ...] = ()) -> Any
 
 def _explain(problem: Any, tree: Any) -> str:
     place = [str(part) for part in problem["loc"]]
-    shown = ".".join(part for at, part in enumerate(place) if not _is_type(place[:at], part))
+    shown = ".".join(place)
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(place[-1], _known_keys(place[:-1]), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(place[-1], _known_keys(place[:-1], tree), n=1, cutoff=0.5)
         return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
     if problem["type"] == "missing":
         return f"{shown} is missing"
-    return f"{shown}: {problem['msg']}"
+    return f"{shown}: {problem['msg'].removeprefix('Value error, ')}"
 
 
-_TYPES: dict[str, dict[str, type[BaseModel]]] = {
-    "source": {"kafka": KafkaSource, "python": PythonSource, "micro_batch": MicroBatchSource},
-    "sink": {"files": FileSink, "python": PythonSink},
-}
-"""What the `type` of a section stands for; pydantic names it as one more part of a problem's place."""
-
-
-def _is_type(section: Sequence[str], part: str) -> bool:
-    return len(section) == 1 and part in _TYPES.get(section[0], ())
-
-
-def _known_keys(place: Sequence[str]) -> list[str]:
+def _known_keys(place: Sequence[str], tree: Any) -> list[str]:
     model: Any = JobConfig
     for at, part in enumerate(place):
-        if _is_type(place[:at], part):
-            model = _TYPES[place[0]][part]
+        if at == 0 and part in ("source", "sink"):
+            model = settings_class(part, tree[part].get("type", "files"))
             continue
         annotation = model.model_fields[part].annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.offsets import OffsetSets
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from distcommit.engine.run import RunResult, recover, run
 from distcommit.model.errors import ConfigurationError, TransientError, printable
 from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
-from distcommit.sources.micro_batch import MicroBatchSource
+from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import JobStore, open_store

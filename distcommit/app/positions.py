@@ -17,7 +17,7 @@ from distcommit.app.config import JobConfig
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
-from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 
 CSV_HEADER = ("dataset", "partition", "next_offset")
 _NAMED = 20
@@ -64,7 +64,7 @@ def require_some(found: ForeignPositions) -> ForeignPositions:
 
 
 def _from_group(config: JobConfig, group: str) -> ForeignPositions:
-    from distcommit.sources.kafka_positions import group_positions  # noqa: PLC0415 - needs a Kafka client
+    from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - needs a Kafka client
 
     positions, missing = group_positions(_kafka(config, "a consumer group"), group)
     left_out = [f"{topic} partition {partition}: nothing committed" for topic, partition in missing]

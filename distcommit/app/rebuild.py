@@ -27,7 +27,7 @@ from distcommit.model.watermark import Position
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import epoch_name
-from distcommit.sinks.offsets import offsets_of
+from distcommit.sinks.files.offsets import offsets_of
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.job_store import JobStore

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from distcommit.model.source import Provenance
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.offsets import OffsetSets
 
 
 class SharedRange(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore

@@ -189,3 +189,9 @@ class Sink(ABC):
     def committers(self) -> Mapping[str, OpensCommitter]:
         """What opens the committers of its steps, by the name stored with them."""
         return {}
+
+
+class SinkSettings(Sink):
+    """A sink that is the section `sink` of a job file, of that type."""
+
+    type: str

@@ -159,3 +159,9 @@ class Source(ABC):
     @abstractmethod
     def open(self) -> Extractor:
         """An extractor for one task attempt."""
+
+
+class SourceSettings(Source):
+    """A source that is the section `source` of a job file, of that type."""
+
+    type: str

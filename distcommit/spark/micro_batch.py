@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.paths import SPOOL_FOLDER
-from distcommit.sources.micro_batch import MicroBatchSource, Spool, SpooledBatch
+from distcommit.sources.micro_batch.source import MicroBatchSource, Spool, SpooledBatch
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import remove_attempts
 

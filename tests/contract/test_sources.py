@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.model.source import Source
-from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.testing.contracts import SourceContract
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 

@@ -24,7 +24,7 @@ from distcommit.model.log_records import Checkpoint
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
-from distcommit.sinks.footer import read_footer
+from distcommit.sinks.files.footer import read_footer
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended

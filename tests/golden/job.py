@@ -18,7 +18,7 @@ from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSink
+from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource

@@ -30,8 +30,8 @@ from distcommit.model.log_records import (
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange
-from distcommit.sinks.footer import METADATA_KEY, Footer
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.footer import METADATA_KEY, Footer
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep

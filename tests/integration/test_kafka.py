@@ -25,7 +25,7 @@ from distcommit.app.rebuild import known_states
 from distcommit.cli.main import app
 from distcommit.engine.run import RunResult
 from distcommit.fs.local import LocalFileSystem
-from distcommit.sinks.footer import read_records
+from distcommit.sinks.files.footer import read_records
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer
 

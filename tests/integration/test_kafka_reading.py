@@ -21,8 +21,8 @@ from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_extractor import KafkaExtractor
+from distcommit.sources.kafka.extractor import KafkaExtractor
+from distcommit.sources.kafka.source import KafkaSource
 from tests.servers.kafka import KafkaServer
 
 RECORDS = 60_000

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
-from distcommit.sources.kafka import KafkaSource
+from distcommit.sources.kafka.source import KafkaSource
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.java import keytool
 from tests.servers.kafka import KafkaServer

@@ -19,7 +19,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import RunResult
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.footer import read_records
+from distcommit.sinks.files.footer import read_records
 from distcommit.stores.fencing import begin_run, fence_bucket
 from distcommit.stores.job_lock import JobLock
 from tests.jobs.kafka_job import KafkaJob, kafka_job

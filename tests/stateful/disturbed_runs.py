@@ -20,8 +20,8 @@ from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.model.log_records import DatasetState, SealedSequence
 from distcommit.model.source import Source
 from distcommit.model.steps import StepContext
-from distcommit.sinks.files import FileSink
-from distcommit.sinks.footer import read_footer, read_records
+from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.fencing import begin_run

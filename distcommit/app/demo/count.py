@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from distcommit.app.demo.flights import checksum
 from distcommit.model.errors import DistcommitError
-from distcommit.sinks.footer import Footer
+from distcommit.sinks.files.footer import Footer
 
 CHECKSUM_MODULUS = 1 << 64
 """Checksums of sets of records are sums modulo this."""

@@ -37,8 +37,8 @@ from distcommit.model.work import (
     TaskState,
     WorkUnit,
 )
-from distcommit.sinks.footer import Footer
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.claims import Owner
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker

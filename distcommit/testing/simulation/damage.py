@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.protocol.paths import SEGMENT_SUFFIX
-from distcommit.sinks.offsets import _checksum
+from distcommit.sinks.files.offsets import _checksum
 from distcommit.stores.documents import encode_document
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing.models import samples

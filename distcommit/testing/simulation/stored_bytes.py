@@ -30,8 +30,8 @@ from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
 from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST
 from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.footer import METADATA_KEY, Footer
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.footer import METADATA_KEY, Footer
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
 from distcommit.stores.claims import read_owner
 from distcommit.stores.documents import encode_document

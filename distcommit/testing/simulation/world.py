@@ -25,7 +25,7 @@ from distcommit.model.sink import Sink
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.sinks.files import FileSink
+from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, open_store

@@ -12,8 +12,8 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.app.shared_positions import SharedRange
 from distcommit.engine.run import run
 from distcommit.model.source import Provenance, Source
-from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_names import topic_named_by
+from distcommit.sources.kafka.names import topic_named_by
+from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.testing.models.model_source import ModelDataset, ModelSource

@@ -14,8 +14,8 @@ from distcommit import Job
 from distcommit.app.config import JobConfig, load_config
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.files import FileSink
-from distcommit.sinks.python import PythonSink
+from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.python.sink import PythonSink
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
 JOB = """\
@@ -63,8 +63,8 @@ def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
         ("sink: {type: python, clas: x}", "unknown key 'sink.clas', did you mean 'class'?"),
         ("sink: {type: python}", "sink.class is missing"),
         ("sink: {type: python, class: x, format: avro}", "unknown key 'sink.format'"),
-        ("sink: {type: pyton, class: x}", "sink: Input tag 'pyton' found"),
-        ("sink: files", "sink: Input should be a valid dictionary"),
+        ("sink: {type: pyton, class: x}", "sink: `type` is one of files, python; found pyton"),
+        ("sink: files", "sink: a section, with `type` and settings"),
     ],
 )
 def test_a_sink_section_that_is_wrong_is_an_error_that_names_the_key(tmp_path: Path, sink: str, message: str) -> None:

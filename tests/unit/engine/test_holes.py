@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from distcommit.app.status import read_status
 from distcommit.model.work import SkippedRange
-from distcommit.sinks.footer import read_footer
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.footer import read_footer
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World

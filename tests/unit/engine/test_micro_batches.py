@@ -13,7 +13,7 @@ import pytest
 from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.work import DatasetPlan
-from distcommit.sources.micro_batch import Spool, SpooledBatch
+from distcommit.sources.micro_batch.source import Spool, SpooledBatch
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.machines import (

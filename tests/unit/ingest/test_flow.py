@@ -20,7 +20,7 @@ from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.files import FileSink
+from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.staging import new_attempt, prepare_bucket
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails

@@ -16,11 +16,11 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.model.source import Provenance
 from distcommit.model.work import StagedFile
-from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import AttemptFiles, FileSink
-from distcommit.sinks.footer import read_footer, read_records
-from distcommit.sinks.offsets import OffsetSets
-from distcommit.sinks.time_folders import UNKNOWN_TIME
+from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.sink import AttemptFiles, FileSink
+from distcommit.sinks.files.time_folders import UNKNOWN_TIME
 
 URN = "kafka:flights/2013"
 ORIGIN = Provenance("kafka_partition", "kafka_offset")

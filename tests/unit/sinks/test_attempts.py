@@ -16,9 +16,9 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import AttemptFiles, FileSink
-from distcommit.sinks.time_folders import TimePartition
+from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.sink import AttemptFiles, FileSink
+from distcommit.sinks.files.time_folders import TimePartition
 from tests.unit.sinks.attempts import DAY_MS, FORMATS, RUN_NUMBERS, URN, batch_of, check_outputs, files_in, numbered
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)

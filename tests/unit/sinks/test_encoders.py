@@ -14,9 +14,9 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.encoders import Compression
-from distcommit.sinks.files import FileSink
-from distcommit.sinks.footer import read_records
+from distcommit.sinks.files.encoders import Compression
+from distcommit.sinks.files.footer import read_records
+from distcommit.sinks.files.sink import FileSink
 from tests.unit.sinks.attempts import files_in, numbered
 
 TYPES: list[tuple[pa.DataType, list[Any]]] = [

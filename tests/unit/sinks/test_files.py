@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.urn import folder_of
 from distcommit.model.work import SkippedRange, StagedFile
-from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import AccessSettings, FileSink
-from distcommit.sinks.footer import read_footer, read_records
-from distcommit.sinks.offsets import OffsetSets
-from distcommit.sinks.time_folders import TimePartition
+from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.sink import AccessSettings, FileSink
+from distcommit.sinks.files.time_folders import TimePartition
 from tests.unit.sinks.attempts import (
     DAY_MS,
     FORMATS,

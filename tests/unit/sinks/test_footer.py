@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
-from distcommit.sinks import avro_container
-from distcommit.sinks.footer import FOOTER_VERSION, METADATA_KEY, Footer, read_footer, read_records
+from distcommit.sinks.files import avro_container
+from distcommit.sinks.files.footer import FOOTER_VERSION, METADATA_KEY, Footer, read_footer, read_records
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 FOOTERS = st.builds(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.encoders import FileFormat
-from distcommit.sinks.files import FileSink
-from distcommit.sinks.footer import read_records
-from distcommit.sinks.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
+from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.footer import read_records
+from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.time_folders import UNKNOWN_TIME, TimePartition, split_by_time
 from tests.unit.sinks.attempts import FORMATS, batch_of, expected_folder, files_in
 
 

@@ -19,9 +19,9 @@ from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
-from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
-from distcommit.sources.kafka_plan import fair_shares, pack, plan_dataset
+from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
+from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset
+from distcommit.sources.kafka.source import KafkaSource
 
 UNREACHABLE = "127.0.0.1:1"
 

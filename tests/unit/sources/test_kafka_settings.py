@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError
 from pydantic import ValidationError
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_client import ClientNotes, KafkaConnection
+from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
+from distcommit.sources.kafka.source import KafkaSource
 from tests.unit.sources.test_kafka_plan import everything, source
 
 SECRET = "hunter2-hunter2"

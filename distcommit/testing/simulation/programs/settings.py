@@ -11,8 +11,8 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.source import Planned
-from distcommit.sources.kafka_names import PartitionLog
-from distcommit.sources.kafka_plan import plan_dataset
+from distcommit.sources.kafka.names import PartitionLog
+from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.stores.fencing import end_run
 from distcommit.stores.pinned import read_settings, require_settings
 from distcommit.testing.models.model_source import ModelDataset, ModelSource

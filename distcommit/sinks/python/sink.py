@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
-from distcommit.model.sink import AttemptIdentity, Origin, SealRequest, Sink, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, SealRequest, Sink, SinkSettings, SinkWriter, StagingArea
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.user_class import make_named
 
 
-class PythonSink(BaseModel, Sink):
+class PythonSink(BaseModel, SinkSettings):
     """Names a subclass of `Sink` as `package.module:Class`; it is made with `options` as keyword arguments."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))

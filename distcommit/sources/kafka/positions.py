@@ -8,9 +8,9 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from distcommit.model.errors import SourceError
 from distcommit.model.watermark import Position
-from distcommit.sources.kafka import KafkaSource
-from distcommit.sources.kafka_client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer, error_text
-from distcommit.sources.kafka_names import KafkaDataset, PartitionName
+from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer, error_text
+from distcommit.sources.kafka.names import KafkaDataset, PartitionName
+from distcommit.sources.kafka.source import KafkaSource
 
 _CHUNK = 1000
 

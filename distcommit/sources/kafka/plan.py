@@ -12,7 +12,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.sources.kafka_names import MAX_BYTES, PartitionLog
+from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog
 
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""

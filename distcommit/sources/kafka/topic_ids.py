@@ -7,8 +7,8 @@ from collections.abc import Collection
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from distcommit.sources.kafka_client import KafkaConnection, error_text
-from distcommit.sources.kafka_names import Unanswered
+from distcommit.sources.kafka.client import KafkaConnection, error_text
+from distcommit.sources.kafka.names import Unanswered
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"  # sixteen zero bytes: the cluster is older than topic ids
 _CHUNK = 500

@@ -12,9 +12,9 @@ from distcommit.model.ports import FileAccess, FileStatus, FileSystem, StagedWri
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
 from distcommit.model.work import SkippedRange
-from distcommit.sinks.encoders import Encoder
-from distcommit.sinks.footer import FileKind, Footer
-from distcommit.sinks.offsets import OffsetSets
+from distcommit.sinks.files.encoders import Encoder
+from distcommit.sinks.files.footer import FileKind, Footer
+from distcommit.sinks.files.offsets import OffsetSets
 
 _BATCH_OVERHEAD_BYTES = 4096  # what a batch of few rows costs in memory beside its data
 

@@ -22,7 +22,7 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, SourceE
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.ports import FileSystem, StagedWriter
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings
 from distcommit.model.urn import bucket_of, check_urn
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -34,7 +34,7 @@ _INDEX = "index.json"
 _NOBODY = -1
 
 
-class MicroBatchSource(BaseModel, Source):
+class MicroBatchSource(BaseModel, SourceSettings):
     """What a streaming query hands to `Job.on_batch`; a run by itself replays, and reads nothing.
 
     Attributes:

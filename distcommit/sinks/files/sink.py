@@ -17,17 +17,17 @@ from distcommit.model.sink import (
     Origin,
     Prepared,
     SealRequest,
-    Sink,
+    SinkSettings,
     SinkWriter,
     StagingArea,
 )
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.work import SkippedRange, StagedFile
-from distcommit.sinks.encoders import Compression, FileFormat, encoder_of
-from distcommit.sinks.footer import FileKind
-from distcommit.sinks.open_file import ClosedFile, OpenFile
-from distcommit.sinks.time_folders import TimePartition, split_by_time
+from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
+from distcommit.sinks.files.footer import FileKind
+from distcommit.sinks.files.open_file import ClosedFile, OpenFile
+from distcommit.sinks.files.time_folders import TimePartition, split_by_time
 from distcommit.steps.rename import FsRenameCommitStep
 
 REJECTED_FOLDER = "_rejected"
@@ -52,7 +52,7 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
 
 
-class FileSink(BaseModel, Sink, frozen=True, extra="forbid"):
+class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
 
     Compression by format (Avro's own names: zstandard, snappy, deflate, null) works for all of them; Parquet files of

@@ -21,10 +21,10 @@ from distcommit.model.errors import DistcommitError, SourceError, TransientError
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark, at_or_past
 from distcommit.model.work import SkippedRange, WorkUnit
-from distcommit.sources import kafka_client
-from distcommit.sources.kafka_client import BATCH_SCHEMA, ClientNotes, KafkaConnection
-from distcommit.sources.kafka_names import MAX_BYTES, PartitionName, Unanswered, no_such_topic
-from distcommit.sources.kafka_topic_ids import topic_ids
+from distcommit.sources.kafka import client as kafka_client
+from distcommit.sources.kafka.client import BATCH_SCHEMA, ClientNotes, KafkaConnection
+from distcommit.sources.kafka.names import MAX_BYTES, PartitionName, Unanswered, no_such_topic
+from distcommit.sources.kafka.topic_ids import topic_ids
 
 __all__ = ["BATCH_SCHEMA", "KafkaExtraction", "KafkaExtractor"]
 

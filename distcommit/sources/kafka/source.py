@@ -14,11 +14,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, fie
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned, Provenance, Source
+from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned, Provenance, SourceSettings
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
-from distcommit.sources.kafka_by_hand import position_problems
-from distcommit.sources.kafka_names import (
+from distcommit.sources.kafka.by_hand import position_problems
+from distcommit.sources.kafka.names import (
     OWNED_KEYS,
     KafkaDataset,
     TopicSelection,
@@ -26,12 +26,12 @@ from distcommit.sources.kafka_names import (
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka_plan import expired, plan_dataset, stored_positions, unreadable
-from distcommit.sources.secret_files import SECRET_FILE, with_secret_files
+from distcommit.sources.kafka.plan import expired, plan_dataset, stored_positions, unreadable
+from distcommit.sources.kafka.secret_files import SECRET_FILE, with_secret_files
 
 if TYPE_CHECKING:
-    from distcommit.sources.kafka_client import KafkaConnection, KafkaQueries
-    from distcommit.sources.kafka_extractor import KafkaExtractor
+    from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
+    from distcommit.sources.kafka.extractor import KafkaExtractor
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _INTERNAL = (
 )
 
 
-class KafkaSource(BaseModel, Source):
+class KafkaSource(BaseModel, SourceSettings):
     """Topics of one Kafka cluster. A dataset is a topic, or `<topic>@<partition>`; positions are offsets.
 
     Attributes:
@@ -153,7 +153,7 @@ class KafkaSource(BaseModel, Source):
             SourceError: if no broker answers within `request_timeout_s`.
             ConfigurationError: if librdkafka refuses the client settings.
         """
-        from distcommit.sources.kafka_client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         queries = KafkaQueries(self.connection())
         found = list(self._datasets(queries, owned, states))
@@ -166,7 +166,7 @@ class KafkaSource(BaseModel, Source):
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Offsets by partition of the job's topics; that a partition is there, only if the brokers answer soon."""
-        from distcommit.sources.kafka_client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         asked = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _ASKED_S))
         partitions: dict[str, tuple[int, ...]] = {}
@@ -184,7 +184,7 @@ class KafkaSource(BaseModel, Source):
             TransientError: if no broker answers within `request_timeout_s`.
             ConfigurationError: if librdkafka refuses the client settings.
         """
-        from distcommit.sources.kafka_extractor import KafkaExtractor  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.extractor import KafkaExtractor  # noqa: PLC0415 - a job file is read without a client
 
         return KafkaExtractor(self.connection(), self.idle_timeout_s)
 
@@ -203,7 +203,7 @@ class KafkaSource(BaseModel, Source):
 
     def connection(self) -> KafkaConnection:
         """How to reach the brokers."""
-        from distcommit.sources.kafka_client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.client import KafkaConnection  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
@@ -243,7 +243,7 @@ class KafkaSource(BaseModel, Source):
         ]
         ids: Mapping[str, str | Unanswered] = {}
         if queries.knows_topic_ids:  # asked before the offsets: what is read is held against it again
-            from distcommit.sources.kafka_topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
+            from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
 
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)

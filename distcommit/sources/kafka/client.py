@@ -20,7 +20,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.watermark import Position
-from distcommit.sources.kafka_names import READER, PartitionLog, PartitionName, Start, TopicFound
+from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicFound
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
-from distcommit.sinks import avro_container
+from distcommit.sinks.files import avro_container
 
 METADATA_KEY = "distcommit"
 FOOTER_VERSION = 1

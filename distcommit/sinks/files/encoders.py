@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.model.ports import StagedWriter
-from distcommit.sinks import avro_container
-from distcommit.sinks.avro_container import AvroCodec
-from distcommit.sinks.avro_schema import avro_schema
+from distcommit.sinks.files import avro_container
+from distcommit.sinks.files.avro_container import AvroCodec
+from distcommit.sinks.files.avro_schema import avro_schema
 
 FileFormat = Literal["parquet", "avro"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]

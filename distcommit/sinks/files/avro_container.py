@@ -17,7 +17,7 @@ import fastavro
 import msgspec
 import pyarrow as pa
 
-from distcommit.sinks.avro_schema import arrow_schema, avro_schema, plain_schema, without_logical_types
+from distcommit.sinks.files.avro_schema import arrow_schema, avro_schema, plain_schema, without_logical_types
 
 AvroCodec = Literal["null", "deflate", "snappy", "zstandard"]
 

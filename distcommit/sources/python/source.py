@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
-from distcommit.model.source import Extractor, Planned, Provenance, Source
+from distcommit.model.source import Extractor, Planned, Provenance, Source, SourceSettings
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
 
 
-class PythonSource(BaseModel, Source):
+class PythonSource(BaseModel, SourceSettings):
     """Names a subclass of `Source` as `package.module:Class`; it is made with `options` as keyword arguments."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))

@@ -1,0 +1,6 @@
+"""Parquet and Avro files, published by renaming them.
+
+Start reading at `sink`; `footer` and `offsets` are what audits and rebuilds read, whatever has become of the store.
+"""
+
+SETTINGS = "sink:FileSink"

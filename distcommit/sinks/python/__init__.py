@@ -1,0 +1,3 @@
+"""A sink of the user's own: a class that the executors can import."""
+
+SETTINGS = "sink:PythonSink"

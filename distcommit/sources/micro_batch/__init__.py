@@ -1,0 +1,3 @@
+"""Micro-batches of a Spark stream, each of them a run."""
+
+SETTINGS = "source:MicroBatchSource"
