@@ -53,7 +53,14 @@ from distcommit.stores.tables import (
     table_name,
 )
 from distcommit.testing.models import samples
-from distcommit.testing.simulation.stored_bytes import PATH, READERS, SampleSink, checked_segment, of_version, sealed_segment
+from distcommit.testing.simulation.stored_bytes import (
+    PATH,
+    READERS,
+    SampleSink,
+    checked_segment,
+    of_version,
+    sealed_segment,
+)
 from tests.golden.make import (
     GOLDEN,
     GOLDEN_2,
