@@ -202,7 +202,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "folder-moved-with-more-in-it": (
         "a staged folder is renamed as a whole though it holds more than its task state says",
         [
-            Change(_STAGING, "StagedFiles.has_all_of", "assign whole seen begin len"),
+            Change(_STAGING, "StagedFiles._has_all_of", "assign whole seen begin len"),
             Change(
                 *(_STAGING, "StagedFiles._is_exactly", "compare zip _names_in"),
                 instead="{*zip(names, [file.file_id for file in outputs])} <= {*self._names_in(folder).items()}",
@@ -211,7 +211,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "folder-moved-under-other-names": (
         "a staged folder is renamed as a whole though its files have other names there than they are to have",
-        [Change(_STAGING, "StagedFiles.has_all_of", "compare name final_name", instead="True")],
+        [Change(_STAGING, "StagedFiles._has_all_of", "compare name final_name", instead="True")],
     ),
     "folder-moved-on-replay": (
         "replay renames staged folders as a whole, whatever else is in them",

@@ -45,7 +45,7 @@ NAMES = (
         "a staged file is there if one of its name is",
         (
             "stores.staging",
-            "StagedFiles.has_all_of",
+            "StagedFiles._has_all_of",
             "file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id))",
             "file_id == _MISSING",
         ),

@@ -35,7 +35,7 @@ SYNCS = (
         (
             "engine.ingest",
             "_IngestTask._publish_states",
-            'failed = {"outcome": TaskOutcome.FAILED, "outputs": (), "commit_infos": (), "error": text}',
+            'failed = {"outcome": TaskOutcome.FAILED, "branches": (), "error": text}',
             'failed = {"error": text}',
         ),
     ),
