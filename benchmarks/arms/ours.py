@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
@@ -14,8 +14,9 @@ from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
+from distcommit.engine.counts import Counts, DrainCounts
 from distcommit.engine.ingest import drain_partition
-from distcommit.engine.reports import Report, add_up
+from distcommit.engine.reports import Report, Tally, add_up
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
@@ -59,17 +60,17 @@ class Ours(Arm):
         partitions = min(self._partitions, shape.buckets)
         settings = self._prepare(shape, root, partitions)
         launch = SparkLaunch(self._spark)
-        launch(warm_partition, settings, partitions, Report)
+        launch(warm_partition, settings, partitions, Report[DrainCounts])
         no_ops = [_seconds_of_no_op(launch, settings, partitions) for _ in range(_NO_OPS)]
         with self._counting() as counted:
             began = time.perf_counter()
-            reports = launch(drain_partition, settings, partitions, Report)
+            reports = launch(drain_partition, settings, partitions, Report[DrainCounts])
             wall = time.perf_counter() - began
-        total, left = add_up(reports), self._left(root)
-        if total.datasets_published != shape.datasets or total.fenced or left:
+        total, left = add_up(reports, DrainCounts()), self._left(root)
+        if total.counts.datasets_published != shape.datasets or total.fenced or left:
             raise WrongResultError(
-                f"{self.name}: {total.datasets_published} of {shape.datasets} published, {left} left in staging; "
-                f"{total.fenced or total.reasons}"
+                f"{self.name}: {total.counts.datasets_published} of {shape.datasets} published, "
+                f"{left} left in staging; {total.fenced or total.reasons}"
             )
         parts = {"seconds": wall - median(no_ops), "wall_s": wall, "no_op_job_s": median(no_ops)} | counted
         return parts | {"executors": executors_of(reports)}
@@ -89,24 +90,22 @@ class Ours(Arm):
         return files_left(root / "staging")
 
 
-def executors_of(reports: Sequence[Report]) -> float:
+def executors_of(reports: Iterable[Report[Counts]]) -> float:
     """How many executors worked: each has one process from which its Python workers are forked."""
     return float(len({report.daemon_pid for report in reports}))
 
 
-def no_op_partition(settings: RunSettings, partition: int) -> Report:
+def no_op_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
     """Reports, and does nothing else."""
-    report = Report()
-    report.stamp(partition)
-    return report
+    return Tally(DrainCounts()).report(partition)
 
 
-def warm_partition(settings: RunSettings, partition: int) -> Report:
+def warm_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
     """Leaves the worker as an ingest task leaves it: imports done."""
     return no_op_partition(settings, partition)
 
 
 def _seconds_of_no_op(launch: SparkLaunch, settings: RunSettings, partitions: int) -> float:
     began = time.perf_counter()
-    launch(no_op_partition, settings, partitions, Report)
+    launch(no_op_partition, settings, partitions, Report[DrainCounts])
     return time.perf_counter() - began

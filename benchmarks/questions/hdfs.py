@@ -15,6 +15,7 @@ from benchmarks.workloads.hdfs_tree import stage
 from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
+from distcommit.engine.counts import DrainCounts
 from distcommit.engine.ingest import drain_partition
 from distcommit.engine.reports import Report
 from distcommit.fs.hdfs import HdfsFileSystem
@@ -152,10 +153,10 @@ def _count(server: HdfsServer, calls: Calls, shape: Shape, into_folders: bool, t
         for dataset in tree_datasets(shape):
             fs.make_folders(f"{root}/output/{dataset.folder}")
     before = operations_of(server)
-    [report] = launch_here(drain_partition, settings, 1, Report)
+    [report] = launch_here(drain_partition, settings, 1, Report[DrainCounts])
     counted: Counter[str] = operations_of(server) - before
-    if report.datasets_published != shape.datasets:
-        raise WrongResultError(f"{report.datasets_published} of {shape.datasets} datasets published")
+    if report.counts.datasets_published != shape.datasets:
+        raise WrongResultError(f"{report.counts.datasets_published} of {shape.datasets} datasets published")
     tell(f"{calls.scheme}, {shape.datasets} x {shape.files}{', into folders' * into_folders}: {dict(counted)}")
     arm = f"{calls.scheme}_drain{'_into_folders' * into_folders}"
     return Sample(arm, shape.datasets, shape.files, 0, 0.0, {name: float(n) for name, n in sorted(counted.items())})

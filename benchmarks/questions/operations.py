@@ -17,6 +17,7 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
+from distcommit.engine.counts import DrainCounts
 from distcommit.engine.ingest import drain_partition
 from distcommit.engine.reports import Report
 from distcommit.fs.local import LocalFileSystem
@@ -129,11 +130,11 @@ def drain_here(shape: Shape, root: Path, calls: CountingCalls, *, at_least_once:
     settings = replace(ingested(shape, root, 1, LocalFileSystem(calls)), at_least_once=at_least_once)
     Path(WINDOW[0]).exists()
     began = time.perf_counter()
-    reports = launch_here(drain_partition, settings, 1, Report)
+    reports = launch_here(drain_partition, settings, 1, Report[DrainCounts])
     seconds = time.perf_counter() - began
     Path(WINDOW[1]).exists()
     found = digest_of(root / "output")
-    if found != expected_digest(shape) or reports[0].datasets_published != shape.datasets:
+    if found != expected_digest(shape) or reports[0].counts.datasets_published != shape.datasets:
         raise WrongResultError(f"published {found}, expected {expected_digest(shape)}")
     return seconds
 

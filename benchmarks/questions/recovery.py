@@ -20,8 +20,9 @@ from benchmarks.workloads.ingested import JOB, ingested, roots_of, run_settings
 from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, files_left
+from distcommit.engine.counts import DrainCounts, RecoverCounts
 from distcommit.engine.ingest import drain_partition
-from distcommit.engine.recover import recover_partition
+from distcommit.engine.recover import RecoverReport, recover_partition
 from distcommit.engine.reports import Report, add_up
 from distcommit.engine.run import recover, run
 from distcommit.engine.settings import RunSettings
@@ -86,17 +87,18 @@ class Recovery(Arm):
         settings = replace(killed, store=store, run_id=run_id, epoch=epoch, partitions=partitions)
         launch = SparkLaunch(self._spark)
         LocalFileSystem().sync_tree(str(root))
-        launch(warm_partition, settings, partitions, Report)
+        launch(warm_partition, settings, partitions, Report[DrainCounts])
         began = time.perf_counter()
-        launch(warm_partition, settings, partitions, Report)
+        launch(warm_partition, settings, partitions, Report[DrainCounts])
         no_op = time.perf_counter() - began
         self._latency.take()
         began = time.perf_counter()
-        reports = launch(recover_partition, settings, partitions, Report)
+        recovered = launch(recover_partition, settings, partitions, RecoverReport)
         wall = time.perf_counter() - began
-        waited, total = self._latency.take(), add_up(reports)
-        if total.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
-            raise WrongResultError(f"{total.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
+        reports = [each.report for each in recovered]
+        waited, total = self._latency.take(), add_up(reports, RecoverCounts())
+        if total.counts.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
+            raise WrongResultError(f"{total.counts.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
         parts = {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op} | waited
         return parts | {"executors": executors_of(reports)}
 

@@ -26,7 +26,7 @@ from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
 from distcommit.engine.progress import OnProgress, watched
-from distcommit.engine.reports import Report
+from distcommit.engine.reports import Totals, totals_of
 from distcommit.engine.run import RunResult, recover, run
 from distcommit.model.errors import ConfigurationError, TransientError, printable
 from distcommit.model.pins import Pin
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class RecoverResult(msgspec.Struct):
+class RecoverResult(msgspec.Struct, frozen=True):
     """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
 
     run_id: str
     epoch: int
     succeeded: bool
-    totals: Report
+    totals: Totals
 
 
 class Job:
@@ -140,7 +140,8 @@ class Job:
 
         with begun(self._folders, self._session) as (launch, settings), watched(settings, on_progress) as phase:
             phase("recover")
-            totals = recover(launch, settings)
+            recovered = recover(launch, settings)
+            totals = totals_of([recovered.report], recovered.oldest_held_epoch)
             settings.store.job_log(settings.epoch).checkpoint(at_least=1)
             end_run(settings.store, settings.epoch, clean=False)
             succeeded = not totals.reasons and not totals.sequences_left

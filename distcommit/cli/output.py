@@ -30,7 +30,7 @@ from distcommit.cli.views import (
     seconds_spent,
     should_be_none,
 )
-from distcommit.engine.reports import Report
+from distcommit.engine.reports import Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Position
 
@@ -287,7 +287,7 @@ def demo_view(result: DemoResult) -> RenderableType:
 # -- parts of several results
 
 
-def _datasets(totals: Report) -> str:
+def _datasets(totals: Totals) -> str:
     counts = {
         "committed": (totals.datasets_published, "green"),
         "unchanged": (totals.datasets_unchanged, ""),
@@ -301,7 +301,7 @@ def _datasets(totals: Report) -> str:
     )
 
 
-def _replayed(totals: Report) -> str:
+def _replayed(totals: Totals) -> str:
     text = f"{totals.sequences_replayed:,} sequences of earlier runs"
     if totals.sequences_dropped:
         text += f", {totals.sequences_dropped:,} dropped (their run never decided to publish)"
@@ -320,7 +320,7 @@ def _lost(positions: int) -> dict[str, str]:
     }
 
 
-def _notes(totals: Report) -> dict[str, str]:
+def _notes(totals: Totals) -> dict[str, str]:
     """What is worth knowing and in order, by its kind: how many, which, and why."""
     by_kind: dict[str, dict[str, list[str]]] = {}
     for note in totals.notes:
@@ -336,7 +336,7 @@ def _notes(totals: Report) -> dict[str, str]:
     }
 
 
-def _reasons(totals: Report) -> RenderableType | None:
+def _reasons(totals: Totals) -> RenderableType | None:
     """Why datasets did not go through, those with one reason together."""
     if not totals.reasons:
         return None

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from distcommit.engine.clean_up import probe_prefix, remove_probes, remove_task_output
+from distcommit.engine.counts import CommitCounts, DrainCounts
 from distcommit.engine.failures import noting_failures
 from distcommit.engine.open_datasets import OpenDatasets
 from distcommit.engine.outcomes import Notes, count_held, count_outcomes
-from distcommit.engine.reports import Report
+from distcommit.engine.reports import Tally
 from distcommit.engine.sealing import name_of, sequence_of, step_context
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError, LostError, printable
@@ -40,12 +41,15 @@ class BucketCommitter:
     Args:
         settings: the run.
         bucket: the bucket.
-        report: where counts go.
         plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
+
+    Attributes:
+        tally: what it did, and why it could not finish what it could not.
     """
 
-    def __init__(self, settings: RunSettings, bucket: int, report: Report, plans: Iterable[DatasetPlan] = ()) -> None:
-        self._settings, self._bucket, self._report = settings, bucket, report
+    def __init__(self, settings: RunSettings, bucket: int, plans: Iterable[DatasetPlan] = ()) -> None:
+        self._settings, self._bucket = settings, bucket
+        self.tally = Tally(CommitCounts())
         self._context = step_context(settings)
         self._log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans)
@@ -122,18 +126,15 @@ class BucketCommitter:
         todo = [s.sequence for s in pending if s.sequence is not None and s.dataset_urn not in doomed]
         if pending:
             remove_probes(self._context, self._bucket)
-        before = self._report.datasets_committed
         yield from self._execute_and_close(todo, self._log.refresh(), verify_first=True)
-        self._report.sequences_replayed += self._report.datasets_committed - before
-        self._report.datasets_committed = before
 
-    def count_outcomes(self, plans: Iterable[DatasetPlan]) -> None:
-        """After the drain: adds to the report what became of each dataset of the plan."""
-        count_outcomes(self._log.refresh(), self._settings.epoch, plans, self._notes, self._report)
+    def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
+        """After the drain: adds to the tally what became of each dataset of the plan."""
+        count_outcomes(self._log.refresh(), self._settings.epoch, plans, self._notes, tally)
 
-    def count_held(self, plans: Iterable[DatasetPlan]) -> None:
-        """Job-level, after the drain: adds to the report what the driver's decision rests on."""
-        count_held(self._log.refresh(), self._settings.epoch, plans, self._notes, self._report)
+    def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
+        """Job-level, after the drain: adds to the tally what the driver's decision rests on."""
+        count_held(self._log.refresh(), self._settings.epoch, plans, self._notes, tally)
 
     # -- sealing
 
@@ -177,7 +178,7 @@ class BucketCommitter:
         are durable. Should this process die in between, no record names its files, and their records are read again."""
         steps = {name_of(sequence): self._made.pop(name_of(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
-        self._report.steps_executed += outcomes.executed.total()
+        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total()))
         failed = dict(outcomes.failed)
         for name, lost in outcomes.lost.items():
             failed[name] = LostError(
@@ -196,7 +197,7 @@ class BucketCommitter:
         published = [sequence for sequence in sequences if name_of(sequence) not in failed]
         fold = yield from self._seal(published)
         done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
-        self._report.datasets_committed += len(done)
+        self.tally.add(CommitCounts(datasets_committed=len(done)))
         return fold
 
     def _execute_and_close(
@@ -221,13 +222,13 @@ class BucketCommitter:
             except DistcommitError as error:
                 failed[name_of(sequence)] = error
         outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)
-        self._report.steps_executed += outcomes.executed.total()
+        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total()))
         failed.update(outcomes.failed)
         for name, lost in outcomes.lost.items():
             failed[name] = _lost_error(name, lost)
         done = [name_of(sequence) for sequence in sequences if name_of(sequence) not in failed]
         fold = yield from self._close(done)
-        self._report.datasets_committed += len(done)
+        self.tally.add(CommitCounts(datasets_committed=len(done)))
         if not failed:
             return fold
         self._notes.unfinished |= yield from noting_failures(
@@ -237,7 +238,7 @@ class BucketCommitter:
             probe_prefix(self._bucket),
             failed,
             loaded,
-            self._report,
+            self.tally,
             replaying=verify_first,
             last=last,
         )
@@ -258,11 +259,12 @@ class BucketCommitter:
     def _drop(self, names: Sequence[SequenceName]) -> Work[None]:
         fold = yield from self._log.settling(partial(next_record.drop, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self._log.folder)
-        self._report.sequences_dropped += len(names)
+        self.tally.add(CommitCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
         """Takes published datasets off the open ones, and what their attempts left away."""
-        self._report.files_swept += remove_task_output(self._settings, self._bucket, self._open.settle(fold))
+        swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
+        self.tally.add(CommitCounts(files_swept=swept))
 
 
 def _state_name(state: DatasetState) -> SequenceName | None:

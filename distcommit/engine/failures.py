@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.engine.reports import Report
+from distcommit.engine.counts import CommitCounts
+from distcommit.engine.reports import Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     CorruptError,
@@ -150,7 +151,7 @@ def noting_failures(
     probe_prefix: str,
     failed: Mapping[SequenceName, DistcommitError],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
-    report: Report,
+    tally: Tally[CommitCounts],
     *,
     replaying: bool,
     last: bool,
@@ -165,7 +166,7 @@ def noting_failures(
         probe_prefix: how names of what the output is tried with begin.
         failed: why each failed.
         loaded: the steps, of those whose steps could be read.
-        report: where counts and reasons go.
+        tally: where counts and reasons go.
         replaying: whether an older run had sealed them.
         last: whether nobody in this run comes after: then the log is told what is left, and why.
 
@@ -184,12 +185,12 @@ def noting_failures(
     )
     left: dict[SequenceName, Failure] = {}
     for name, failure in failures.items():
-        report.explain(name.dataset_urn, failure.kind, failure.reason)
-        report.sequences_left += 1
+        tally.explain(name.dataset_urn, failure.kind, failure.reason)
+        tally.add(CommitCounts(executions_failed=1))
         if failure.lost or (replaying and not failure.outage and not failure.not_for_us):
             status = yield from noting_failed(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
-                report.datasets_quarantined += 1
+                tally.add(CommitCounts(datasets_quarantined=1))
                 ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
                 logger.error("dataset quarantined: %s", failure.reason, extra=ids)
         elif last:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from distcommit.engine.committer import BucketCommitter
-from distcommit.engine.progress import ProgressFile
-from distcommit.engine.reports import Report
+from distcommit.engine.counts import CommitCounts, DrainCounts, IngestCounts
+from distcommit.engine.progress import Progress, ProgressFile
+from distcommit.engine.reports import Reasons, Report, Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.ingest.flow import run_work_unit
 from distcommit.model.errors import DistcommitError, FencedError, error_text
@@ -31,27 +33,26 @@ def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
     return len(manifest.large) + settings.partitions
 
 
-def ingest_partition(settings: RunSettings, task: int) -> Report:
+def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
     """Runs one ingest task: its work units one after the other, committing in between.
 
     Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own. What a task
     can't commit is left to the drain; only a newer run's fence ends it early.
     """
-    report = Report()
-    report.stamp(task)
-    ingest = _IngestTask(settings, task, report)
+    ingest = _IngestTask(settings, task)
     try:
         ingest.run()
     except FencedError as error:
-        report.fenced = str(error)
-    return report
+        ingest.tally.fenced = str(error)
+    return ingest.report()
 
 
 class _IngestTask:
     """One attempt at one ingest task."""
 
-    def __init__(self, settings: RunSettings, task: int, report: Report) -> None:
-        self._settings, self._report, self._clock = settings, report, settings.clock
+    def __init__(self, settings: RunSettings, task: int) -> None:
+        self._settings, self._task, self._clock = settings, task, settings.clock
+        self.tally = Tally(IngestCounts())
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
@@ -76,15 +77,38 @@ class _IngestTask:
         ]
         self._writer = TaskStateWriter(self._fs, root, settings.run_id)
         self._committers: dict[int, BucketCommitter] = {}
+        self._given_up: list[CommitCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
         self._unswept: set[int] = set()
         self._unsynced: set[str] = set()
         self._swept_at_s = self._clock.monotonic_s()
-        self._progress = ProgressFile(settings, "ingest", task, report)
+        self._progress = ProgressFile(settings, "ingest", task, self._so_far)
+
+    def report(self) -> Report[IngestCounts]:
+        """What it did. Why sequences could not be finished is the drain's to tell, which tries them again."""
+        done = self._committed()
+        committed = IngestCounts(
+            datasets_committed=done.datasets_committed,
+            steps_executed=done.steps_executed,
+            files_swept=done.files_swept,
+        )
+        return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
+
+    def _committed(self) -> CommitCounts:
+        live = (committer.tally.counts for committer in self._committers.values())
+        return sum((*self._given_up, *live), CommitCounts())
+
+    def _so_far(self) -> Progress:
+        read, done = self.tally.counts, self._committed()
+        return Progress(
+            datasets_committed=done.datasets_committed,
+            records_read=read.records_read,
+            steps_executed=done.steps_executed,
+            failures=read.work_units_failed + done.executions_failed,
+        )
 
     def run(self) -> None:
         left = self._not_finished_before()
-        self._report.work_units = len(left)
         with self._progress:
             for attempt in range(self._settings.task_attempts):
                 failed = self._read(left)
@@ -94,7 +118,7 @@ class _IngestTask:
                     break
                 logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
                 self._unsynced.clear()
-            self._report.work_units_failed = len(left)
+            self.tally.add(IngestCounts(work_units_failed=len(left)))
             self._unswept.update(self._plans)
             self._commit()
 
@@ -152,12 +176,13 @@ class _IngestTask:
 
     def _add(self, state: TaskState) -> None:
         self._finished.setdefault(bucket_of(state.dataset_urn, self._store.buckets), []).append(state)
-        report = self._report
-        report.records_read += state.records_read
-        for result in state.branches:
-            report.records_written += result.records_written
-            report.records_diverted += result.records_diverted
-        report.bytes_read += state.bytes_read
+        read = IngestCounts(
+            records_read=state.records_read,
+            records_written=sum(result.records_written for result in state.branches),
+            records_diverted=sum(result.records_diverted for result in state.branches),
+            bytes_read=state.bytes_read,
+        )
+        self.tally.add(read)
         self._progress.tick()
 
     def _commit(self) -> None:
@@ -171,7 +196,7 @@ class _IngestTask:
             if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
                 untold = None if isinstance(outcome, DistcommitError | OSError) else outcome
                 logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=untold)
-                self._committers.pop(bucket, None)
+                self._given_up.append(self._committers.pop(bucket).tally.counts)
         self._unswept = set()
         self._swept_at_s = self._clock.monotonic_s()
         self._progress.tick()
@@ -199,7 +224,7 @@ class _IngestTask:
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            self._committers[bucket] = BucketCommitter(self._settings, bucket, self._report, self._plans[bucket])
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, self._plans[bucket])
         return self._committers[bucket]
 
 
@@ -222,12 +247,12 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> Tas
     )
 
 
-def drain_partition(settings: RunSettings, partition: int) -> Report:
+def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
     """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
     return _finish(settings, partition, seal=True)
 
 
-def publish_partition(settings: RunSettings, partition: int) -> Report:
+def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
     """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
     return _finish(settings, partition, seal=False)
 
@@ -235,54 +260,78 @@ def publish_partition(settings: RunSettings, partition: int) -> Report:
 _TRIES = 3
 
 
-def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
-    report = Report()
-    report.stamp(partition)
+def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[DrainCounts]:
+    tally = Tally(DrainCounts())
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
         left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
-        with ProgressFile(settings, "drain", partition, report) as progress:
+        with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
                 works = [_finish_bucket(settings, manifest, bucket, seal=seal) for bucket in left]
-                reports = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
-                again = [] if attempt == _TRIES - 1 else [b for b, (_, whole) in reports.items() if not whole]
-                for bucket, (found, _) in reports.items():
-                    if bucket in again:
-                        report.steps_executed += found.steps_executed
-                    else:
-                        report.include(found)
+                found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
+                last = attempt == _TRIES - 1
+                again = [bucket for bucket, finish in found.items() if not (finish.whole or last)]
+                for bucket, finish in found.items():
+                    tally.add(finish.done)
+                    if bucket not in again:
+                        tally.include(finish.outcome)
                 progress.tick()
                 if not again:
                     break
                 left = again
                 settings.clock.sleep(0.2 * 4**attempt)
     except FencedError as error:
-        report.fenced = str(error)
+        tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        report.explain(f"partition {partition}", type(error).__name__, str(error))
-    return report
+        tally.explain(f"partition {partition}", type(error).__name__, str(error))
+    return tally.report(partition)
 
 
-def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> Work[tuple[Report, bool]]:
-    """Seals and publishes what is left of a bucket. What became of each of its datasets, and whether all is finished
-    that this run can finish."""
-    store, report = settings.store, Report()
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """One try at finishing a bucket: what was done in it, what became of each dataset, and whether all is finished that
+    this run can finish."""
+
+    done: DrainCounts
+    outcome: Report[DrainCounts]
+    whole: bool
+
+
+def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> Work[_Finish]:
+    """Seals and publishes what is left of a bucket."""
+    store, tally, committer = settings.store, Tally(DrainCounts()), None
     try:
         plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
-        committer = BucketCommitter(settings, bucket, report, plans)
+        committer = BucketCommitter(settings, bucket, plans)
         yield from committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
         if settings.job_level and seal:
-            committer.count_held(plans)
+            committer.count_held(plans, tally)
         else:
             yield from committer.publish(take_over=True)
-            report.reasons, report.reasons_more, report.datasets_quarantined = [], 0, 0
-            committer.count_outcomes(plans)
+            committer.count_outcomes(plans, tally)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
     except FencedError:
         raise
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
-        report = Report(steps_executed=report.steps_executed)
-        report.explain(f"bucket {bucket}", type(error).__name__, str(error))
-        return report, False
-    return report, not report.sequences_left
+        told = Reasons.of(f"bucket {bucket}", type(error).__name__, str(error))
+        return _Finish(_done(committer), Report(DrainCounts(), told), False)
+    return _Finish(_done(committer), tally.report(), not tally.counts.sequences_left)
+
+
+def _done(committer: BucketCommitter | None) -> DrainCounts:
+    """What a committer did. What became of its datasets is counted apart: others may have had a part in it."""
+    if committer is None:
+        return DrainCounts()
+    done = committer.tally.counts
+    return DrainCounts(
+        datasets_committed=done.datasets_committed, steps_executed=done.steps_executed, files_swept=done.files_swept
+    )
+
+
+def _progress_of(counts: DrainCounts) -> Progress:
+    return Progress(
+        datasets_committed=counts.datasets_committed,
+        steps_executed=counts.steps_executed,
+        failures=counts.sequences_left,
+    )

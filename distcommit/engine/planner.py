@@ -10,8 +10,9 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
+from distcommit.engine.counts import PlanCounts
 from distcommit.engine.planned import LARGEST_SIZE, checked_plan
-from distcommit.engine.reports import Report
+from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     DistcommitError,
@@ -36,37 +37,47 @@ logger = logging.getLogger(__name__)
 _LARGEST_KEPT = 64
 
 
-class PlanReport(msgspec.Struct):
+class PlanReport(msgspec.Struct, frozen=True):
     """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed.
     `found`: what the source has found itself to be, by the name of the setting that it is pinned as."""
 
-    report: Report
+    report: Report[PlanCounts]
     files: dict[int, str] = {}
-    largest: list[tuple[int, int, str]] = []
+    largest: tuple[tuple[int, int, str], ...] = ()
     failure: str = ""
     storage_failure: str = ""
     found: dict[str, Pin] = {}
 
 
+class _Planned:
+    """What one partition has planned so far."""
+
+    def __init__(self) -> None:
+        self.tally = Tally(PlanCounts())
+        self.files: dict[int, str] = {}
+        self.largest: list[tuple[int, int, str]] = []
+        self.found: dict[str, Pin] = {}
+
+
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     """Plans the partition's buckets and writes their plan files. Nothing counts before the manifest names it."""
-    report = Report()
-    report.stamp(partition)
-    result = PlanReport(report)
+    planned, failure, storage_failure = _Planned(), "", ""
+    tally = planned.tally
     try:
-        states = _states(settings, partition, report)
-        _plan(settings, states, result)
+        states = _states(settings, partition, tally)
+        _plan(settings, states, planned)
     except FencedError as error:
-        report.fenced = str(error)
+        tally.fenced = str(error)
     except SourceUnavailableError as error:
-        result.failure = plain_text(error.found)
+        failure = plain_text(error.found)
     except (DistcommitError, OSError) as error:
         logger.exception("the plan can't be stored")
-        report.fenced = _fenced(settings)
-        result.storage_failure = plain_text(str(error))
-    if failure := result.failure or result.storage_failure:
-        report.explain(f"partition {partition}", "not planned", failure)
-    return result
+        tally.fenced = _fenced(settings)
+        storage_failure = plain_text(str(error))
+    if failure or storage_failure:
+        tally.explain(f"partition {partition}", "not planned", failure or storage_failure)
+    report = tally.report(partition)
+    return PlanReport(report, planned.files, tuple(planned.largest), failure, storage_failure, planned.found)
 
 
 def _from_source(
@@ -95,8 +106,8 @@ def _fenced(settings: RunSettings) -> str:
     return ""
 
 
-def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], result: PlanReport) -> None:
-    report = result.report
+def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], result: _Planned) -> None:
+    tally = result.tally
     plans: dict[int, list[DatasetPlan]] = {}
     ordinals: dict[int, count[int]] = {}
     names: set[str] = set()
@@ -111,11 +122,11 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
             continue
         planned = checked_plan(found, owned, names)
         if isinstance(planned, PassedOver):
-            report.note(planned.dataset_urn, "passed over", planned.reason)
+            tally.note(planned.dataset_urn, "passed over", planned.reason)
             continue
         if isinstance(planned, DatasetProblem):
-            report.datasets_skipped += 1
-            report.explain(planned.dataset_urn, "not planned", planned.error)
+            tally.add(PlanCounts(datasets_skipped=1))
+            tally.explain(planned.dataset_urn, "not planned", planned.error)
             continue
         if planned.dataset_urn in known and known[planned.dataset_urn].status is not DatasetStatus.IDLE:
             continue  # replay comes first; it is reported as skipped
@@ -137,7 +148,7 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
 def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
     """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest stays with its
     bucket's owner. Costs O(partitions)."""
-    total = sum(r.report.size_planned for r in reports)
+    total = sum(r.report.counts.size_planned for r in reports)
     share = max(1, total // (2 * settings.partitions))
     large = sorted((unit for r in reports for unit in r.largest if unit[0] >= share), reverse=True)
     tasks = [(0, place) for place in range(min(len(large), settings.partitions))]
@@ -151,7 +162,7 @@ def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
     return Manifest(MANIFEST_VERSION, settings.run_id, settings.epoch, files, tuple(tuple(units) for units in packed))
 
 
-def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, dict[str, DatasetState]]:
+def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> dict[int, dict[str, DatasetState]]:
     """Stored states by bucket. A bucket that can't be read is left out: its datasets are skipped."""
     states: dict[int, dict[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
@@ -162,16 +173,16 @@ def _states(settings: RunSettings, partition: int, report: Report) -> dict[int, 
         except FencedError:
             raise
         except (DistcommitError, OSError) as error:
-            report.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
             continue
         if fold.fence_epoch < settings.epoch:
-            report.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            tally.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
             continue
         states[bucket] = fold.datasets
         for state in fold.datasets.values():
             if state.status is not DatasetStatus.IDLE:
-                report.datasets_skipped += 1
-                report.explain(state.dataset_urn, f"skipped, {state.status.value}", state.reason)
+                tally.add(PlanCounts(datasets_skipped=1))
+                tally.explain(state.dataset_urn, f"skipped, {state.status.value}", state.reason)
     return states
 
 
@@ -201,13 +212,11 @@ class _AllStates(KnownStates):
         return self._others[bucket].get(urn)
 
 
-def _count(units: Sequence[WorkUnit], bucket: int, result: PlanReport) -> None:
+def _count(units: Sequence[WorkUnit], bucket: int, result: _Planned) -> None:
     """Counts a dataset's work units, and remembers the largest of all."""
-    report = result.report
-    report.datasets_planned += 1
-    report.work_units += len(units)
+    size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
+    result.tally.add(PlanCounts(datasets_planned=1, work_units=len(units), size_planned=size))
     for unit in units:
-        report.size_planned = min(report.size_planned + unit.size, LARGEST_SIZE)
         entry = (unit.size, bucket, unit.work_unit_id)
         if len(result.largest) < _LARGEST_KEPT:
             heapq.heappush(result.largest, entry)

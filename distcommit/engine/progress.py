@@ -14,7 +14,6 @@ from types import TracebackType
 
 import msgspec
 
-from distcommit.engine.reports import Report
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
 from distcommit.stores.documents import UNREADABLE
@@ -40,14 +39,21 @@ OnProgress = Callable[[str, Progress], None]
 
 
 class ProgressFile:
-    """Writes a task's progress, at most every half second. Each writing is a new name; the highest counts."""
+    """Writes a task's progress, at most every half second. Each writing is a new name; the highest counts.
 
-    def __init__(self, settings: RunSettings, job: str, task: int, report: Report) -> None:
+    Args:
+        settings: the run.
+        job: the Spark job, and
+        task: its task.
+        so_far: what the task has done; which tasks run is not asked.
+    """
+
+    def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progress]) -> None:
         self._fs = settings.store.fs
         self._folder = progress_folder(settings.store.roots.store, settings.run_id)
         self._stem = f"{job}-{task:05d}"
         self._writer = uuid.uuid4().hex
-        self._report, self._clock = report, settings.clock
+        self._so_far, self._clock = so_far, settings.clock
         self._number, self._written_s = 0, self._clock.monotonic_s()
 
     def __enter__(self) -> ProgressFile:
@@ -65,15 +71,8 @@ class ProgressFile:
             self._write(finished=False)
 
     def _write(self, *, finished: bool) -> None:
-        report = self._report
-        progress = Progress(
-            int(not finished),
-            int(finished),
-            report.datasets_committed,
-            report.records_read,
-            report.steps_executed,
-            report.work_units_failed + report.sequences_left,
-        )
+        running, ended = (0, 1) if finished else (1, 0)
+        progress = msgspec.structs.replace(self._so_far(), tasks_running=running, tasks_finished=ended)
         old, self._number = self._path(), self._number + 1
         self._written_s = self._clock.monotonic_s()
         with contextlib.suppress(OSError):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+
+import msgspec
 
 from distcommit.engine.committer import BucketCommitter
-from distcommit.engine.reports import Report
+from distcommit.engine.counts import CommitCounts, RecoverCounts
+from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError, FencedError, TransientError
 from distcommit.model.lockstep import Work, in_step
@@ -16,23 +20,36 @@ from distcommit.stores.staging import staged_epochs, sweep_epoch, swept_epochs
 logger = logging.getLogger(__name__)
 
 
-def recover_partition(settings: RunSettings, partition: int) -> Report:
+class RecoverReport(msgspec.Struct, frozen=True):
+    """What one partition, or one bucket, recovered. `oldest_held_epoch`: of sequences that were held, 0 if none was."""
+
+    report: Report[RecoverCounts]
+    oldest_held_epoch: int = 0
+
+
+def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     """Fences, replays and sweeps the partition's buckets. A bucket that can't be read is reported; the others go on."""
-    report = Report()
-    report.stamp(partition)
+    tally = Tally(RecoverCounts())
+    found: list[RecoverReport] = []
     store = settings.store
     try:
         decided = _decided_epochs(settings)
         staged = staged_epochs(store.fs, store.roots.staging)
         works = [_recover_bucket(settings, decided, staged, bucket) for bucket in settings.buckets_of(partition)]
-        for found in in_step(works, store.fs.parallel_buckets):
-            report.include(found)
+        found = in_step(works, store.fs.parallel_buckets)
+        for bucket in found:
+            tally.include(bucket.report)
         forget_runs(store.fs, store.roots.store, settings.buckets_of(partition), KEPT_RUNS)
     except FencedError as error:
-        report.fenced = str(error)
+        tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        report.explain(f"partition {partition}", type(error).__name__, str(error))
-    return report
+        tally.explain(f"partition {partition}", type(error).__name__, str(error))
+    return RecoverReport(tally.report(partition), oldest_held(found))
+
+
+def oldest_held(reports: Iterable[RecoverReport]) -> int:
+    """The oldest epoch of which a sequence was held, 0 if none was."""
+    return min((report.oldest_held_epoch for report in reports if report.oldest_held_epoch), default=0)
 
 
 def _decided_epochs(settings: RunSettings) -> frozenset[int]:
@@ -59,19 +76,22 @@ def _decided_epochs(settings: RunSettings) -> frozenset[int]:
 
 def _recover_bucket(
     settings: RunSettings, decided_epochs: frozenset[int], staged: list[int], bucket: int
-) -> Work[Report]:
-    store, report = settings.store, Report()
+) -> Work[RecoverReport]:
+    store, tally = settings.store, Tally(RecoverCounts())
+    committer: BucketCommitter | None = None
+    oldest = 0
     try:
         log = store.bucket_log(bucket, settings.epoch)
         fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)
         held = [s.sequence.epoch for s in fold.datasets.values() if s.held and s.sequence is not None]
-        report.oldest_held_epoch = min(held, default=0)
-        report.buckets += 1
+        oldest = min(held, default=0)
+        tally.add(RecoverCounts(buckets=1))
         if fold.pending():
-            yield from BucketCommitter(settings, bucket, report).replay(decided_epochs)
+            committer = BucketCommitter(settings, bucket)
+            yield from committer.replay(decided_epochs)
             fold = log.refresh()
         for epoch in swept_epochs(staged, settings.epoch, fold):
-            report.files_swept += sweep_epoch(store.fs, store.roots.staging, epoch, bucket)
+            tally.add(RecoverCounts(files_swept=sweep_epoch(store.fs, store.roots.staging, epoch, bucket)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         yield from log.checkpointing()
@@ -79,5 +99,20 @@ def _recover_bucket(
         raise
     except Exception as error:
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
-        report.explain(f"bucket {bucket}", type(error).__name__, str(error))
-    return report
+        tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
+    if committer is not None:
+        tally.include(_replayed(committer.tally))
+    return RecoverReport(tally.report(), oldest)
+
+
+def _replayed(done: Tally[CommitCounts]) -> Report[RecoverCounts]:
+    """What a committer has done, as a part of recovery."""
+    counts = RecoverCounts(
+        sequences_replayed=done.counts.datasets_committed,
+        sequences_left=done.counts.executions_failed,
+        sequences_dropped=done.counts.sequences_dropped,
+        datasets_quarantined=done.counts.datasets_quarantined,
+        steps_executed=done.counts.steps_executed,
+        files_swept=done.counts.files_swept,
+    )
+    return Report(counts, done.reasons)

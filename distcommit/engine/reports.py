@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from operator import attrgetter
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import asdict, replace
 
+from distcommit.engine.counts import Counts
 from distcommit.model.errors import plain_text
 
 KEPT_REASONS = 20
 """How many reasons one partition reports; the rest are counted. Keeps the driver's memory O(partitions)."""
+_KEPT_BY_DRIVER = 100
+
+PhaseCounts = TypeVar("PhaseCounts", bound=Counts)
+OfPhase_co = TypeVar("OfPhase_co", bound=Counts, covariant=True)
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -23,12 +29,100 @@ class Reason(msgspec.Struct, frozen=True):
     text: str
 
 
-class Report(msgspec.Struct):
-    """Counts of one partition, or sums over partitions; `reasons` holds the first few, and so
-    does `notes` of what is worth knowing and in order.
+class Reasons(msgspec.Struct, frozen=True):
+    """The first reasons that were given, and how many more there were."""
 
-    `datasets_sealed`: job-level, those that are ready to be published or have nothing to publish;
-    `datasets_held`: those that were planned and held back, since not all that the source named could be published.
+    kept: tuple[Reason, ...] = ()
+    more: int = 0
+
+    @classmethod
+    def of(cls, subject: str, kind: str, text: str) -> Reasons:
+        """A single one."""
+        return cls((Reason(plain_text(subject, 300), kind, plain_text(text)),))
+
+    @classmethod
+    def first_of(cls, parts: Iterable[Reasons], kept: int) -> Reasons:
+        """All of these one after the other, of which so many are kept."""
+        found: list[Reason] = []
+        more = 0
+        for part in parts:
+            room = kept - len(found)
+            found += part.kept[:room]
+            more += part.more + len(part.kept[room:])
+        return cls(tuple(found), more)
+
+    def __add__(self, other: Reasons) -> Reasons:
+        return Reasons.first_of((self, other), KEPT_REASONS)
+
+    def __iter__(self) -> Iterator[Reason]:
+        return iter(self.kept)
+
+    def __bool__(self) -> bool:
+        return bool(self.kept) or self.more > 0
+
+
+class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
+    """What one partition, or one task, did in a phase; or the sum over several.
+
+    `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
+    that it met, if any. The process ids are those of the Python worker, and of what forked it.
+    """
+
+    counts: OfPhase_co
+    reasons: Reasons = Reasons()
+    notes: Reasons = Reasons()
+    fenced: str = ""
+    partition: int = -1
+    worker_pid: int = 0
+    daemon_pid: int = 0
+
+
+class Tally(Generic[PhaseCounts]):
+    """What somebody has to report so far: to be added to, never taken from. One thread's."""
+
+    def __init__(self, counts: PhaseCounts) -> None:
+        self.counts, self.fenced = counts, ""
+        self.reasons = self.notes = Reasons()
+
+    def add(self, counts: PhaseCounts) -> None:
+        """So much more has been done."""
+        self.counts += counts
+
+    def explain(self, subject: str, kind: str, text: str) -> None:
+        """Keeps a reason, or counts it once enough are kept."""
+        self.reasons += Reasons.of(subject, kind, text)
+
+    def note(self, subject: str, kind: str, text: str) -> None:
+        """Keeps a note, or counts it once enough are kept."""
+        self.notes += Reasons.of(subject, kind, text)
+
+    def include(self, report: Report[PhaseCounts]) -> None:
+        """Adds what somebody else reports, of a part of the same work."""
+        self.counts += report.counts
+        self.reasons += report.reasons
+        self.notes += report.notes
+
+    def report(self, partition: int = -1) -> Report[PhaseCounts]:
+        """All of it, by this process."""
+        return Report(self.counts, self.reasons, self.notes, self.fenced, partition, os.getpid(), os.getppid())
+
+
+def add_up(reports: Iterable[Report[PhaseCounts]], none: PhaseCounts) -> Report[PhaseCounts]:
+    """The sum over all partitions; `none` is what none of them come to."""
+    known = list(reports)
+    return Report(
+        sum((report.counts for report in known), none),
+        Reasons.first_of((report.reasons for report in known), _KEPT_BY_DRIVER),
+        Reasons.first_of((report.notes for report in known), _KEPT_BY_DRIVER),
+        next((report.fenced for report in known if report.fenced), ""),
+    )
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """The counts of all phases of a run by name, and the first of all reasons and notes.
+
+    The first four fields are of a single partition, and say nothing here: whoever reads results by their keys knows
+    them.
     """
 
     partition: int = -1
@@ -62,69 +156,30 @@ class Report(msgspec.Struct):
     steps_executed: int = 0
     size_planned: int = 0
     oldest_held_epoch: int = 0
-    reasons: list[Reason] = []
+    reasons: tuple[Reason, ...] = ()
     reasons_more: int = 0
-    notes: list[Reason] = []
+    notes: tuple[Reason, ...] = ()
     notes_more: int = 0
 
-    def explain(self, subject: str, kind: str, text: str) -> None:
-        """Keeps a reason, or counts it once enough are kept."""
-        if len(self.reasons) < KEPT_REASONS:
-            self.reasons = [*self.reasons, Reason(plain_text(subject, 300), kind, plain_text(text))]
-        else:
-            self.reasons_more += 1
 
-    def note(self, subject: str, kind: str, text: str) -> None:
-        """Keeps a note, or counts it once enough are kept."""
-        if len(self.notes) < KEPT_REASONS:
-            self.notes = [*self.notes, Reason(plain_text(subject, 300), kind, plain_text(text))]
-        else:
-            self.notes_more += 1
-
-    def include(self, other: Report) -> None:
-        """Adds another report's counts and reasons to this one."""
-        for name in _SUMMED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for reason in other.reasons:
-            self.explain(reason.subject, reason.kind, reason.text)
-        for note in other.notes:
-            self.note(note.subject, note.kind, note.text)
-        held = [epoch for epoch in (self.oldest_held_epoch, other.oldest_held_epoch) if epoch]
-        self.oldest_held_epoch = min(held, default=0)
-
-    def stamp(self, partition: int) -> None:
-        """Notes which partition and which processes this report comes from."""
-        self.partition, self.worker_pid, self.daemon_pid = partition, os.getpid(), os.getppid()
+def by_name(counts: Iterable[Counts]) -> dict[str, int]:
+    """The sums of counts of any phases, by name."""
+    sums: Counter[str] = Counter()
+    for each in counts:
+        sums.update(asdict(each))
+    return dict(sums)
 
 
-_SUMMED = tuple(
-    field.name
-    for field in msgspec.structs.fields(Report)
-    if field.type is int and field.name not in ("partition", "worker_pid", "daemon_pid", "oldest_held_epoch")
-)
-_counts: Callable[[Report], tuple[int, ...]] = attrgetter(*_SUMMED)
-
-
-def add_up(reports: Iterable[Report], kept: int = 100) -> Report:
-    """The sums over all partitions, with at most `kept` reasons and notes."""
-    total, counts = Report(), []
-    for report in reports:
-        counts.append(_counts(report))
-        room = kept - len(total.reasons)
-        total.reasons += report.reasons[:room]
-        total.reasons_more += max(0, len(report.reasons) - room)
-        room = kept - len(total.notes)
-        total.notes += report.notes[:room]
-        total.notes_more += max(0, len(report.notes) - room)
-        total.fenced = total.fenced or report.fenced
-        held = [epoch for epoch in (total.oldest_held_epoch, report.oldest_held_epoch) if epoch]
-        total.oldest_held_epoch = min(held, default=0)
-    if counts:
-        for name, values in zip(_SUMMED, zip(*counts, strict=True), strict=True):
-            setattr(total, name, getattr(total, name) + sum(values))
-    return total
-
-
-def as_dict(value: msgspec.Struct) -> dict[str, Any]:
-    """A report as plain values, for JSON."""
-    return dict(msgspec.to_builtins(value))
+def totals_of(phases: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> Totals:
+    """What the phases of a run come to."""
+    known = list(phases)
+    reasons = Reasons.first_of((phase.reasons for phase in known), _KEPT_BY_DRIVER)
+    notes = Reasons.first_of((phase.notes for phase in known), _KEPT_BY_DRIVER)
+    totals = Totals(
+        oldest_held_epoch=oldest_held_epoch,
+        reasons=reasons.kept,
+        reasons_more=reasons.more,
+        notes=notes.kept,
+        notes_more=notes.more,
+    )
+    return replace(totals, **by_name(phase.counts for phase in known))

@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
+from distcommit.engine.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
 from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
 from distcommit.engine.launch import JobFailedError, Launch
 from distcommit.engine.planner import PlanReport, plan_partition, share_out
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.reports import Report, add_up
+from distcommit.engine.recover import RecoverReport, oldest_held, recover_partition
+from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, add_up, totals_of
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     ConfigurationError,
@@ -38,9 +40,10 @@ logger = logging.getLogger(__name__)
 
 
 _NOTHING_PINNED = PinnedSettings()
+Committed = TypeVar("Committed", IngestCounts, DrainCounts)
 
 
-class RunResult(msgspec.Struct):
+class RunResult(msgspec.Struct, frozen=True):
     """What a run did. `commits` has one entry for each task that executed steps: process ids and how many.
 
     `succeeded`: every dataset that was planned is committed or had nothing new, and nothing is left pending.
@@ -53,7 +56,7 @@ class RunResult(msgspec.Struct):
     succeeded: bool
     decided: bool
     seconds: dict[str, float]
-    totals: Report
+    totals: Totals
     commits: list[dict[str, int]]
     error: str = ""
 
@@ -64,13 +67,15 @@ def new_run_id() -> str:
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
 
 
-def recover(launch: Launch, settings: RunSettings) -> Report:
+def recover(launch: Launch, settings: RunSettings) -> RecoverReport:
     """Fences all buckets and replays what older runs sealed.
 
     Raises:
         FencedError: if a newer run was there.
     """
-    return _checked(launch(recover_partition, settings, settings.partitions, Report))
+    found = launch(recover_partition, settings, settings.partitions, RecoverReport)
+    report = _checked([each.report for each in found], RecoverCounts())
+    return RecoverReport(report, oldest_held(found))
 
 
 def run(
@@ -100,17 +105,17 @@ def run(
         recovered = recover(launch, settings)
     with seconds("plan"):
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
-        planned = _complete_reports([plan.report for plan in plans], settings.partitions, "plan")
+        planned = _checked(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
         _require_some(plans, store.job)
         record_settings(store, pinned, _found(plans))
         manifest = share_out(settings, plans)
         with _fenced_if_swept(settings):
             publish_manifest(store.fs, store.roots.store, manifest)
-    ingested: list[Report] = []
-    drained: list[Report] = []
+    ingested: list[Report[IngestCounts]] = []
+    drained: list[Report[DrainCounts]] = []
     decided, error = True, ""
-    if settings.job_level and not _is_whole(planned):
-        decided, planned.datasets_held = False, planned.datasets_planned  # what would be read could not be published
+    if settings.job_level and not _is_whole(planned):  # what would be read could not be published
+        decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
         with seconds("ingest"):
             if max_seconds:
@@ -118,11 +123,9 @@ def run(
             ingested, error = _ingest(launch, settings, manifest)
         with seconds("drain"):
             drained, decided = _drain(launch, settings, planned)
-    all_read = recovered.buckets == store.buckets  # else a held sequence may be in a bucket that nobody could read
-    decided_from = (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
+    decided_from = _decided_from(settings, recovered)
     store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
-    commits = [_commits(report) for report in [*ingested, *drained] if report.steps_executed]
-    totals = _totals(recovered, planned, ingested, drained)
+    totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
     return RunResult(
         run_id=settings.run_id,
         epoch=settings.epoch,
@@ -130,19 +133,19 @@ def run(
         decided=decided,
         seconds=seconds.by_phase,
         totals=totals,
-        commits=commits,
+        commits=[*_commits(ingested), *_commits(drained)],
         error=error,
     )
 
 
-def _totals(recovered: Report, planned: Report, ingested: list[Report], drained: list[Report]) -> Report:
-    for report in ingested:  # what a task could not commit is the drain's to tell
-        report.reasons, report.reasons_more, report.sequences_left, report.work_units = [], 0, 0, 0
-        report.datasets_quarantined = 0
-    return add_up([recovered, planned, *ingested, *drained])
+def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
+    """The oldest epoch whose decision may still be asked for; any, if a held sequence may be in a bucket that nobody
+    could read."""
+    all_read = recovered.report.counts.buckets == settings.store.buckets
+    return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
 
 
-def _all_went_through(totals: Report) -> bool:
+def _all_went_through(totals: Totals) -> bool:
     """Whether each dataset that was planned is published, or had nothing new, and nothing of older runs is left."""
     return (
         totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
@@ -208,48 +211,52 @@ def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
         raise
 
 
-def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[list[Report], str]:
+def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[list[Report[IngestCounts]], str]:
     """The ingest job, and durably that it has ended. Should it fail, what was read is committed all the same."""
     store, error = settings.store, ""
-    reports: list[Report] = []
+    reports: list[Report[IngestCounts]] = []
     try:
-        reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
+        reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report[IngestCounts])
     except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
         logger.exception("the ingest job failed")
         error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-    _checked(reports)
+    _checked(reports, IngestCounts())
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
 
 
-def _is_whole(planned: Report) -> bool:
+def _is_whole(planned: Report[PlanCounts]) -> bool:
     """Job-level: whether the plan names all that the source has, and nothing of earlier runs is open."""
-    return planned.datasets_skipped + planned.reasons_more == 0 and not planned.reasons
+    return planned.counts.datasets_skipped == 0 and not planned.reasons
 
 
-def _drain(launch: Launch, settings: RunSettings, planned: Report) -> tuple[list[Report], bool]:
+def _drain(
+    launch: Launch, settings: RunSettings, planned: Report[PlanCounts]
+) -> tuple[list[Report[DrainCounts]], bool]:
     """Finishes what ingest left; job-level, decides first whether anything is published at all: only if every dataset
     of the plan is sealed, or has nothing to publish."""
-    drained = launch(drain_partition, settings, settings.partitions, Report)
+    drained = launch(drain_partition, settings, settings.partitions, Report[DrainCounts])
     if not settings.job_level:
-        _checked(drained)
+        _checked(drained, DrainCounts())
         return drained, True
-    total = _complete_reports(drained, settings.partitions, "drain")
-    sealed = total.datasets_sealed == planned.datasets_planned and total.reasons_more == 0 and not total.reasons
-    if not sealed:
+    drained = _complete(drained, settings.partitions, "drain")
+    total = _checked(drained, DrainCounts())
+    if total.counts.datasets_sealed != planned.counts.datasets_planned or total.reasons:
         return drained, False
     if not decide_run(settings.store, settings.epoch):
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)
         return drained, False
-    published = launch(publish_partition, settings, settings.partitions, Report)
-    _checked(published)
+    published = launch(publish_partition, settings, settings.partitions, Report[DrainCounts])
+    _checked(published, DrainCounts())
     return published, True
 
 
-def _commits(report: Report) -> dict[str, int]:
-    return {"pid": report.worker_pid, "daemon_pid": report.daemon_pid, "steps": report.steps_executed}
+def _commits(reports: list[Report[Committed]]) -> Iterator[dict[str, int]]:
+    for report in reports:
+        if steps := report.counts.steps_executed:
+            yield {"pid": report.worker_pid, "daemon_pid": report.daemon_pid, "steps": steps}
 
 
 def decide_run(store: JobStore, epoch: int) -> bool:
@@ -258,26 +265,21 @@ def decide_run(store: JobStore, epoch: int) -> bool:
     return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
 
 
-def _complete_reports(reports: list[Report], partitions: int, phase: str) -> Report:
-    """The sum of the reports of all partitions; one that is missing is told in the first that is there.
-
-    Raises:
-        FencedError: as `_checked`.
-    """
-    there = {report.partition for report in reports}
-    for partition in range(partitions):
-        if partition not in there and reports:
-            reports[0].explain(f"partition {partition}", "no report", f"its {phase} task ended without one")
-    return _checked(reports)
+def _complete(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -> list[Report[PhaseCounts]]:
+    """The reports of all partitions; one that is missing is told in the first that is there."""
+    missing = sorted(set(range(partitions)) - {report.partition for report in reports})
+    told = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
+    first = [msgspec.structs.replace(report, reasons=sum(told, report.reasons)) for report in reports[:1]]
+    return [*first, *reports[1:]]
 
 
-def _checked(reports: list[Report]) -> Report:
+def _checked(reports: list[Report[PhaseCounts]], none: PhaseCounts) -> Report[PhaseCounts]:
     """The sum of the reports.
 
     Raises:
         FencedError: if a partition found that a newer run has fenced this one.
     """
-    total = add_up(reports)
+    total = add_up(reports, none)
     if total.fenced:
         raise FencedError(total.fenced)
     return total

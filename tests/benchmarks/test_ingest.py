@@ -62,7 +62,7 @@ def test_a_copy_that_is_not_exact_is_no_sample(copied: list[bytes], tmp_path: Pa
 def test_where_a_drain_spends_its_time(tmp_path: Path) -> None:
     (tmp_path / "sampled").mkdir()
     settings = ingested(Shape(300, 4, 4), tmp_path / "tree", 1, LocalFileSystem())
-    assert Sampled(drain_partition, str(tmp_path / "sampled"))(settings, 0).datasets_published == 300
+    assert Sampled(drain_partition, str(tmp_path / "sampled"))(settings, 0).counts.datasets_published == 300
     (left,) = (tmp_path / "sampled").iterdir()
     found = msgspec.json.decode(left.read_bytes(), type=dict[str, float])
     assert left.name.startswith("drain_partition-")

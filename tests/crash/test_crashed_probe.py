@@ -64,7 +64,7 @@ def test_the_second_attempt_at_a_drain_takes_away_what_the_first_has_left(kind: 
         drain_partition(settings, 0)
     machine.restart()
     assert len(probes(machine)) == 1
-    assert drain_partition(settings, 0).datasets_published == 2
+    assert drain_partition(settings, 0).counts.datasets_published == 2
     assert probes(machine) == []
 
 

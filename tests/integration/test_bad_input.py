@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import DistcommitError, Job
 from distcommit.engine.clock import SystemClock
+from distcommit.engine.counts import IngestCounts
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult
 from distcommit.engine.settings import RunSettings
@@ -40,16 +41,16 @@ def reasons(result: RunResult) -> dict[str, str]:
     return {reason.subject: reason.text for reason in result.totals.reasons}
 
 
-def die(settings: RunSettings, task: int) -> Report:
+def die(settings: RunSettings, task: int) -> Report[IngestCounts]:
     if task:
         os.kill(os.getpid(), signal.SIGKILL)
-    return Report()
+    return Report(IngestCounts())
 
 
 def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
     settings: Any = None
     with pytest.raises(ProcessLostError, match=r"task 1 of stage [\d.]+ on \S+ failed \d times: a Python worker died"):
-        SparkLaunch(spark)(die, settings, 2, Report)
+        SparkLaunch(spark)(die, settings, 2, Report[IngestCounts])
 
 
 def test_a_misspelt_key_suggests_the_right_one(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
 from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
-from distcommit.engine.reports import Report
+from distcommit.engine.reports import Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError
 
@@ -107,7 +107,7 @@ class _Failure(msgspec.Struct):
     """What a command that failed has on stdout: its error, or a result that has reasons."""
 
     error: str = ""
-    totals: Report = msgspec.field(default_factory=Report)
+    totals: Totals = msgspec.field(default_factory=Totals)
 
 
 class _Story:

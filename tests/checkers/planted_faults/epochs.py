@@ -61,7 +61,7 @@ EPOCHS = (
         "decisions are forgotten as the run ends, though a bucket still holds a sequence of theirs",
         (
             "engine.run",
-            "run",
+            "_decided_from",
             "recovered.oldest_held_epoch or settings.epoch",
             "settings.epoch",
         ),

@@ -24,7 +24,7 @@ from distcommit.cli.terminal import Terminal
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.launch import JobFailedError
 from distcommit.engine.progress import Progress
-from distcommit.engine.reports import Report
+from distcommit.engine.reports import Reason, Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import FencedError, LostError, TransientError
 from distcommit.model.log_records import (
@@ -417,11 +417,19 @@ class TestErrors:
 
 class TestViews:
     def test_a_run_that_left_something_fits_80_columns(self) -> None:
-        totals = Report(datasets_published=2, datasets_failed=1, records_published=1234, files_published=7)
-        totals.explain("some.topic", "failed", "because of\nsomething that takes a long time to explain " * 4)
-        totals.explain("a.topic", "not planned", "no broker")
-        totals.explain("b.topic", "not planned", "no broker")
-        totals.reasons_more = 3
+        reasons = (
+            Reason("some.topic", "failed", "because of\nsomething that takes a long time to explain " * 4),
+            Reason("a.topic", "not planned", "no broker"),
+            Reason("b.topic", "not planned", "no broker"),
+        )
+        totals = Totals(
+            datasets_published=2,
+            datasets_failed=1,
+            records_published=1234,
+            files_published=7,
+            reasons=reasons,
+            reasons_more=3,
+        )
         shown = rendered(run_view(RunResult("r", 4, False, True, {"recover": 1.0, "ingest": 2.5}, totals, [])))
         assert max(map(len, shown.splitlines())) <= 80
         for text in (

@@ -28,7 +28,7 @@ from distcommit.app.rebuild import RebuildResult
 from distcommit.app.status import StatusResult
 from distcommit.cli import output
 from distcommit.cli.terminal import Terminal
-from distcommit.engine.reports import Reason, Report
+from distcommit.engine.reports import Reason, Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
 
@@ -158,7 +158,7 @@ def test_names_of_other_scripts_stay_as_they_are() -> None:
 
 
 def test_a_run_says_what_it_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = Report(notes=[Reason(f"__{number}", "passed over", "internal") for number in range(4)], notes_more=2)
-    result = RunResult("r", 1, True, True, {}, report, [])
+    notes = tuple(Reason(f"__{number}", "passed over", "internal") for number in range(4))
+    result = RunResult("r", 1, True, True, {}, Totals(notes=notes, notes_more=2), [])
     told = shown(monkeypatch, lambda terminal: terminal.show(result, output.run_view))
     assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(told.split())

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.engine.counts import IngestCounts
 from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.launch import Result
 from distcommit.engine.planner import plan_partition, share_out
@@ -273,7 +274,7 @@ def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> 
     return settings, ingest_tasks(settings, manifest)
 
 
-def ingest_all(settings: RunSettings, tasks: int) -> list[Report]:
+def ingest_all(settings: RunSettings, tasks: int) -> list[Report[IngestCounts]]:
     """All ingest tasks, one after the other."""
     return [ingest_partition(settings, task) for task in range(tasks)]
 

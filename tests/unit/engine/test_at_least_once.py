@@ -152,7 +152,7 @@ def test_what_a_dead_task_has_published_by_half_the_same_run_finishes_without_a_
     assert len(published(machine)) == nth - 1
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drained = drain_partition(settings, 0)
-    assert (drained.datasets_published, drained.sequences_left, drained.reasons) == (1, 0, [])
+    assert (drained.counts.datasets_published, drained.counts.sequences_left, [*drained.reasons]) == (1, 0, [])
     assert audit(machine).exact
 
 

@@ -48,10 +48,10 @@ def test_a_drain_that_comes_before_ingest_has_ended_takes_nothing_that_is_missin
         ingest_partition(reading(settings, OddSource(data.datasets, extracting=dying)), 0)
     machine.restart()
     early = drain_partition(settings, 0)
-    assert early.datasets_published == 0
+    assert early.counts.datasets_published == 0
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-    assert drain_partition(settings, 0).datasets_published == 1
+    assert drain_partition(settings, 0).counts.datasets_published == 1
     found = audit(world, machine)
     assert (found.exact, found.records) == (True, 4)
 
@@ -70,7 +70,11 @@ def test_a_quarantine_in_a_task_whose_report_was_lost_is_told_by_the_drain() -> 
     machine.restart()
     report = drain_partition(settings, 0)
     assert statuses(WORLD, machine)["b"] == "quarantined"
-    assert (report.datasets_quarantined, report.sequences_left, report.datasets_published) == (1, 1, 2)
+    assert (report.counts.datasets_quarantined, report.counts.sequences_left, report.counts.datasets_published) == (
+        1,
+        1,
+        2,
+    )
     assert [(reason.subject, reason.kind) for reason in report.reasons] == [("b", "left quarantined")]
 
 
@@ -83,7 +87,7 @@ def test_a_drain_that_tries_again_counts_every_dataset_once(nth: int) -> None:
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG, first=nth, times=1))
     report = drain_partition(settings, 0)
-    assert (report.datasets_published, report.datasets_failed, report.sequences_left) == (2, 1, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
     assert [reason.subject for reason in report.reasons] == ["b"]
 
 
@@ -98,8 +102,8 @@ def test_a_drain_that_tries_again_after_it_counted_counts_every_dataset_once(kin
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     machine.faults.append(fails(errno.EACCES, kind, part, times=2))
     report = drain_partition(settings, 0)
-    assert (report.datasets_published, report.datasets_failed, report.sequences_left) == (2, 1, 0)
-    assert (report.records_published, report.steps_executed) == (4, 2)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
+    assert (report.counts.records_published, report.counts.steps_executed) == (4, 2)
     assert [reason.subject for reason in report.reasons] == ["b"]
 
 
@@ -123,8 +127,8 @@ def test_a_part_that_failed_is_told_also_by_a_drain_that_had_to_try_again() -> N
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG, first=nth, times=1))
         report = drain_partition(settings, 0)
-        assert report.datasets_published == 1
-        if report.datasets_partial != 1:
+        assert report.counts.datasets_published == 1
+        if report.counts.datasets_partial != 1:
             not_told.append(nth)
     assert not_told == []
 

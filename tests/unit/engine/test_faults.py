@@ -104,7 +104,7 @@ def test_a_rename_that_fails_once_is_mended_in_the_same_run() -> None:
     WORLD.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/b/", times=1))
     result = go(WORLD, machine, data)
-    assert (result.succeeded, result.totals.sequences_left, result.totals.reasons) == (True, 0, [])
+    assert (result.succeeded, result.totals.sequences_left, result.totals.reasons) == (True, 0, ())
     assert WORLD.violation(machine, data, {}) == ""
 
 
@@ -129,7 +129,7 @@ def test_a_corrupt_row_file_stops_no_task_and_no_other_bucket() -> None:
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     report = drain_partition(settings, 0)
-    assert report.datasets_published >= datasets_of(settings, 1) > 0
+    assert report.counts.datasets_published >= datasets_of(settings, 1) > 0
     assert {reason.subject for reason in report.reasons} <= {"bucket 0"}
     check_recovery(machine, SIX, world)
 
@@ -141,7 +141,7 @@ def test_an_unreadable_plan_file_fails_its_bucket_and_no_other() -> None:
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     report = drain_partition(settings, 0)
-    assert report.datasets_published == datasets_of(settings, 1) > 0
+    assert report.counts.datasets_published == datasets_of(settings, 1) > 0
     assert [(reason.subject, reason.kind) for reason in report.reasons] == [("bucket 0", "OSError")]
     machine.restart()
     check_recovery(machine, SIX, world)
@@ -179,7 +179,7 @@ def test_staged_files_that_could_not_be_synced_are_never_published_and_read_agai
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(fails(errno.EIO, "syncfs", STAGING, times=1))
     reports = ingest_all(replace(settings, task_attempts=2), tasks)
-    assert sum(report.work_units_failed for report in reports) == 0
+    assert sum(report.counts.work_units_failed for report in reports) == 0
     failed, read = sorted(rows(settings), key=lambda row: row.outcome)
     assert (failed.outcome, failed.branches, read.outcome) == (TaskOutcome.FAILED, (), TaskOutcome.SUCCEEDED)
     assert "could not be synced" in failed.error
@@ -221,9 +221,9 @@ def test_a_commit_that_fails_never_fails_the_ingest_task() -> None:
     settings, tasks = begin_ingest(WORLD, machine, data)
     machine.faults.append(fails(errno.EIO, "create", BUCKET_LOG))
     reports = [ingest_partition(settings, task) for task in range(tasks)]
-    assert [(r.work_units_failed, r.fenced, r.reasons) for r in reports] == [(0, "", [])] * tasks
+    assert [(r.counts.work_units_failed, r.fenced, [*r.reasons]) for r in reports] == [(0, "", [])] * tasks
     machine.restart()
-    assert drain_partition(settings, 0).datasets_published == 2
+    assert drain_partition(settings, 0).counts.datasets_published == 2
     check_recovery(machine, data)
 
 
@@ -242,7 +242,7 @@ def test_a_task_state_that_ends_before_it_begins_fails_its_dataset_and_no_other(
     ingest_all(settings, tasks)
     record_ingest_ended(fs, root, settings.run_id)
     report = drain_partition(settings, 0)
-    assert (report.datasets_published, report.datasets_failed, report.sequences_left) == (2, 1, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
     (reason,) = report.reasons
     assert (reason.subject, reason.kind) == ("b", "failed")
     assert "attempt odd reports the range" in reason.text

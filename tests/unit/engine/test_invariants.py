@@ -151,9 +151,9 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
         ingested = ingest_partition(settings, ingest_tasks(settings, manifest) - 1)
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         drained = drain_partition(settings, 0)
-        assert planned.report.datasets_planned == number
-        assert drained.datasets_failed + drained.datasets_published == number
-        assert len(drained.reasons) + drained.reasons_more == (number if failing else 0)
+        assert planned.report.counts.datasets_planned == number
+        assert drained.counts.datasets_failed + drained.counts.datasets_published == number
+        assert len([*drained.reasons]) + drained.reasons.more == (number if failing else 0)
         encoded = [msgspec.msgpack.encode(report) for report in (planned.report, ingested, drained)]
         sizes.append([len(data) for data in encoded])
         assert len(PlanReport(planned.report, planned.files, planned.largest).largest) <= 64

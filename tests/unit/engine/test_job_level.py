@@ -14,10 +14,10 @@ import pytest
 
 from distcommit.app.status import NextRun, read_status
 from distcommit.engine.committer import BucketCommitter
+from distcommit.engine.counts import CommitCounts
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
-from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import FencedError
 from distcommit.model.lockstep import alone
@@ -117,8 +117,8 @@ def test_nothing_is_dropped_on_a_view_of_the_job_log_without_the_run_s_own_fence
     decided_and_half_published(machine)
     settings = JOB.begin(machine, SIX)
     stale = JobStore(SimulatedFileSystem(StaleView(machine)), ROOTS, "job", 2)
-    report = recover_partition(replace(settings, store=stale), 0)
-    assert report.sequences_dropped == 0
+    report = recover_partition(replace(settings, store=stale), 0).report
+    assert report.counts.sequences_dropped == 0
     assert [(reason.kind, "older job log" in reason.text) for reason in report.reasons] == [("TransientError", True)]
     check_recovery(machine, SIX, JOB)
 
@@ -165,7 +165,7 @@ def test_job_level_nothing_new_is_a_success() -> None:
     assert go(JOB, machine, NOTHING).succeeded
     assert go(JOB, machine, SIX).succeeded
     result = go(JOB, machine, SIX)
-    assert (result.succeeded, result.totals.reasons) == (True, [])
+    assert (result.succeeded, result.totals.reasons) == (True, ())
 
 
 def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> None:
@@ -173,10 +173,10 @@ def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> N
     settings, tasks = begin_ingest(JOB, machine, SIX)
     ingest_all(settings, tasks)
     for bucket in range(2):
-        report = Report()
-        alone(BucketCommitter(settings, bucket, report).replay(frozenset()))
-        assert (report.sequences_dropped, report.sequences_replayed) == (0, 0)
-    assert recover_partition(settings, 0).reasons == []
+        committer = BucketCommitter(settings, bucket)
+        alone(committer.replay(frozenset()))
+        assert committer.tally.counts == CommitCounts()
+    assert not recover_partition(settings, 0).report.reasons
     assert set(statuses(JOB, machine).values()) == {"pending"}
 
 
@@ -375,7 +375,7 @@ def test_a_recovery_that_is_overtaken_says_that_it_is_fenced_wherever_it_is(begi
         settings = ONE_BUCKET.begin(machine, source(a=2, b=1))
         meeting = Meeting(machine, number, lambda machine=machine: fenced_anew(machine))  # type: ignore[misc]
         machine.faults.append(meeting)
-        report = recover_partition(settings, 0)
+        report = recover_partition(settings, 0).report
         assert [reason.kind for reason in report.reasons if reason.kind == "AssertionError"] == [], number
         fenced += bool(report.fenced)
         if meeting.result is None:
@@ -391,8 +391,8 @@ def probes(machine: SimulatedPosix) -> list[str]:
 def test_asking_whether_output_works_leaves_nothing_there() -> None:
     machine = Machine()
     pending(machine)
-    report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0)
-    assert report.sequences_left + report.sequences_dropped > 0
+    report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0).report
+    assert report.counts.sequences_left + report.counts.sequences_dropped > 0
     assert probes(machine) == []
     assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
 

@@ -160,7 +160,7 @@ def test_where_the_log_can_not_be_written_either_the_run_s_result_tells_the_outa
             machine.faults.append(fails(errno.ENOSPC, "create", BUCKET_LOG))
 
     machine.faults.append(log_is_out_from_the_probe_on)
-    report = recover_partition(settings, 0)
+    report = recover_partition(settings, 0).report
     assert {(reason.subject, reason.kind) for reason in report.reasons} >= {(urn, "outage") for urn in DATA.datasets}
     machine.restart()
     check_recovery(machine, DATA)

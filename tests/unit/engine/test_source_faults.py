@@ -92,7 +92,7 @@ def test_a_source_that_fails_twice_and_then_reads_is_read_by_the_third_attempt_o
 
     settings, tasks = begin_ingest(WORLD, machine, OddSource(good.datasets, opening=flaky))
     reports = ingest_all(replace(settings, task_attempts=3), tasks)
-    assert sum(report.work_units_failed for report in reports) == 0
+    assert sum(report.counts.work_units_failed for report in reports) == 0
     assert sorted(row.outcome for row in rows(settings)) == ["failed", "failed", "succeeded"]
     check_recovery(machine, good)
 

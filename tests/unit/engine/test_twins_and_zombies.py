@@ -75,7 +75,7 @@ def test_of_two_attempts_that_are_both_there_at_the_seal_one_wins_as_a_whole(fir
     machine.restart()
     assert len(machine.paths(STAGING)) == 4
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-    assert drain_partition(settings, 0).datasets_published == 1
+    assert drain_partition(settings, 0).counts.datasets_published == 1
     result = audit(WORLD, machine)
     assert (result.exact, result.files) == (True, 2)
     assert result.records == sum(int(p) for p in WORLD.watermarks(machine)["a"].positions.values())
@@ -104,7 +104,7 @@ def test_an_old_run_that_goes_on_after_a_newer_one_seals_publishes_and_plans_not
         drain_partition(old, 0),
         publish_partition(old, 0),
         plan_partition(old, 0).report,
-        recover_partition(old, 0),
+        recover_partition(old, 0).report,
     ]
     assert all("a newer run has fenced this one" in report.fenced for report in reports)
     assert not decide_run(old.store, old.epoch)

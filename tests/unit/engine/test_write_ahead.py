@@ -94,7 +94,7 @@ def test_the_intent_of_a_committer_that_died_before_its_sync_is_synced_before_a_
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     survivors = Survivors(machine)
     machine.faults.append(survivors)
-    assert drain_partition(settings, 0).datasets_published == 1
+    assert drain_partition(settings, 0).counts.datasets_published == 1
     assert survivors.number
     assert survivors.without_intent == []
 
@@ -128,11 +128,11 @@ def test_two_processes_that_replay_the_same_sequences_at_once_publish_once_where
         settings = WORLD.begin(machine, data)
         twin = Meeting(machine, number, partial(recover_partition, settings, 0))
         machine.faults.append(twin)
-        report = recover_partition(settings, 0)
-        assert (report.reasons, report.fenced, report.sequences_left) == ([], "", 0), number
+        report = recover_partition(settings, 0).report
+        assert ([*report.reasons], report.fenced, report.counts.sequences_left) == ([], "", 0), number
         if twin.result is None:
             break
-        assert twin.result.reasons == []
+        assert not twin.result.report.reasons
         assert statuses(WORLD, machine) == {"a": "idle"}
         check_recovery(machine, data)
     assert number > 15

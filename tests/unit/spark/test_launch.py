@@ -12,8 +12,7 @@ from pyspark.errors import PySparkException
 
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError
-from distcommit.engine.recover import recover_partition
-from distcommit.engine.reports import Report
+from distcommit.engine.recover import RecoverReport, recover_partition
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, ProcessLostError
 from distcommit.spark.failed_jobs import failure_text, what_died
@@ -81,7 +80,7 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
 def test_a_python_of_executors_that_can_not_run_this_is_named(kind: Any, text: str, found: str) -> None:
     session: Any = FailingSession(kind(text))
     with pytest.raises(ConfigurationError) as caught:
-        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert (caught.value.found, caught.value.ids["python"]) == (found, "/opt/python")
     assert "spark.submit.pyFiles" in caught.value.todo
 
@@ -115,7 +114,7 @@ _DIED: dict[str, tuple[str, str]] = {
 def test_a_process_that_died_is_told_with_its_task_and_not_as_a_call(kind: Any, cause: str, told: str) -> None:
     session: Any = FailingSession(kind(f"{_ABORTED}{cause}{_AT}"))
     with pytest.raises(ProcessLostError) as caught:
-        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert caught.value.found.startswith(f"task 3 of stage 1.0 on 10.0.0.7 failed 4 times: {told}")
     assert "calling o123" not in str(caught.value)
     machine, world = Machine(), World()
@@ -147,7 +146,7 @@ def test_other_failures_of_a_job_name_task_and_cause(cause: str, told: str) -> N
 def test_any_other_failure_of_a_job_is_told_in_one_line_and_has_all_of_its_text(error: Exception) -> None:
     session: Any = FailingSession(error)
     with pytest.raises(JobFailedError) as caught:
-        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert (caught.value.found, str(caught.value)) == ("some other end", str(error))
     assert caught.value.__cause__ is error
 
@@ -156,7 +155,7 @@ def test_what_is_no_job_s_failure_stays_what_it_is() -> None:
     error = KeyError("x")
     session: Any = FailingSession(error)
     with pytest.raises(KeyError) as caught:
-        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, Report)
+        SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
     assert caught.value is error
 
 

@@ -103,7 +103,7 @@ def _decides(settings: RunSettings) -> Act:
         mine, tasks = on(settings, store), range(settings.partitions)
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
         reports = [drain_partition(mine, partition) for partition in tasks]
-        complete = sum(report.datasets_sealed for report in reports) == len(_SPREAD.datasets)
+        complete = sum(report.counts.datasets_sealed for report in reports) == len(_SPREAD.datasets)
         complete = complete and not any(report.reasons or report.fenced for report in reports)
         if complete and decide_run(store, settings.epoch):
             for partition in tasks:

@@ -88,8 +88,8 @@ def _foreign_records() -> SimulatedPosix:
 def _recover_with_a_stale_view(machine: SimulatedPosix) -> None:
     """An executor that does not see the run's own fence yet does nothing; one that does replays."""
     settings = World().begin(machine, SOURCE)
-    report = recover_partition(replace(settings, epoch=settings.epoch + 1, run_id="not seen"), 0)
-    if report.buckets or not report.reasons:
+    report = recover_partition(replace(settings, epoch=settings.epoch + 1, run_id="not seen"), 0).report
+    if report.counts.buckets or not report.reasons:
         raise AssertionError("an executor went on with a stale view")
     recover_partition(settings, 0)
 
@@ -157,7 +157,7 @@ def _ingest_and_drain(machine: SimulatedPosix) -> None:
         ingest_partition(settings, partition)
     record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
     drained = [drain_partition(settings, partition) for partition in range(2)]
-    if [report.datasets_published for report in drained].count(1) != 1:
+    if [report.counts.datasets_published for report in drained].count(1) != 1:
         raise AssertionError(f"not one of two datasets is published: {drained}")
 
 
