@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 
 from distcommit.app.job_folders import JobFolders
 from distcommit.engine.clock import SystemClock
+from distcommit.engine.events import Observer
+from distcommit.engine.observed import observed
+from distcommit.engine.progress import watched
 from distcommit.engine.run import new_run_id
 from distcommit.engine.settings import RunSettings
 from distcommit.ingest.flow import WorkUnitFlow
@@ -22,8 +25,20 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def begun(folders: JobFolders, session: SparkSession | None) -> Iterator[tuple[SparkLaunch, RunSettings]]:
+def begun(
+    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+) -> Iterator[tuple[SparkLaunch, RunSettings, Observer]]:
     """A run of the job: store opened, lock held, session started (unless one is there), epoch fenced.
+
+    Args:
+        folders: the job's.
+        session: a Spark session to use.
+        command: what the run is asked to do.
+        who: who asks.
+        observer: told what happens.
+
+    Yields:
+        what launches its functions, its settings, and whom it is to tell what happens.
 
     Raises:
         ConfigurationError, LockHeldError, FencedError: before anything is done.
@@ -50,7 +65,11 @@ def begun(folders: JobFolders, session: SparkSession | None) -> Iterator[tuple[S
                 at_least_once=at_least_once,
             )
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
-            yield SparkLaunch(spark), settings
+            with (
+                observed(settings, command, who, observer) as told,
+                watched(settings, told, look=observer is not None) as watching,
+            ):
+                yield SparkLaunch(spark), settings, watching
         finally:
             if session is None:
                 spark.stop()

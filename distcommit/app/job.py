@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
 from distcommit.app.config import JobConfig, load_config
@@ -25,9 +23,8 @@ from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
-from distcommit.engine.progress import OnProgress, watched
-from distcommit.engine.reports import Totals, totals_of
-from distcommit.engine.run import RunResult, recover, run
+from distcommit.engine.events import Observer
+from distcommit.engine.run import RecoverResult, RunResult, recover, run
 from distcommit.model.errors import ConfigurationError, TransientError, printable
 from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
@@ -41,15 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
-
-
-class RecoverResult(msgspec.Struct, frozen=True):
-    """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
-
-    run_id: str
-    epoch: int
-    succeeded: bool
-    totals: Totals
 
 
 class Job:
@@ -82,8 +70,11 @@ class Job:
         """
         return cls(load_config(path, overrides), session, path=Path(path), overrides=overrides)
 
-    def run(self, on_progress: OnProgress | None = None) -> RunResult:
+    def run(self, observer: Observer | None = None) -> RunResult:
         """Replays what is pending, then ingests what is new, committing as datasets become complete.
+
+        Args:
+            observer: told what happens.
 
         Raises:
             ConfigurationError: before anything is done, if the job can't run as configured.
@@ -92,9 +83,9 @@ class Job:
         """
         from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun(self._folders, self._session) as (launch, settings), watched(settings, on_progress) as phase:
+        with begun(self._folders, self._session, "run", _who(), observer) as (launch, settings, told):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
-            result = run(launch, settings, max_seconds=seconds, pinned=pinned, phase=phase)
+            result = run(launch, settings, max_seconds=seconds, pinned=pinned, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -114,9 +105,9 @@ class Job:
         from distcommit.spark.micro_batch import query_id_of, spooled  # noqa: PLC0415 - what only looks needs no Spark
 
         query_id, source = query_id_of(batch), self.config.source
+        command = f"batch {batch_id} of query {query_id}"
         with (
-            begun(self._folders, batch.sparkSession) as (launch, settings),
-            watched(settings, None),
+            begun(self._folders, batch.sparkSession, command, _who()) as (launch, settings, told),
             ExitStack() as stack,
         ):
             flow = settings.flow
@@ -124,7 +115,7 @@ class Job:
                 spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
                 flow = replace(flow, source=stack.enter_context(spool))
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
-            result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned)
+            result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
         reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
         if result.succeeded:
@@ -134,18 +125,14 @@ class Job:
             return
         raise _not_whole(query_id, batch_id, result.run_id, reasons)
 
-    def recover(self, on_progress: OnProgress | None = None) -> RecoverResult:
+    def recover(self, observer: Observer | None = None) -> RecoverResult:
         """Replays what is pending and ingests nothing. Raises as `run`."""
         from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun(self._folders, self._session) as (launch, settings), watched(settings, on_progress) as phase:
-            phase("recover")
-            recovered = recover(launch, settings)
-            totals = totals_of([recovered.report], recovered.oldest_held_epoch)
-            settings.store.job_log(settings.epoch).checkpoint(at_least=1)
+        with begun(self._folders, self._session, "recover", _who(), observer) as (launch, settings, told):
+            result = recover(launch, settings, told)
             end_run(settings.store, settings.epoch, clean=False)
-            succeeded = not totals.reasons and not totals.sequences_left
-            return RecoverResult(settings.run_id, settings.epoch, succeeded, totals)
+            return result
 
     def status(self) -> StatusResult:
         """What is stored of each dataset. Reads only; runs beside a live run.

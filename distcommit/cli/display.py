@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import Progress as LiveProgress
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from distcommit.engine.progress import OnProgress, Progress
+from distcommit.engine.events import Event, Observer, Progress, Progressed
 
 _PLAIN_EVERY_S = 5.0
 _STARTING = "start Spark"
 
 
 @contextmanager
-def shown_progress(console: Console) -> Iterator[OnProgress]:
-    """Shows what it is told until the block ends."""
+def shown_progress(console: Console) -> Iterator[Observer]:
+    """Shows how far the run is until the block ends."""
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as live:
             line = live.add_task(_STARTING)
-            yield lambda phase, progress: live.update(line, description=describe(phase, progress))
+            yield _LiveLine(live, line)
     else:
         yield _PlainLines(console)
+
+
+class _LiveLine:
+    """One line that changes."""
+
+    def __init__(self, live: LiveProgress, line: TaskID) -> None:
+        self._live, self._line = live, line
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, Progressed):
+            self._live.update(self._line, description=describe(event.phase, event.progress))
 
 
 class _PlainLines:
     """A line when a phase begins, and every few seconds; repeats nothing that has not changed."""
 
     def __init__(self, console: Console) -> None:
-        self._console, self._lock = console, threading.Lock()
+        self._console = console
         self._began_s = time.monotonic()
         self._phase, self._text, self._shown_s = "", "", 0.0
         self._line(_STARTING)
 
-    def __call__(self, phase: str, progress: Progress) -> None:
-        text = describe(phase, progress)
-        with self._lock:
-            due = time.monotonic() - self._shown_s >= _PLAIN_EVERY_S and text != self._text
-            if phase != self._phase or due:
-                self._phase = phase
-                self._line(text)
+    def observe(self, event: Event) -> None:
+        if not isinstance(event, Progressed):
+            return
+        text = describe(event.phase, event.progress)
+        due = time.monotonic() - self._shown_s >= _PLAIN_EVERY_S and text != self._text
+        if event.phase != self._phase or due:
+            self._phase = event.phase
+            self._line(text)
 
     def _line(self, text: str) -> None:
         now_s = time.monotonic()

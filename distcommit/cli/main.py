@@ -95,8 +95,8 @@ def _opened(job: Path, overrides: list[str] | None, as_json: bool, verbose: bool
 def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Replay what is pending, then ingest what is new."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
-        with shown_progress(terminal.err) as progress:
-            result = configured.run(progress)
+        with shown_progress(terminal.err) as shown:
+            result = configured.run(shown)
         terminal.show(result, run_view)
     _exit(0 if result.succeeded else 1)
 
@@ -105,8 +105,8 @@ def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verb
 def recover(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Replay what earlier runs had sealed and not finished, and ingest nothing."""
     with _opened(job, overrides, as_json, verbose) as (terminal, configured):
-        with shown_progress(terminal.err) as progress:
-            result = configured.recover(progress)
+        with shown_progress(terminal.err) as shown:
+            result = configured.recover(shown)
         terminal.show(result, recover_view)
     _exit(0 if result.succeeded else 1)
 

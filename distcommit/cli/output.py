@@ -13,7 +13,6 @@ from rich.text import Text
 from distcommit.app.audit import AuditResult, AuditRow
 from distcommit.app.compare import CompareResult
 from distcommit.app.imports import ImportResult
-from distcommit.app.job import RecoverResult
 from distcommit.app.read_log import LogResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
@@ -31,7 +30,7 @@ from distcommit.cli.views import (
     should_be_none,
 )
 from distcommit.engine.reports import Totals
-from distcommit.engine.run import RunResult
+from distcommit.engine.run import RecoverResult, RunResult
 from distcommit.model.watermark import Position
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from distcommit.engine.outcomes import Notes, count_held, count_outcomes
 from distcommit.engine.reports import Tally
 from distcommit.engine.sealing import name_of, sequence_of, step_context
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.task_events import SequenceDone, SequenceSealed, TaskObserver
 from distcommit.model.errors import DistcommitError, LostError, printable
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName
@@ -41,15 +42,18 @@ class BucketCommitter:
     Args:
         settings: the run.
         bucket: the bucket.
+        observer: who is told what is sealed, done and quarantined.
         plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
 
     Attributes:
         tally: what it did, and why it could not finish what it could not.
     """
 
-    def __init__(self, settings: RunSettings, bucket: int, plans: Iterable[DatasetPlan] = ()) -> None:
+    def __init__(
+        self, settings: RunSettings, bucket: int, observer: TaskObserver, plans: Iterable[DatasetPlan] = ()
+    ) -> None:
         self._settings, self._bucket = settings, bucket
-        self.tally = Tally(CommitCounts())
+        self.tally = Tally(CommitCounts(), observer)
         self._context = step_context(settings)
         self._log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans)
@@ -169,6 +173,16 @@ class BucketCommitter:
         for name, sequence in mine.items():
             if fold.sequence(name) == sequence:
                 self._sealed_here.add(name)
+                self.tally.observe(
+                    SequenceSealed(
+                        name.dataset_urn,
+                        name.epoch,
+                        sequence.records,
+                        sequence.files,
+                        settings.job_level,
+                        settings.clock.now_ms(),
+                    )
+                )
         return fold
 
     # -- executing and closing
@@ -197,7 +211,7 @@ class BucketCommitter:
         published = [sequence for sequence in sequences if name_of(sequence) not in failed]
         fold = yield from self._seal(published)
         done = [s for s in published if fold.state_of(s.dataset_urn).done_epoch == self._settings.epoch]
-        self.tally.add(CommitCounts(datasets_committed=len(done)))
+        self._count_done(done)
         return fold
 
     def _execute_and_close(
@@ -228,7 +242,7 @@ class BucketCommitter:
             failed[name] = _lost_error(name, lost)
         done = [name_of(sequence) for sequence in sequences if name_of(sequence) not in failed]
         fold = yield from self._close(done)
-        self.tally.add(CommitCounts(datasets_committed=len(done)))
+        self._count_done([sequence for sequence in sequences if name_of(sequence) not in failed])
         if not failed:
             return fold
         self._notes.unfinished |= yield from noting_failures(
@@ -243,6 +257,12 @@ class BucketCommitter:
             last=last,
         )
         return self._log.refresh()
+
+    def _count_done(self, sequences: Sequence[SealedSequence]) -> None:
+        self.tally.add(CommitCounts(datasets_committed=len(sequences)))
+        now_ms = self._settings.clock.now_ms()
+        for done in sequences:
+            self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
         """The steps of a sequence that the fold shows; those it was made of here, if it is that very sequence."""

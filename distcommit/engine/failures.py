@@ -10,6 +10,7 @@ from functools import partial
 from distcommit.engine.counts import CommitCounts
 from distcommit.engine.reports import Tally
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.task_events import DatasetQuarantined
 from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
@@ -166,7 +167,7 @@ def noting_failures(
         probe_prefix: how names of what the output is tried with begin.
         failed: why each failed.
         loaded: the steps, of those whose steps could be read.
-        tally: where counts and reasons go.
+        tally: where counts, reasons and events go.
         replaying: whether an older run had sealed them.
         last: whether nobody in this run comes after: then the log is told what is left, and why.
 
@@ -191,6 +192,8 @@ def noting_failures(
             status = yield from noting_failed(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
                 tally.add(CommitCounts(datasets_quarantined=1))
+                quarantined = DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms())
+                tally.observe(quarantined)
                 ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}
                 logger.error("dataset quarantined: %s", failure.reason, extra=ids)
         elif last:

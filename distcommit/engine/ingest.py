@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts, DrainCounts, IngestCounts
-from distcommit.engine.progress import Progress, ProgressFile
-from distcommit.engine.reports import Reasons, Report, Tally
+from distcommit.engine.events import Progress
+from distcommit.engine.progress import ProgressFile
+from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
-from distcommit.model.errors import DistcommitError, FencedError, error_text
+from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import Extractor
@@ -183,6 +185,16 @@ class _IngestTask:
             bytes_read=state.bytes_read,
         )
         self.tally.add(read)
+        done = WorkUnitDone(
+            dataset=state.dataset_urn,
+            work_unit=state.work_unit_id,
+            started_ms=state.started_ms,
+            finished_ms=state.finished_ms,
+            records_read=state.records_read,
+            bytes_read=state.bytes_read,
+            error=plain_text(state.error, 300),
+        )
+        self.tally.observe(done)
         self._progress.tick()
 
     def _commit(self) -> None:
@@ -224,7 +236,7 @@ class _IngestTask:
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            self._committers[bucket] = BucketCommitter(self._settings, bucket, self._plans[bucket])
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, self.tally, self._plans[bucket])
         return self._committers[bucket]
 
 
@@ -272,7 +284,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
                 last = attempt == _TRIES - 1
                 again = [bucket for bucket, finish in found.items() if not (finish.whole or last)]
                 for bucket, finish in found.items():
-                    tally.add(finish.done)
+                    tally.include(finish.work)
                     if bucket not in again:
                         tally.include(finish.outcome)
                 progress.tick()
@@ -292,41 +304,41 @@ class _Finish:
     """One try at finishing a bucket: what was done in it, what became of each dataset, and whether all is finished that
     this run can finish."""
 
-    done: DrainCounts
+    work: Report[DrainCounts]
     outcome: Report[DrainCounts]
     whole: bool
 
 
 def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> Work[_Finish]:
     """Seals and publishes what is left of a bucket."""
-    store, tally, committer = settings.store, Tally(DrainCounts()), None
+    store, committer = settings.store, None
+    work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
     try:
         plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
-        committer = BucketCommitter(settings, bucket, plans)
+        committer = BucketCommitter(settings, bucket, work, plans)
         yield from committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
         if settings.job_level and seal:
-            committer.count_held(plans, tally)
+            committer.count_held(plans, outcome)
         else:
             yield from committer.publish(take_over=True)
-            committer.count_outcomes(plans, tally)
+            committer.count_outcomes(plans, outcome)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
     except FencedError:
         raise
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
-        told = Reasons.of(f"bucket {bucket}", type(error).__name__, str(error))
-        return _Finish(_done(committer), Report(DrainCounts(), told), False)
-    return _Finish(_done(committer), tally.report(), not tally.counts.sequences_left)
-
-
-def _done(committer: BucketCommitter | None) -> DrainCounts:
-    """What a committer did. What became of its datasets is counted apart: others may have had a part in it."""
-    if committer is None:
-        return DrainCounts()
-    done = committer.tally.counts
-    return DrainCounts(
-        datasets_committed=done.datasets_committed, steps_executed=done.steps_executed, files_swept=done.files_swept
-    )
+        outcome = Tally(DrainCounts())
+        outcome.explain(f"bucket {bucket}", type(error).__name__, str(error))
+        whole = False
+    else:
+        whole = not outcome.counts.sequences_left
+    if committer is not None:  # what became of its datasets is counted apart: others may have had a part in it
+        done = committer.tally.counts
+        counts = DrainCounts(
+            datasets_committed=done.datasets_committed, steps_executed=done.steps_executed, files_swept=done.files_swept
+        )
+        work.add(counts)
+    return _Finish(work.report(), outcome.report(), whole)
 
 
 def _progress_of(counts: DrainCounts) -> Progress:

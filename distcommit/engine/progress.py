@@ -6,7 +6,6 @@ Nothing depends on these files; they are not synced, and a task that can't write
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -14,28 +13,12 @@ from types import TracebackType
 
 import msgspec
 
+from distcommit.engine.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
 from distcommit.stores.documents import UNREADABLE
 
-logger = logging.getLogger(__name__)
-
 _EVERY_S = 0.5
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far one task is, or all of them are."""
-
-    tasks_running: int = 0
-    tasks_finished: int = 0
-    datasets_committed: int = 0
-    records_read: int = 0
-    steps_executed: int = 0
-    failures: int = 0
-
-
-OnProgress = Callable[[str, Progress], None]
-"""Told the phase and the sum over all tasks, from a thread, about twice a second."""
 
 
 class ProgressFile:
@@ -106,29 +89,47 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
 
 
 @contextlib.contextmanager
-def watched(settings: RunSettings, on_progress: OnProgress | None) -> Iterator[Callable[[str], None]]:
-    """Keeps the progress folder for the run and tells the listener what the tasks write there."""
+def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> Iterator[Observer]:
+    """Keeps the progress folder for the run, and tells the observer what the tasks write there, about twice a second.
+
+    Args:
+        settings: the run.
+        observer: who is told.
+        look: whether anybody wants to know: looking costs O(tasks).
+
+    Yields:
+        whom the run is to tell what happens; it tells the observer.
+    """
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)
-    ended, phases = threading.Event(), ["begin"]
+    ended, passing_on = threading.Event(), _NotingPhase(observer)
 
     def watch() -> None:
         while not ended.wait(0.5):
-            if on_progress is not None:
-                try:
-                    on_progress(phases[-1], read_progress(fs, folder))
-                except Exception:
-                    logger.exception("the progress listener failed; it is not called again")
-                    return
+            observer.observe(Progressed(passing_on.phase, read_progress(fs, folder)))
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
-    thread.start()
+    if look:
+        thread.start()
     try:
-        yield phases.append
+        yield passing_on
     finally:
         ended.set()
-        thread.join()
+        if look:
+            thread.join()
         with contextlib.suppress(OSError):  # for people to look at: nothing depends on them
             for entry in fs.list_folder(folder):
                 fs.delete(f"{folder}/{entry.name}")
             fs.delete_folder(folder)
+
+
+class _NotingPhase:
+    """Passes events on, and knows which phase the run is in."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer, self.phase = observer, "begin"
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, PhaseBegan):
+            self.phase = event.phase
+        self._observer.observe(event)

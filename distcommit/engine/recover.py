@@ -87,7 +87,7 @@ def _recover_bucket(
         oldest = min(held, default=0)
         tally.add(RecoverCounts(buckets=1))
         if fold.pending():
-            committer = BucketCommitter(settings, bucket)
+            committer = BucketCommitter(settings, bucket, tally)
             yield from committer.replay(decided_epochs)
             fold = log.refresh()
         for epoch in swept_epochs(staged, settings.epoch, fold):

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from distcommit.engine.counts import Counts
+from distcommit.engine.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
 from distcommit.model.errors import plain_text
 
 KEPT_REASONS = 20
@@ -65,7 +66,8 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
     """What one partition, or one task, did in a phase; or the sum over several.
 
     `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
-    that it met, if any. The process ids are those of the Python worker, and of what forked it.
+    that it met, if any. `happened`: as far as it is told one by one. The process ids are those of the Python
+    worker, and of what forked it.
     """
 
     counts: OfPhase_co
@@ -75,14 +77,23 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
     partition: int = -1
     worker_pid: int = 0
     daemon_pid: int = 0
+    happened: Happened = Happened()
 
 
 class Tally(Generic[PhaseCounts]):
-    """What somebody has to report so far: to be added to, never taken from. One thread's."""
+    """What somebody has to report so far: to be added to, never taken from. One thread's.
 
-    def __init__(self, counts: PhaseCounts) -> None:
+    Args:
+        counts: of nothing.
+        observer: who is told what happens; without one, it is kept to be reported.
+    """
+
+    def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
         self.counts, self.fenced = counts, ""
         self.reasons = self.notes = Reasons()
+        self._observer = observer
+        self._kept: list[TaskEvent] = []
+        self._seen: Counter[str] = Counter()
 
     def add(self, counts: PhaseCounts) -> None:
         """So much more has been done."""
@@ -96,15 +107,38 @@ class Tally(Generic[PhaseCounts]):
         """Keeps a note, or counts it once enough are kept."""
         self.notes += Reasons.of(subject, kind, text)
 
+    def observe(self, event: TaskEvent) -> None:
+        """Passes an event on to the observer, or keeps it, or counts it once enough of its kind are kept."""
+        if self._observer is not None:
+            self._observer.observe(event)
+            return
+        kind = type(event).__name__
+        self._seen[kind] += 1
+        if self._seen[kind] <= KEPT_EVENTS:
+            self._kept.append(event)
+
     def include(self, report: Report[PhaseCounts]) -> None:
         """Adds what somebody else reports, of a part of the same work."""
         self.counts += report.counts
         self.reasons += report.reasons
         self.notes += report.notes
+        for event in report.happened.kept:
+            self.observe(event)
+        self._seen.update(report.happened.left_out)
 
     def report(self, partition: int = -1) -> Report[PhaseCounts]:
         """All of it, by this process."""
-        return Report(self.counts, self.reasons, self.notes, self.fenced, partition, os.getpid(), os.getppid())
+        left_out = {kind: seen - KEPT_EVENTS for kind, seen in self._seen.items() if seen > KEPT_EVENTS}
+        return Report(
+            self.counts,
+            self.reasons,
+            self.notes,
+            self.fenced,
+            partition,
+            os.getpid(),
+            os.getppid(),
+            Happened(tuple(self._kept), left_out),
+        )
 
 
 def add_up(reports: Iterable[Report[PhaseCounts]], none: PhaseCounts) -> Report[PhaseCounts]:

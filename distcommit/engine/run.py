@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,20 +15,24 @@ from typing import TypeVar
 import msgspec
 
 from distcommit.engine.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
+from distcommit.engine.events import Observer, RunEnded
 from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
 from distcommit.engine.launch import JobFailedError, Launch
+from distcommit.engine.observed import Nobody
+from distcommit.engine.phases import Phase, Phases
 from distcommit.engine.planner import PlanReport, plan_partition, share_out
 from distcommit.engine.recover import RecoverReport, oldest_held, recover_partition
-from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, add_up, totals_of
+from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (
     ConfigurationError,
-    FencedError,
     ProcessLostError,
     SourceUnavailableError,
     TransientError,
 )
 from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.model.ports import Clock
+from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol import next_record
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
@@ -39,8 +43,17 @@ from distcommit.stores.task_states import record_ingest_ended
 logger = logging.getLogger(__name__)
 
 
-_NOTHING_PINNED = PinnedSettings()
+_NOTHING_PINNED, _NOBODY = PinnedSettings(), Nobody()
 Committed = TypeVar("Committed", IngestCounts, DrainCounts)
+
+
+class RecoverResult(msgspec.Struct, frozen=True):
+    """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
+
+    run_id: str
+    epoch: int
+    succeeded: bool
+    totals: Totals
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -67,14 +80,25 @@ def new_run_id() -> str:
     return f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{uuid.uuid4().hex[:7]}"
 
 
-def recover(launch: Launch, settings: RunSettings) -> RecoverReport:
-    """Fences all buckets and replays what older runs sealed.
+def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY) -> RecoverResult:
+    """A run that fences all buckets, replays what older runs sealed, and ingests nothing.
 
     Raises:
         FencedError: if a newer run was there.
     """
-    found = launch(recover_partition, settings, settings.partitions, RecoverReport)
-    report = _checked([each.report for each in found], RecoverCounts())
+    recovered = _recover(launch, settings, Phases(settings.clock, observer))
+    settings.store.job_log(settings.epoch).checkpoint(at_least=1)
+    totals = totals_of([recovered.report], recovered.oldest_held_epoch)
+    succeeded = not recovered.report.reasons and not totals.sequences_left
+    outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
+    observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=totals))
+    return RecoverResult(settings.run_id, settings.epoch, succeeded, totals)
+
+
+def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverReport:
+    with phases("recover") as phase:
+        found = launch(recover_partition, settings, settings.partitions, RecoverReport)
+        report = phase.heard([each.report for each in found], RecoverCounts())
     return RecoverReport(report, oldest_held(found))
 
 
@@ -84,7 +108,7 @@ def run(
     *,
     max_seconds: float = 0,
     pinned: PinnedSettings = _NOTHING_PINNED,
-    phase: Callable[[str], None] = lambda name: None,
+    observer: Observer = _NOBODY,
 ) -> RunResult:
     """One whole run of a job whose epoch is fenced in the job log.
 
@@ -93,19 +117,18 @@ def run(
         settings: the run, with its epoch.
         max_seconds: tasks stop reading this long after ingest began; 0 for no limit.
         pinned: settings that the store records, before anything of the plan counts, or holds against its record.
-        phase: told the name of each phase as it begins.
+        observer: told what happens; how the run ended, unless an error ends it.
 
     Raises:
         ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
         FencedError: if a newer run has begun. It replays what this one had sealed.
         SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
     """
-    store, seconds = settings.store, _Seconds(phase)
-    with seconds("recover"):
-        recovered = recover(launch, settings)
-    with seconds("plan"):
+    store, phases = settings.store, Phases(settings.clock, observer)
+    recovered = _recover(launch, settings, phases)
+    with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
-        planned = _checked(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
+        planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
         _require_some(plans, store.job)
         record_settings(store, pinned, _found(plans))
         manifest = share_out(settings, plans)
@@ -117,25 +140,33 @@ def run(
     if settings.job_level and not _is_whole(planned):  # what would be read could not be published
         decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
-        with seconds("ingest"):
+        with phases("ingest") as phase:
             if max_seconds:
                 settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
-            ingested, error = _ingest(launch, settings, manifest)
-        with seconds("drain"):
-            drained, decided = _drain(launch, settings, planned)
+            ingested, error = _ingest(launch, settings, manifest, phase)
+        with phases("drain") as phase:
+            drained, decided = _drain(launch, settings, planned, phase)
     decided_from = _decided_from(settings, recovered)
     store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
     totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
-    return RunResult(
+    result = RunResult(
         run_id=settings.run_id,
         epoch=settings.epoch,
         succeeded=decided and _all_went_through(totals),
         decided=decided,
-        seconds=seconds.by_phase,
+        seconds=phases.seconds,
         totals=totals,
         commits=[*_commits(ingested), *_commits(drained)],
         error=error,
     )
+    observer.observe(_ended(result, settings.clock))
+    return result
+
+
+def _ended(result: RunResult, clock: Clock) -> RunEnded:
+    outcome = RunOutcome.SUCCEEDED if result.succeeded else RunOutcome.INCOMPLETE
+    outcome = outcome if result.decided else RunOutcome.HELD_BACK
+    return RunEnded(outcome, clock.now_ms(), reason=result.error, totals=result.totals)
 
 
 def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
@@ -185,21 +216,6 @@ def _found(plans: list[PlanReport]) -> dict[str, Pin]:
     return found
 
 
-class _Seconds:
-    """Wall time by phase."""
-
-    def __init__(self, phase: Callable[[str], None]) -> None:
-        self._phase = phase
-        self.by_phase: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        self._phase(name)
-        began = time.monotonic()
-        yield
-        self.by_phase[name] = round(time.monotonic() - began, 3)
-
-
 @contextmanager
 def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
     """A folder of this run that is gone was swept by a newer one, if there is one."""
@@ -211,7 +227,9 @@ def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
         raise
 
 
-def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[list[Report[IngestCounts]], str]:
+def _ingest(
+    launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase
+) -> tuple[list[Report[IngestCounts]], str]:
     """The ingest job, and durably that it has ended. Should it fail, what was read is committed all the same."""
     store, error = settings.store, ""
     reports: list[Report[IngestCounts]] = []
@@ -220,7 +238,7 @@ def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest) -> tuple[
     except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
         logger.exception("the ingest job failed")
         error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-    _checked(reports, IngestCounts())
+    phase.heard(reports, IngestCounts())
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
@@ -232,16 +250,16 @@ def _is_whole(planned: Report[PlanCounts]) -> bool:
 
 
 def _drain(
-    launch: Launch, settings: RunSettings, planned: Report[PlanCounts]
+    launch: Launch, settings: RunSettings, planned: Report[PlanCounts], phase: Phase
 ) -> tuple[list[Report[DrainCounts]], bool]:
     """Finishes what ingest left; job-level, decides first whether anything is published at all: only if every dataset
     of the plan is sealed, or has nothing to publish."""
     drained = launch(drain_partition, settings, settings.partitions, Report[DrainCounts])
     if not settings.job_level:
-        _checked(drained, DrainCounts())
+        phase.heard(drained, DrainCounts())
         return drained, True
     drained = _complete(drained, settings.partitions, "drain")
-    total = _checked(drained, DrainCounts())
+    total = phase.heard(drained, DrainCounts())
     if total.counts.datasets_sealed != planned.counts.datasets_planned or total.reasons:
         return drained, False
     if not decide_run(settings.store, settings.epoch):
@@ -249,7 +267,7 @@ def _drain(
         require_fence(log.refresh(), settings.epoch, log.folder)
         return drained, False
     published = launch(publish_partition, settings, settings.partitions, Report[DrainCounts])
-    _checked(published, DrainCounts())
+    phase.heard(published, DrainCounts())
     return published, True
 
 
@@ -271,15 +289,3 @@ def _complete(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -
     told = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
     first = [msgspec.structs.replace(report, reasons=sum(told, report.reasons)) for report in reports[:1]]
     return [*first, *reports[1:]]
-
-
-def _checked(reports: list[Report[PhaseCounts]], none: PhaseCounts) -> Report[PhaseCounts]:
-    """The sum of the reports.
-
-    Raises:
-        FencedError: if a partition found that a newer run has fenced this one.
-    """
-    total = add_up(reports, none)
-    if total.fenced:
-        raise FencedError(total.fenced)
-    return total

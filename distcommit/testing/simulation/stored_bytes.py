@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.engine.progress import Progress, read_progress
+from distcommit.engine.events import Progress
+from distcommit.engine.progress import read_progress
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker, encode_marker
 from distcommit.model.committer import SinkCommitter

@@ -22,8 +22,8 @@ from distcommit.cli.main import app
 from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
 from distcommit.engine.clock import SystemClock
+from distcommit.engine.events import Progress
 from distcommit.engine.launch import JobFailedError
-from distcommit.engine.progress import Progress
 from distcommit.engine.reports import Reason, Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import FencedError, LostError, TransientError

@@ -23,13 +23,12 @@ from distcommit.app.audit import AuditResult
 from distcommit.app.compare import CompareResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
-from distcommit.app.job import RecoverResult
 from distcommit.app.rebuild import RebuildResult
 from distcommit.app.status import StatusResult
 from distcommit.cli import output
 from distcommit.cli.terminal import Terminal
 from distcommit.engine.reports import Reason, Totals
-from distcommit.engine.run import RunResult
+from distcommit.engine.run import RecoverResult, RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
 
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"

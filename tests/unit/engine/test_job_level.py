@@ -18,6 +18,7 @@ from distcommit.engine.counts import CommitCounts
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
+from distcommit.engine.reports import Tally
 from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import FencedError
 from distcommit.model.lockstep import alone
@@ -173,7 +174,7 @@ def test_a_late_twin_of_recover_leaves_the_sequences_of_its_own_run_alone() -> N
     settings, tasks = begin_ingest(JOB, machine, SIX)
     ingest_all(settings, tasks)
     for bucket in range(2):
-        committer = BucketCommitter(settings, bucket)
+        committer = BucketCommitter(settings, bucket, Tally(CommitCounts()))
         alone(committer.replay(frozenset()))
         assert committer.tally.counts == CommitCounts()
     assert not recover_partition(settings, 0).report.reasons

@@ -1,0 +1,73 @@
+"""Telling an observer of a run that it has begun, and how it ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from distcommit.engine.events import Event, Observer, RunBegan, RunEnded
+from distcommit.engine.launch import JobFailedError
+from distcommit.engine.settings import RunSettings
+from distcommit.model.errors import FencedError, ProcessLostError, plain_text
+from distcommit.model.ports import Clock
+from distcommit.model.run_outcome import RunOutcome
+
+logger = logging.getLogger(__name__)
+
+
+class Nobody:
+    """Observes nothing."""
+
+    def observe(self, event: Event) -> None:
+        pass
+
+
+class _Guarded:
+    """An observer that can't harm what it observes."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer, self._lock = observer, threading.Lock()
+
+    def observe(self, event: Event) -> None:
+        with self._lock:
+            try:
+                self._observer.observe(event)
+            except Exception:
+                logger.exception("an observer of the run failed; it is told nothing more")
+                self._observer = Nobody()
+
+
+@contextmanager
+def observed(settings: RunSettings, command: str, who: str, observer: Observer | None = None) -> Iterator[Observer]:
+    """Tells the observer that the run has begun, and how it ended if an error ends it; else the run tells it.
+
+    Args:
+        settings: the run.
+        command: what it was asked to do.
+        who: who asked.
+        observer: who is told.
+
+    Yields:
+        whom the run is to tell what happens.
+    """
+    told = _Guarded(observer or Nobody())
+    told.observe(RunBegan(settings.run_id, settings.epoch, settings.store.job, command, who, settings.clock.now_ms()))
+    try:
+        yield told
+    except (Exception, KeyboardInterrupt) as error:
+        told.observe(_ended_by(error, settings.clock))
+        raise
+
+
+def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
+    match error:
+        case FencedError():
+            outcome = RunOutcome.FENCED
+        case KeyboardInterrupt():
+            outcome = RunOutcome.INTERRUPTED
+        case _:
+            outcome = RunOutcome.FAILED
+    text = error.found if isinstance(error, JobFailedError | ProcessLostError) else error
+    return RunEnded(outcome, clock.now_ms(), type(error).__name__, plain_text(text))
