@@ -12,6 +12,7 @@ from distcommit.model.watermark import Position
 from distcommit.model.work import positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.run_records import RunRecord, read_record
 
 
 class NextRun(StrEnum):
@@ -50,7 +51,10 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True):
-    """A job's state. `unreadable` names logs that can't be read, with the error; without the job log `epoch` is 0."""
+    """A job's state. `unreadable` names logs that can't be read, with the error; without the job log `epoch` is 0.
+
+    `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it.
+    """
 
     job: str
     store: str
@@ -59,6 +63,8 @@ class StatusResult(msgspec.Struct, frozen=True):
     run_id: str
     datasets: list[DatasetStatusRow]
     unreadable: dict[str, str]
+    last_run: RunRecord | None = None
+    no_record: str = ""
 
 
 def read_status(store: JobStore) -> StatusResult:
@@ -75,6 +81,7 @@ def read_status(store: JobStore) -> StatusResult:
             rows += [_row(state, job_fold) for state in store.bucket_log(bucket).refresh().datasets.values()]
         except (DistcommitError, OSError) as error:
             unreadable[f"bucket {bucket}"] = str(error)
+    last_run, no_record = _last_run(store, job_fold)
     return StatusResult(
         job=store.job,
         store=store.roots.store,
@@ -83,7 +90,21 @@ def read_status(store: JobStore) -> StatusResult:
         run_id=job_fold.fence_run_id if job_fold else "",
         datasets=sorted(rows, key=lambda row: row.dataset),
         unreadable=unreadable,
+        last_run=last_run,
+        no_record=no_record,
     )
+
+
+def _last_run(store: JobStore, job_fold: Fold | None) -> tuple[RunRecord | None, str]:
+    if job_fold is None or not job_fold.fence_epoch:
+        return None, ""
+    try:
+        record = read_record(store.fs, store.roots.store, job_fold.fence_epoch)
+    except (DistcommitError, OSError) as error:
+        return None, str(error)
+    if record is not None:
+        return record, ""
+    return None, "it ended, and left none" if job_fold.has_ended else "it is under way, or it died"
 
 
 def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:

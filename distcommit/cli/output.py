@@ -17,6 +17,7 @@ from distcommit.app.read_log import LogResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
+from distcommit.cli.records import last_run
 from distcommit.cli.views import (
     LISTED,
     and_more,
@@ -117,7 +118,7 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
-        "last run": f"{escape(result.run_id)}, epoch {result.epoch}" if result.epoch else "none yet",
+        **last_run(result),
         "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
         **_lost(sum(row.positions_lost for row in result.datasets)),
     }

@@ -1,4 +1,4 @@
-"""Telling an observer of a run that it has begun, and how it ended."""
+"""Telling an observer of a run that it has begun and how it ended, and leaving a record of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from distcommit.engine.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.launch import JobFailedError
+from distcommit.engine.recorder import Recorder
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import FencedError, ProcessLostError, plain_text
 from distcommit.model.ports import Clock
@@ -41,7 +42,8 @@ class _Guarded:
 
 @contextmanager
 def observed(settings: RunSettings, command: str, who: str, observer: Observer | None = None) -> Iterator[Observer]:
-    """Tells the observer that the run has begun, and how it ended if an error ends it; else the run tells it.
+    """Tells the observer that the run has begun, and how it ended if an error ends it; else the run tells it. Then it
+    leaves the run's record in the store.
 
     Args:
         settings: the run.
@@ -52,13 +54,17 @@ def observed(settings: RunSettings, command: str, who: str, observer: Observer |
     Yields:
         whom the run is to tell what happens.
     """
-    told = _Guarded(observer or Nobody())
-    told.observe(RunBegan(settings.run_id, settings.epoch, settings.store.job, command, who, settings.clock.now_ms()))
+    store, clock = settings.store, settings.clock
+    began = RunBegan(settings.run_id, settings.epoch, store.job, command, who, clock.now_ms())
+    told = Recorder(began, _Guarded(observer or Nobody()))
+    told.observe(began)
     try:
         yield told
     except (Exception, KeyboardInterrupt) as error:
-        told.observe(_ended_by(error, settings.clock))
+        told.observe(_ended_by(error, clock))
+        told.keep(store)
         raise
+    told.keep(store)
 
 
 def _ended_by(error: BaseException, clock: Clock) -> RunEnded:

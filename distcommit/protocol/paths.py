@@ -26,6 +26,9 @@ INGEST_ENDED = "_INGEST_ENDED"
 SPOOL_FOLDER = "batches"
 """Folder in the staging root where micro-batches are spooled; their query takes away what it left there."""
 
+RUNS = "runs"
+"""Folder in the store of what each run leaves of itself."""
+
 
 def bucket_name(bucket: int) -> str:
     """Folder name of a bucket."""
@@ -35,6 +38,17 @@ def bucket_name(bucket: int) -> str:
 def epoch_name(epoch: int) -> str:
     """Folder name of a run's epoch."""
     return f"{epoch:010d}"
+
+
+def record_name(epoch: int) -> str:
+    """File name of what the run of an epoch leaves of itself."""
+    return f"{epoch_name(epoch)}.json"
+
+
+def record_epoch(name: str) -> int | None:
+    """The epoch of such a file name, None for any other name."""
+    digits = name.removesuffix(".json")
+    return int(digits) if digits.isdecimal() and record_name(int(digits)) == name else None
 
 
 def bucket_folder(epoch: int, bucket: int) -> str:

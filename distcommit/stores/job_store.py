@@ -5,6 +5,7 @@
 <store>/log/job/<number>.seg       the job log
 <store>/log/bucket=<b>/<number>.seg
 <store>/task_states/, plans/       Parquet tables, by run and bucket
+<store>/runs/<epoch>.json          what each run left of itself: see `stores.run_records`; nothing depends on them
 <store>/lock/, progress/           politeness and display; nothing depends on them
 """
 

@@ -1,22 +1,25 @@
-"""Plans and task states of past runs are kept for people to look at; nothing else needs them once a run is over."""
+"""Plans, task states and records of past runs are kept for people to look at; nothing else needs them once a run is
+over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import bucket_name
+from distcommit.protocol.paths import RUNS, TEMPORARY, bucket_name, record_epoch, record_name
 
 KEPT_RUNS = 10
 _TABLES = ("plans", "task_states")
 
 
 def forget_runs(fs: FileSystem, store_root: str, buckets: Iterable[int], keep: int) -> None:
-    """Deletes what runs before the newest `keep` have left in the tables of these buckets, then folders that are empty.
+    """Deletes what runs before the newest `keep` have left in the tables of these buckets, then folders that are empty;
+    and, for bucket 0, the records of such runs.
 
     Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing.
     """
-    names = list(map(bucket_name, buckets))
+    owned = list(buckets)
+    names = list(map(bucket_name, owned))
     for table in _TABLES:
         runs = sorted(entry.name for entry in fs.list_folder(f"{store_root}/{table}") if entry.is_folder)
         for run in runs[:-keep]:
@@ -25,6 +28,17 @@ def forget_runs(fs: FileSystem, store_root: str, buckets: Iterable[int], keep: i
                 _empty(fs, f"{folder}/{name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 _empty(fs, folder)
+    if 0 in owned:
+        _forget_records(fs, f"{store_root}/{RUNS}", keep)
+
+
+def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:
+    """Also what a run left that died as it put its record; one that is about to puts it again."""
+    entries = fs.list_folder(folder)
+    epochs = sorted(epoch for entry in entries if (epoch := record_epoch(entry.name)) is not None)
+    unput = [entry.name for entry in entries if entry.name.startswith(TEMPORARY)]
+    for name in (*map(record_name, epochs[:-keep]), *unput):
+        fs.delete(f"{folder}/{name}")
 
 
 def _empty(fs: FileSystem, folder: str) -> None:

@@ -86,6 +86,7 @@ STOPS = {
     "temporary file of a log": Stops("nothing"),
     "lock record": Stops("nothing"),
     "progress": Stops("nothing"),
+    "record of a run": Stops("nothing"),
     "table of a run that is over": Stops("nothing"),
     "marker that ingest has ended": Stops("nothing"),
     "manifest": Stops("all", heals=True),
@@ -156,6 +157,7 @@ class History:
             r"store/log/[^/]+/\.tmp-.+": "temporary file of a log",
             r"store/lock/\d+\.json": "lock record",
             r"store/progress/run=[^/]+/.+": "progress",
+            r"store/runs/\d+\.json": "record of a run",
             r"store/task_states/run=[^/]+/_INGEST_ENDED": "marker that ingest has ended",
         }
         (kind,) = [kind for pattern, kind in others.items() if re.fullmatch(pattern, place)]

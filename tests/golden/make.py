@@ -26,6 +26,7 @@ GOLDEN_3 = Path(__file__).parent / "v3"
 GOLDEN_4 = Path(__file__).parent / "v4"
 GOLDEN_5 = Path(__file__).parent / "v5"
 GOLDEN_6 = Path(__file__).parent / "v6"
+GOLDEN_7 = Path(__file__).parent / "v7"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -34,6 +35,12 @@ def make_6(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_BRANCHES))
     (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT_2))
+
+
+def make_7(folder: Path) -> None:
+    """Writes what came with records of runs."""
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_bytes(encode_document(samples.RUN_RECORD))
 
 
 def make_5(folder: Path) -> None:
@@ -98,6 +105,7 @@ if __name__ == "__main__":
         GOLDEN_4: make_4,
         GOLDEN_5: make_5,
         GOLDEN_6: make_6,
+        GOLDEN_7: make_7,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

@@ -41,6 +41,7 @@ from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
+from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
 from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
@@ -68,12 +69,14 @@ from tests.golden.make import (
     GOLDEN_4,
     GOLDEN_5,
     GOLDEN_6,
+    GOLDEN_7,
     make,
     make_2,
     make_3,
     make_4,
     make_5,
     make_6,
+    make_7,
 )
 
 READ = {reader.name: reader for reader in READERS}
@@ -89,6 +92,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
     *(SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
+    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
 ]
 
 
@@ -142,6 +146,12 @@ def test_recorded_settings_are_read_as_what_was_written() -> None:
     data = (GOLDEN_5 / "settings.json").read_bytes()
     assert decode_document(data, RecordedSettings, 1, "settings", PATH) == samples.RECORDED_SETTINGS
     assert encode_document(samples.RECORDED_SETTINGS) == data
+
+
+def test_the_record_of_a_run_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_7 / "run.json").read_bytes()
+    assert decode_document(data, RunRecord, 1, "run", PATH) == samples.RUN_RECORD
+    assert encode_document(samples.RUN_RECORD) == data
 
 
 def test_tables_are_read_as_what_was_written() -> None:
@@ -290,6 +300,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "5").iterdir()} == {path.name for path in GOLDEN_5.iterdir()}
     make_6(tmp_path / "6")
     assert {path.name for path in (tmp_path / "6").iterdir()} == {path.name for path in GOLDEN_6.iterdir()}
+    make_7(tmp_path / "7")
+    assert {path.name for path in (tmp_path / "7").iterdir()} == {path.name for path in GOLDEN_7.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
@@ -344,6 +356,7 @@ OTHER_VERSIONS = [
     case("segment", lambda: of_version(golden("segments/fence.seg"), 4)),
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
+    case("run record", lambda: of_version((GOLDEN_7 / "run.json").read_bytes(), 2)),
     case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":2', 1)),
     case("footer", lambda: b'{"version":2,"all":"else"}'),
     case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),

@@ -11,8 +11,11 @@ from rich.console import Console
 
 from distcommit import Job
 from distcommit.cli.output import run_view
+from distcommit.engine.events import PhaseEnded
 from distcommit.engine.run import RunResult
+from distcommit.engine.task_events import DatasetQuarantined
 from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.unit.engine.test_events import Noting
 
 TOPICS = {"a": 1, "b": 1, "c": 1}
 
@@ -42,8 +45,14 @@ def test_datasets_that_fail_for_good_are_quarantined_and_released_all_at_once(
         assert {(row.status, row.failed_runs, row.outage, bool(row.reason)) for row in rows} == {
             ("pending", 0, False, True)
         }
-        for _ in range(2):
-            assert not run(job, spark).succeeded
+        assert not run(job, spark).succeeded
+        noting = Noting()
+        assert not Job.from_file(job.path, session=spark).run(noting).succeeded
+        assert {event.dataset for event in noting.of(DatasetQuarantined)} == set(TOPICS)
+        assert [event.phase for event in noting.of(PhaseEnded)] == ["recover", "plan"]
+        last = Job.from_file(job.path).status().last_run
+        assert last is not None
+        assert (last.outcome, {told.subject for told in last.quarantined.kept}) == ("incomplete", set(TOPICS))
         rows = Job.from_file(job.path).status().datasets
         assert {(row.status, row.failed_runs, bool(row.reason)) for row in rows} == {("quarantined", 2, True)}
         for file in files:
@@ -64,6 +73,8 @@ def test_a_whole_job_is_held_back_by_a_dataset_that_can_not_be_planned_and_every
         assert (result.succeeded, result.decided) == (False, False)
         assert [reason.subject for reason in result.totals.reasons] == ["nowhere"]
         assert (result.totals.datasets_held, result.totals.datasets_published) == (3, 0)
+        code, status, _ = job.cli("status")
+        assert (code, status["last_run"]["outcome"], status["last_run"]["held"]["left_out"]) == (0, "held back", 3)
         shown = io.StringIO()
         Console(file=shown, width=200).print(run_view(result))
         assert "not published: the run publishes all datasets or none" in shown.getvalue()

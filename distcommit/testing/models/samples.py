@@ -26,6 +26,7 @@ from distcommit.model.log_records import (
     SetWatermarks,
     StepBatch,
 )
+from distcommit.model.run_outcome import RunOutcome
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
     MAIN_BRANCH,
@@ -44,6 +45,7 @@ from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
+from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
 from distcommit.stores.segment import Segment
 
 RUN_ID = "20260102T030405-0123456789ab"
@@ -128,6 +130,27 @@ SEGMENTS = {
 
 RECORDED_SETTINGS = RecordedSettings(
     1, {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}, {"source.cluster": "cluster/ü"}
+)
+RUN_RECORD = RunRecord(
+    version=1,
+    job="samples",
+    run_id=RUN_ID,
+    epoch=7,
+    command="run",
+    who="ann@host",
+    began_ms=1_700_000_000_000,
+    ended_ms=1_700_000_012_345,
+    outcome=RunOutcome.INCOMPLETE,
+    error_kind="",
+    error="ingest: task 1 failed: no space",
+    phases=(
+        RecordedPhase("recover", 1.25, True, {"buckets": 4, "datasets_quarantined": 1}),
+        RecordedPhase("plan", 0.5, False, {"datasets_planned": 2}),
+    ),
+    totals={"buckets": 4, "datasets_quarantined": 1, "datasets_planned": 2},
+    quarantined=RecordedReasons((RecordedReason("größe/1", "quarantined", "a sealed commit step is lost"),), 0),
+    held=RecordedReasons((), 3),
+    reasons=RecordedReasons((RecordedReason("bucket 3", "CorruptError", "cut"),), 2),
 )
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 

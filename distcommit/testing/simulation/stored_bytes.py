@@ -29,7 +29,7 @@ from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingAr
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold, apply
-from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST
+from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST, RUNS, record_name
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer
 from distcommit.sinks.files.offsets import OffsetSets
@@ -40,6 +40,7 @@ from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.pinned import RecordedSettings, read_settings
 from distcommit.stores.plans import read_manifest
+from distcommit.stores.run_records import RunRecord, read_record
 from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from distcommit.testing.models import samples
@@ -153,6 +154,11 @@ def _read_settings(data: bytes) -> object:
     return _typed(read_settings(JobStore(fs, Roots("/store", "/staging", "/output"), "job", 1)), RecordedSettings)
 
 
+def _read_record(data: bytes) -> object:
+    fs = _file_system(f"/store/{RUNS}/{record_name(7)}", data)
+    return _typed(read_record(fs, "/store", 7), RunRecord)
+
+
 def _read_plan(data: bytes) -> object:
     return _typed(decode_plan(data, PATH), list[DatasetPlan])
 
@@ -236,6 +242,7 @@ READERS = tuple(
         ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
         ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
         ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
+        ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
         ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
         ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
         ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),

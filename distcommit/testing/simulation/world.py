@@ -12,6 +12,7 @@ import pyarrow as pa
 from distcommit.app.audit import audit_store
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError, Result
+from distcommit.engine.observed import observed
 from distcommit.engine.progress import progress_folder
 from distcommit.engine.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
@@ -23,7 +24,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
@@ -98,9 +99,10 @@ class World:
         settings = self.begin(calls, source, clock)
         if sink is not None:
             settings = replace(settings, flow=replace(settings.flow, sink=sink))
-        result = run(launch, settings, max_seconds=self.max_seconds)
-        end_run(settings.store, settings.epoch, clean=result.succeeded)
-        return result
+        with observed(settings, "run", "world") as told:
+            result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
 
     def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:
         """Opens the store, claims the job's folders, takes an epoch and marks the output with it."""
@@ -173,7 +175,7 @@ class World:
         wrong_count = found < records if self.at_least_once else found != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
-        for folder in (*_folders(store), store.roots.output):
+        for folder in (*_folders(store), f"{store.roots.store}/{RUNS}", store.roots.output):
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
                     return f"left behind: {folder}/{entry.name}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -44,7 +45,9 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import segment_name
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.run_records import put_record
 from distcommit.stores.segment import Segment, encode_segment
+from distcommit.testing.models import samples
 
 JOB = """\
 job: planes
@@ -225,6 +228,30 @@ class TestStatus:
         result = invoke("status", job_file)
         assert result.exit_code == 2
         assert "there is no store here" in result.stderr
+
+    def test_shows_how_the_last_run_ended(self, store: JobStore, job_file: Path) -> None:
+        untold = last_json(invoke("status", job_file, "--json"))
+        assert (untold["last_run"], untold["no_record"]) == (None, "it is under way, or it died")
+        assert "no record: it is under way, or it died" in " ".join(invoke("status", job_file).stdout.split())
+        put_record(store, structs.replace(samples.RUN_RECORD, epoch=1, run_id="run-1"))
+        shown = " ".join(invoke("status", job_file).stdout.split())
+        assert (
+            "last run run-1, epoch 1 ended incomplete at 2023-11-14 22:13:32 UTC after 12.3 s, run by ann@host" in shown
+        )
+        assert ": 1 quarantined; ingest: task 1 failed: no space" in shown
+        told = last_json(invoke("status", job_file, "--json"))
+        assert told["no_record"] == ""
+        assert told["last_run"]["outcome"] == "incomplete"
+        assert told["last_run"]["phases"][0]["counts"]["datasets_quarantined"] == 1
+        assert told["last_run"]["quarantined"]["kept"][0]["subject"] == "größe/1"
+
+    def test_a_record_that_can_not_be_read_is_told_and_harms_nothing(self, store: JobStore, job_file: Path) -> None:
+        put_record(store, structs.replace(samples.RUN_RECORD, epoch=1))
+        Path(f"{store.roots.store}/runs/0000000001.json").write_text("{}")
+        result = invoke("status", job_file)
+        assert result.exit_code == 0
+        assert "no record: the record of a run is corrupt" in " ".join(result.stdout.split())
+        assert last_json(invoke("status", job_file, "--json"))["unreadable"] == {}
 
     def test_json(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file, "--json")

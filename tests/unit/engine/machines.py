@@ -17,6 +17,7 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.engine.counts import IngestCounts
 from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.launch import Result
+from distcommit.engine.observed import observed
 from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.reports import Report
@@ -259,9 +260,10 @@ def launch(
 def go(world: World, machine: SimulatedPosix, source: ModelSource) -> RunResult:
     """One whole run."""
     settings = world.begin(machine, source)
-    result = run(launch, settings)
-    end_run(settings.store, settings.epoch, clean=result.succeeded)
-    return result
+    with observed(settings, "run", "somebody") as told:
+        result = run(launch, settings, observer=told)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return result
 
 
 def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> tuple[RunSettings, int]:

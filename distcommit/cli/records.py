@@ -1,0 +1,44 @@
+"""What runs have left of themselves, in lines for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.markup import escape
+
+from distcommit.app.status import StatusResult
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.run_records import RunRecord
+
+_STYLES = {RunOutcome.SUCCEEDED: "green", RunOutcome.FAILED: "red"}
+
+
+def last_run(result: StatusResult) -> dict[str, str]:
+    """The newest run, and how it ended."""
+    if not result.epoch:
+        return {"last run": "none yet"}
+    run = f"{escape(result.run_id)}, epoch {result.epoch}"
+    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(result.no_record)}"
+    return {"last run": run, "ended": ended}
+
+
+def _ended(record: RunRecord) -> str:
+    counts = {
+        "datasets published": record.totals.get("datasets_published", 0),
+        "records": record.totals.get("records_published", 0),
+        "sequences replayed": record.totals.get("sequences_replayed", 0),
+        "held back": record.totals.get("datasets_held", 0),
+        "quarantined": record.totals.get("datasets_quarantined", 0),
+    }
+    told = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
+    outcome = f"[{_STYLES.get(record.outcome, 'yellow')}]{record.outcome}[/]"
+    took = f"after {(record.ended_ms - record.began_ms) / 1000:,.1f} s"
+    text = f"{outcome} at {_time(record.ended_ms)} {took}, {escape(record.command)} by {escape(record.who)}: {told}"
+    return f"{text}; {escape(' '.join(record.error.split()))}" if record.error else text
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):  # a clock that was set to no time that there is
+        return f"{at_ms} ms"

@@ -1,0 +1,266 @@
+"""What a run leaves of itself: whatever ends it, under its own epoch, and never at the cost of what it published."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from distcommit.app.status import read_status
+from distcommit.engine.observed import observed
+from distcommit.engine.run import recover, run
+from distcommit.model.errors import ConflictError, CorruptError, FencedError, SourceUnavailableError
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.model.work import WorkUnit
+from distcommit.protocol.paths import RUNS, record_epoch, record_name
+from distcommit.stores.fencing import begin_run
+from distcommit.stores.retention import KEPT_RUNS
+from distcommit.stores.run_records import KEPT, RunRecord, put_record, read_record
+from distcommit.testing.models import samples
+from distcommit.testing.simulation.simulated_posix import SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS, World
+from tests.unit.engine.machines import (
+    NOTHING,
+    STAGING,
+    Machine,
+    OddSource,
+    dies,
+    fails,
+    go,
+    launch,
+    source,
+    statuses,
+    with_folders,
+)
+from tests.unit.engine.situations import WORLD
+
+FOLDER = f"{ROOTS.store}/{RUNS}"
+JOB = World(job_level=True)
+
+
+def recorded(machine: SimulatedPosix, epoch: int) -> RunRecord:
+    record = read_record(WORLD.store(machine).fs, ROOTS.store, epoch)
+    assert record is not None
+    return record
+
+
+def test_a_good_run_leaves_what_it_did() -> None:
+    machine = Machine()
+    result = go(WORLD, machine, source(a=3, b=[2, 1]))
+    record = recorded(machine, result.epoch)
+    assert (record.job, record.run_id, record.epoch) == ("job", result.run_id, result.epoch)
+    assert (record.command, record.who, record.outcome) == ("run", "somebody", RunOutcome.SUCCEEDED)
+    assert 0 < record.began_ms <= record.ended_ms
+    assert [(phase.name, phase.seconds, phase.completed) for phase in record.phases] == [
+        (name, seconds, True) for name, seconds in result.seconds.items()
+    ]
+    plan, ingest = record.phases[1].counts, record.phases[2].counts
+    assert (plan["datasets_planned"], plan["work_units"], ingest["records_read"]) == (2, 3, 6)
+    assert record.totals["datasets_published"] == result.totals.datasets_published == 2
+    assert record.totals["records_published"] == 6
+    assert not any((record.quarantined.kept, record.held.kept, record.reasons.kept, record.notes.kept))
+    assert (record.error_kind, record.error) == ("", "")
+
+
+def test_a_run_that_quarantines_a_dataset_names_it_and_why() -> None:
+    machine, data = with_folders(Machine(), "b"), source(b=[2, 1])
+    settings = WORLD.begin(machine, data)
+    machine.faults.append(dies("rename", "/output/b/", nth=2))
+    with suppress(BaseException):
+        run(launch, settings)
+    machine.restart()
+    for path in machine.paths(STAGING):
+        machine.remove(path)
+    result = go(WORLD, machine, source(a=3, b=[2, 1]))
+    record = recorded(machine, result.epoch)
+    assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
+    assert record.outcome is RunOutcome.INCOMPLETE
+    [told] = record.quarantined.kept
+    assert (told.subject, record.quarantined.left_out, "is lost" in told.text) == ("b", 0, True)
+    assert {(reason.subject, reason.kind) for reason in record.reasons.kept} >= {("b", "skipped, quarantined")}
+    again = recorded(machine, go(WORLD, machine, NOTHING).epoch)
+    assert (again.quarantined.kept, again.totals["datasets_skipped"]) == ((), 1), "it is this run that is told of"
+
+
+def test_a_run_that_holds_all_back_names_what_was_sealed_and_why_not_all_was() -> None:
+    machine, data = Machine(), source(a=3, b=1)
+
+    def extracting(unit: WorkUnit) -> None:
+        if unit.dataset_urn == "b":
+            raise OSError(errno.EIO, "unreadable")
+
+    record = recorded(machine, go(JOB, machine, OddSource(data.datasets, extracting=extracting)).epoch)
+    assert record.outcome is RunOutcome.HELD_BACK
+    assert [told.subject for told in record.held.kept] == ["a"]
+    assert [(told.subject, told.kind) for told in record.reasons.kept] == [("b", "failed")]
+
+
+def test_a_run_that_can_not_plan_all_of_its_job_counts_what_it_held_back() -> None:
+    machine = Machine()
+
+    def planning() -> Iterator[object]:
+        yield "no plan"
+
+    record = recorded(machine, go(JOB, machine, OddSource(source(a=3, b=1).datasets, planning=planning)).epoch)
+    assert (record.outcome, record.held.kept, record.held.left_out) == (RunOutcome.HELD_BACK, (), 2)
+
+
+def test_a_run_that_fails_leaves_how_far_it_came_and_why() -> None:
+    machine = Machine()
+
+    def planning() -> Iterator[object]:
+        raise ValueError("no route to the source")
+
+    with pytest.raises(SourceUnavailableError):
+        go(WORLD, machine, OddSource({}, planning=planning))
+    epoch = WORLD.store(machine).job_log().refresh().fence_epoch
+    record = recorded(machine, epoch)
+    assert (record.outcome, record.error_kind) == (RunOutcome.FAILED, "SourceUnavailableError")
+    assert "no route to the source" in record.error
+    assert [(phase.name, phase.completed) for phase in record.phases] == [("recover", True), ("plan", False)]
+    assert record.totals["buckets"] == 1
+
+
+def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
+    machine = Machine()
+    old = WORLD.begin(machine, source(a=3))
+    newer = go(WORLD, machine, source(a=3))
+    before = machine.paths(FOLDER)
+    with pytest.raises(FencedError), observed(old, "run", "a zombie") as told:
+        run(launch, old, observer=told)
+    record = recorded(machine, old.epoch)
+    assert (record.outcome, record.who, record.epoch) == (RunOutcome.FENCED, "a zombie", old.epoch)
+    assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
+    after = machine.paths(FOLDER)
+    assert {path: after[path] for path in before} == before
+    with pytest.raises(ConflictError, match="left a record before"):
+        put_record(old.store, structs.replace(record, who="another"))
+    assert machine.paths(FOLDER) == after
+
+
+@pytest.mark.parametrize("kind", ["create", "write", "fsync", "rename", "mkdir"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
+def test_where_the_record_can_not_be_written_the_run_stands_and_says_so(
+    kind: str, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine, data = Machine(), source(a=3)
+    machine.faults.append(fails(code, kind, FOLDER))
+    with caplog.at_level(logging.WARNING):
+        result = go(WORLD, machine, data)
+    assert result.succeeded
+    assert "the run leaves no record of itself" in caplog.text
+    machine.restart()
+    status = read_status(WORLD.store(machine))
+    assert (status.last_run, status.unreadable) == (None, {})
+    assert status.no_record == "it ended, and left none"
+    assert go(WORLD, machine, source(a=4)).succeeded
+    assert WORLD.violation(machine, source(a=4), {}) == "", "what was left of the put is swept"
+
+
+def test_a_run_that_is_killed_leaves_none() -> None:
+    machine, data = Machine(), source(a=3)
+    WORLD.store(machine)
+    machine.faults.append(dies("rename", "/output/a"))
+    with suppress(BaseException):
+        go(WORLD, machine, data)
+    machine.restart()
+    status = read_status(WORLD.store(machine))
+    assert (status.last_run, status.no_record) == (None, "it is under way, or it died")
+    result = go(WORLD, machine, data)
+    last = read_status(WORLD.store(machine)).last_run
+    assert last is not None
+    assert (last.epoch, last.totals["sequences_replayed"]) == (result.epoch, 1)
+
+
+def test_a_record_that_can_not_be_read_is_told_and_passed_over() -> None:
+    machine, data = Machine(), source(a=3)
+    epoch = go(WORLD, machine, data).epoch
+    [path] = machine.paths(FOLDER)
+    machine.put(path, machine.paths(FOLDER)[path][:-9])
+    with pytest.raises(CorruptError, match="the record of a run is corrupt"):
+        read_record(WORLD.store(machine).fs, ROOTS.store, epoch)
+    status = read_status(WORLD.store(machine))
+    assert (status.last_run, status.unreadable) == (None, {})
+    assert "the record of a run is corrupt" in status.no_record
+    assert path in status.no_record
+    assert go(WORLD, machine, source(a=4)).succeeded
+
+
+def test_a_recovery_leaves_a_record_too() -> None:
+    machine, data = Machine(), source(a=3)
+    WORLD.store(machine)
+    machine.faults.append(dies("rename", "/output/a"))
+    with suppress(BaseException):
+        go(WORLD, machine, data)
+    machine.restart()
+    settings = WORLD.begin(machine, data)
+    with observed(settings, "recover", "somebody") as told:
+        result = recover(launch, settings, told)
+    record = recorded(machine, settings.epoch)
+    assert (result.succeeded, record.outcome, record.command) == (True, RunOutcome.SUCCEEDED, "recover")
+    assert [phase.name for phase in record.phases] == ["recover"]
+    assert record.totals["sequences_replayed"] == 1
+
+
+def test_a_record_names_so_many_of_a_kind_and_counts_the_others() -> None:
+    machine, number = Machine(), KEPT + 30
+    datasets = source(**{f"d{place:03d}": 1 for place in range(number)}).datasets
+    failing = {urn: replace(dataset, fails=frozenset({"0"})) for urn, dataset in datasets.items()}
+    result = go(World(buckets=8, partitions=8), machine, OddSource(failing))
+    record = read_record(World(buckets=8).store(machine).fs, ROOTS.store, result.epoch)
+    assert record is not None
+    assert record.totals["datasets_failed"] == number
+    assert len(record.reasons.kept) == KEPT
+    assert len(record.reasons.kept) + record.reasons.left_out == number
+
+
+def test_the_records_of_runs_long_past_are_forgotten_with_their_tables() -> None:
+    machine = Machine()
+    for number in range(1, KEPT_RUNS + 4):
+        last = go(WORLD, machine, source(a=number)).epoch
+    names = [path.rpartition("/")[2] for path in machine.paths(FOLDER)]
+    assert len(names) == KEPT_RUNS + 1
+    assert max(map(record_epoch, names)) == last  # type: ignore[type-var]
+    machine.put(f"{FOLDER}/.tmp-{record_name(99)}-{'0' * 32}", b"{")
+    machine.put(f"{FOLDER}/notes.txt", b"somebody's")
+    go(WORLD, machine, source(a=number + 1))
+    left = {path.rpartition("/")[2] for path in machine.paths(FOLDER)}
+    assert {name for name in left if record_epoch(name) is None} == {"notes.txt"}
+
+
+def test_a_record_is_put_again_where_a_newer_run_sweeps_what_it_was_put_as() -> None:
+    machine = Machine()
+    store = WORLD.store(machine)
+    machine.faults.append(fails(errno.ENOENT, "rename", FOLDER, times=1))
+    put_record(store, samples.RUN_RECORD)
+    assert recorded(machine, samples.RUN_RECORD.epoch) == samples.RUN_RECORD
+
+
+def test_a_record_is_durable_once_it_is_put() -> None:
+    machine = Machine()
+    result = go(WORLD, machine, source(a=3))
+    for after in machine.after_power_loss(random.Random(1), 5, 8):
+        assert recorded(after, result.epoch).outcome is RunOutcome.SUCCEEDED
+
+
+def test_an_epoch_that_was_only_taken_has_no_record() -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=3))
+    begin_run(WORLD.store(machine), "somebody else")
+    assert read_status(WORLD.store(machine)).no_record == "it is under way, or it died"
+
+
+@pytest.mark.parametrize(("name", "epoch"), [("0000000007.json", 7), ("12345678901.json", 12345678901)])
+def test_names_of_records(name: str, epoch: int) -> None:
+    assert (record_name(epoch), record_epoch(name)) == (name, epoch)
+
+
+@pytest.mark.parametrize("name", ["7.json", "0000000007", ".tmp-0000000007.json", "00000000x7.json", "\u0660.json"])
+def test_other_names_are_no_records(name: str) -> None:
+    assert record_epoch(name) is None
