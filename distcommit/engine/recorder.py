@@ -68,6 +68,8 @@ class Recorder:
             put_record(store, self._record(self._ended))
         except (DistcommitError, OSError) as error:
             logger.warning("the run leaves no record of itself: %s", error, extra={"epoch": self._began.epoch})
+        except Exception:
+            logger.exception("the run leaves no record of itself", extra={"epoch": self._began.epoch})
 
     def _record(self, ended: RunEnded) -> RunRecord:
         began, totals = self._began, by_name(phase.counts for phase in self._phases)
@@ -86,7 +88,7 @@ class Recorder:
             ended_ms=ended.at_ms,
             outcome=ended.outcome,
             error_kind=ended.kind,
-            error=ended.reason,
+            error=plain_text(ended.reason),
             phases=tuple(map(_phase, self._phases)),
             totals=totals,
             quarantined=_counted(self._quarantined, totals.get("datasets_quarantined", 0)),

@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.checkers.operations import Source, mentioned
 
 STORES = (
-    *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "segment"),
-    *("tables", "task_states"),
+    *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "run_records"),
+    *("segment", "tables", "task_states"),
 )
 PROTOCOL = ("fold", "next_record", "paths", "readiness")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")

@@ -127,6 +127,26 @@ def test_a_run_that_fails_leaves_how_far_it_came_and_why() -> None:
     assert record.totals["buckets"] == 1
 
 
+def test_a_run_that_goes_on_after_an_error_leaves_both() -> None:
+    machine, world = Machine(), World(loses_ingest=True)
+    result = world.run(machine, source(a=3))
+    record = recorded(machine, result.epoch)
+    assert (record.outcome, record.error) == (RunOutcome.SUCCEEDED, "ingest: aborted")
+    assert record.totals["datasets_published"] == 1
+    assert [phase.name for phase in record.phases] == ["recover", "plan", "ingest", "drain"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken \udcff"), KeyboardInterrupt()])
+def test_whatever_ends_a_run_is_recorded_and_goes_on_its_way(error: BaseException) -> None:
+    machine = Machine()
+    settings = WORLD.begin(machine, source(a=3))
+    with pytest.raises(type(error)), observed(settings, "run \udcff", "some\udcffbody"):
+        raise error
+    record = recorded(machine, settings.epoch)
+    assert (record.error_kind, record.who) == (type(error).__name__, "some\\udcffbody")
+    assert record.outcome is (RunOutcome.FAILED if str(error) else RunOutcome.INTERRUPTED)
+
+
 def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     machine = Machine()
     old = WORLD.begin(machine, source(a=3))
