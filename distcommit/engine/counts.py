@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import add
 from typing import Self
 
@@ -16,6 +17,12 @@ class Counts(msgspec.Struct, frozen=True):
         if type(other) is not type(self):
             return NotImplemented
         return type(self)(*map(add, astuple(self), astuple(other)))
+
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        """The sum of many, at a fraction of the cost."""
+        rows = [*map(astuple, parts)]
+        return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
 
 
 class CommitCounts(Counts, frozen=True):

@@ -34,71 +34,72 @@ def count_outcomes(
     fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
 ) -> None:
     """After the drain: adds to the tally what became of each dataset of the plan."""
-    for plan in plans:
-        urn = plan.dataset_urn
-        state = fold.state_of(urn)
-        if state.done_epoch == epoch:
-            published = DrainCounts(
-                datasets_published=1, records_published=state.done_records, files_published=state.done_files
-            )
-            tally.add(published)
-            _count_lost(plan, tally)
-            if state.done_left_out:
-                tally.add(DrainCounts(datasets_partial=1))
-                tally.explain(urn, "partly failed", state.done_left_out)
-        elif state.sequence is not None:
-            tally.add(DrainCounts(sequences_left=1))
-            if state.status is DatasetStatus.QUARANTINED:
-                tally.add(DrainCounts(datasets_quarantined=1))
-            failure = notes.unfinished.get(urn) or Failure("", state.reason, outage=state.outage)
-            kind = "outage" if failure.outage else f"left {state.status.value}"
-            tally.explain(urn, kind, failure.reason)
-        elif urn in notes.nothing:
-            _count_nothing(urn, notes, tally)
-        elif urn in notes.unpublished:
-            tally.add(DrainCounts(sequences_left=1))
-            tally.explain(urn, "left unpublished", str(notes.unpublished[urn]))
-        else:
-            _count_changed_by_hand(urn, tally)
+    tally.add(DrainCounts.total(_outcome_of(plan, fold, epoch, notes, tally) for plan in plans))
 
 
 def count_held(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]) -> None:
     """Job-level, after the drain: what the driver's decision rests on; and why it can't be made, as far as these
     datasets are to blame."""
-    for plan in plans:
-        urn = plan.dataset_urn
-        state = fold.state_of(urn)
-        if state.sequence is not None and state.sequence.epoch == epoch:
-            tally.add(DrainCounts(datasets_held=1))
-            if state.status is DatasetStatus.PENDING:
-                tally.add(DrainCounts(datasets_sealed=1))
-            else:
-                tally.explain(urn, f"left {state.status.value}", state.reason)
-        elif urn in notes.nothing:
-            if not notes.nothing[urn][1]:  # nothing to publish, and that is in order
-                tally.add(DrainCounts(datasets_sealed=1))
-            _count_nothing(urn, notes, tally)
-        else:
-            _count_changed_by_hand(urn, tally)
+    tally.add(DrainCounts.total(_held_of(plan, fold, epoch, notes, tally) for plan in plans))
 
 
-def _count_nothing(urn: str, notes: Notes, tally: Tally[DrainCounts]) -> None:
+def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
+    urn = plan.dataset_urn
+    state = fold.state_of(urn)
+    if state.done_epoch == epoch:
+        if state.done_left_out:
+            tally.explain(urn, "partly failed", state.done_left_out)
+        return DrainCounts(
+            datasets_published=1,
+            datasets_partial=1 if state.done_left_out else 0,
+            records_published=state.done_records,
+            files_published=state.done_files,
+            positions_lost=_lost(plan),
+        )
+    if state.sequence is not None:
+        failure = notes.unfinished.get(urn) or Failure("", state.reason, outage=state.outage)
+        tally.explain(urn, "outage" if failure.outage else f"left {state.status.value}", failure.reason)
+        quarantined = 1 if state.status is DatasetStatus.QUARANTINED else 0
+        return DrainCounts(sequences_left=1, datasets_quarantined=quarantined)
+    if urn in notes.nothing:
+        return _nothing_of(urn, notes, tally)
+    if urn in notes.unpublished:
+        tally.explain(urn, "left unpublished", str(notes.unpublished[urn]))
+        return DrainCounts(sequences_left=1)
+    return _changed_by_hand(urn, tally)
+
+
+def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
+    urn = plan.dataset_urn
+    state = fold.state_of(urn)
+    if state.sequence is not None and state.sequence.epoch == epoch:
+        if state.status is DatasetStatus.PENDING:
+            return DrainCounts(datasets_held=1, datasets_sealed=1)
+        tally.explain(urn, f"left {state.status.value}", state.reason)
+        return DrainCounts(datasets_held=1)
+    if urn in notes.nothing:
+        nothing = _nothing_of(urn, notes, tally)  # if that is in order, it is as good as sealed
+        return nothing + DrainCounts(datasets_sealed=nothing.datasets_unchanged)
+    return _changed_by_hand(urn, tally)
+
+
+def _nothing_of(urn: str, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
     reason, failed = notes.nothing[urn]
     if failed:
-        tally.add(DrainCounts(datasets_failed=1))
         tally.explain(urn, "failed", reason)
-    else:
-        tally.add(DrainCounts(datasets_unchanged=1))
+        return DrainCounts(datasets_failed=1)
+    return DrainCounts(datasets_unchanged=1)
 
 
-def _count_changed_by_hand(urn: str, tally: Tally[DrainCounts]) -> None:
-    tally.add(DrainCounts(datasets_failed=1))
+def _changed_by_hand(urn: str, tally: Tally[DrainCounts]) -> DrainCounts:
     tally.explain(urn, "failed", "its watermark was changed by hand while the run read it")
+    return DrainCounts(datasets_failed=1)
 
 
-def _count_lost(plan: DatasetPlan, tally: Tally[DrainCounts]) -> None:
+def _lost(plan: DatasetPlan) -> int:
+    """How many positions the plan gave up, which are told."""
     lost = positions_lost(plan.skipped)
     if lost:
-        tally.add(DrainCounts(positions_lost=lost))
         reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)
         logger.warning("%d positions of %s are lost: %s", lost, printable(plan.dataset_urn), printable(reasons))
+    return lost
