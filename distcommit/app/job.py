@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -302,4 +303,8 @@ def _is_job_file(path: Path) -> bool:
 
 
 def _who() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # as in a container whose user has no name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +223,16 @@ class TestRelease:
         result = invoke("release", job_file, "waiting", "accept", "--json")
         assert last_json(result)["datasets"][0]["positions"] == {"0": 20}
         assert invoke("quarantine", job_file, "idle").exit_code == 3
+
+
+def test_who_asked_is_told_where_the_user_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distcommit.app import job
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 10017")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert job._who() == f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 class TestStatus:
