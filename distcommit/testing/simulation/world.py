@@ -14,7 +14,7 @@ from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError, Result
 from distcommit.engine.observed import observed
 from distcommit.engine.progress import progress_folder
-from distcommit.engine.run import RunResult, new_run_id, run
+from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls
@@ -102,6 +102,14 @@ class World:
         with observed(settings, "run", "world") as told:
             result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def recover(self, calls: PosixCalls, source: ModelSource) -> RecoverResult:
+        """A run that only recovers, as a process would do it."""
+        settings = self.begin(calls, source)
+        with observed(settings, "recover", "world") as told:
+            result = recover(launch_here, settings, told)
+            end_run(settings.store, settings.epoch, clean=False)
             return result
 
     def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:

@@ -10,7 +10,6 @@ from functools import partial
 from distcommit.app.audit import audit_store
 from distcommit.app.status import read_status
 from distcommit.engine.progress import progress_folder, read_progress
-from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, LockHeldError
 from distcommit.model.watermark import Watermark
@@ -38,8 +37,7 @@ from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem
 def _sweeps(store: JobStore, scene: Scene) -> None:
     """Runs that get no further than their recovery, which takes away what older ones left."""
     for _ in range(2):
-        settings = WORLD.begin(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
-        recover_partition(settings, 0)
+        WORLD.recover(store.fs._calls, SOURCE)  # type: ignore[attr-defined]
         for log in (store.job_log(), store.bucket_log(0)):
             log.sweep_temporary()
 
