@@ -33,6 +33,7 @@ _NOTES = [
     "one real broker on the same machine; Spark's Kafka source is the newest one to be had, not of PySpark's version",
     "commit: sampled in the executors every 5 ms, share of the slots' time in ingest, and all of drain; "
     "with_sync: and what makes staged files and task states durable",
+    "content_sum_share: time that executors spend summing up the records' content, as a share of their time in ingest",
 ]
 
 
@@ -90,16 +91,19 @@ def ingest(
         small = produce(
             brokers, "small", datasets, 1, files * records_per_file, value_bytes=value_bytes, days=files, seed=seed
         )
-        shares = [_share(spark, slots, small, repeat, folder, tell) for repeat in range(repeats)]
+        shares = [_share("ours_many_datasets", spark, slots, small, n, folder, tell) for n in range(repeats)]
+        large_shares = [_share("ours_large_sampled", spark, slots, large, n, folder, tell) for n in range(repeats)]
     seconds = medians(samples)
     ratios = {f"throughput_ours_over_{arm}": seconds[arm] / seconds["ours"] for arm in seconds if arm != "ours"}
     ratios |= {f"records_per_s_{arm}": large.records_in_all / took for arm, took in seconds.items()}
     for name in ("commit_share_of_wall", "commit_share_of_wall_with_sync"):
         ratios[name] = median(sample.parts[name] for sample in shares)
+    ratios["content_sum_share"] = median(sample.parts["content_sum_share"] for sample in large_shares)
+    ratios["content_sum_share_small_files"] = median(sample.parts["content_sum_share"] for sample in shares)
     return results_of(
         "ingest",
         ratios,
-        samples + shares,
+        samples + shares + large_shares,
         seed=seed,
         folder=folder,
         parameters={
@@ -152,13 +156,17 @@ def check(name: str, topics: Topics, root: Path) -> tuple[int, int]:
     return files, row_groups
 
 
-def _share(spark: SparkSession, partitions: int, topics: Topics, repeat: int, folder: Path, tell: Tell) -> Sample:
+def _share(
+    name: str, spark: SparkSession, partitions: int, topics: Topics, repeat: int, folder: Path, tell: Tell
+) -> Sample:
     """One whole run over all topics, with its executors sampled."""
     with scratch(folder) as root:
         (root / "sampled").mkdir()
         fs = LocalFileSystem()
         store = open_store(fs, roots_of(root), JOB, 64, create=True)
-        source = KafkaSource(type="kafka", brokers=topics.brokers, topics=topics.names)
+        source = KafkaSource(
+            type="kafka", brokers=topics.brokers, topics=topics.names, records_per_work_unit=topics.records
+        )
         sink = FileSink(partition_by=TimePartition(column="kafka_timestamp", granularity="day"))
         settings = run_settings(store, source, partitions, sink)
         launch = SampledLaunch(spark, root / "sampled")
@@ -176,6 +184,7 @@ def _share(spark: SparkSession, partitions: int, topics: Topics, repeat: int, fo
         "commit_in_ingest_s": commit,
         "sync_in_ingest_s": sync,
         "task_seconds": sampled["seconds"],
-    } | {f"{name}_s": value for name, value in result.seconds.items()}
-    tell(f"ours_many_datasets #{repeat + 1}: {wall:.2f} s, {parts}")
-    return Sample("ours_many_datasets", len(topics.names), topics.days, repeat, round(wall, 6), parts)
+        "content_sum_share": sampled["content"] / sampled["seconds"],
+    } | {f"{phase}_s": value for phase, value in result.seconds.items()}
+    tell(f"{name} #{repeat + 1}: {wall:.2f} s, {parts}")
+    return Sample(name, len(topics.names), topics.days, repeat, round(wall, 6), parts)

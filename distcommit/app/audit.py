@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 
 import msgspec
 
+from distcommit.app.contents import SequenceContent, altered
 from distcommit.app.leftovers import leftovers
 from distcommit.app.published import files_below
 from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
@@ -58,6 +60,9 @@ class AuditResult(msgspec.Struct):
     `published_by_two`: source positions that two datasets have published, which are among the duplicates.
     `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
+    `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
+    not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
+    are checked.
     """
 
     exact: bool
@@ -86,6 +91,19 @@ class AuditResult(msgspec.Struct):
     at_least_once: bool = False
     passed: bool = False
     unrecorded_files: int = 0
+    altered: list[str] = []
+    altered_count: int = 0
+    unsummed_files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One file: its footer, the offsets and holes in it, and what is wrong with its records, if they were read."""
+
+    footer: Footer
+    offsets: OffsetSets
+    holes: OffsetSets
+    altered: str = ""
 
 
 def audit_store(
@@ -106,6 +124,7 @@ def audit_store(
             audit.dataset(folder, known.get(folder), pool)
     audit.staging(folds)
     wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
+    wrong = wrong or result.altered_count
     twice = result.duplicates or result.past_watermark or result.unrecorded_files
     result.exact = not (wrong or twice)
     result.passed = not wrong and (at_least_once or not twice)
@@ -142,6 +161,7 @@ class _Audit:
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
+        content = SequenceContent(state) if state else None
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
         for path, found in zip(paths, self._read_all(paths, pool), strict=True):
@@ -149,7 +169,7 @@ class _Audit:
             if isinstance(found, str):
                 self._unknown(path, found)
                 continue
-            footer, sets, holes_of_file = found
+            footer, sets = found.footer, found.offsets
             if state is None or footer.dataset_urn != state.dataset_urn or footer.epoch > state.done_epoch:
                 if pending_epoch and footer.epoch == pending_epoch:
                     continue
@@ -158,13 +178,14 @@ class _Audit:
                 else:
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
                 continue
+            self._content(path, found, content)
             records += footer.records
             repeated += footer.records - sets.count() if self._provenance else 0
             published.setdefault(footer.incarnation, OffsetSets()).update(sets)
             if is_other(footer.incarnation, incarnation):
                 self._result.earlier_incarnations += 1
                 continue
-            holes.update(holes_of_file)
+            holes.update(found.holes)
             twice = twice.union(total.intersection(sets))
             total = total.union(sets)
             if footer.kind == "rejected":
@@ -175,6 +196,8 @@ class _Audit:
             if self._provenance is not None and state.watermark is not None:
                 self._rows(state, total, rejected, twice, holes)
             self._share(state.dataset_urn, published)
+        if content is not None and (why := content.altered()):
+            self._altered(content.state.dataset_urn, why)
         self._result.duplicates += repeated
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
@@ -187,12 +210,24 @@ class _Audit:
         listed = self._result.published_by_two
         listed += islice(ranges, _LISTED - len(listed))
 
-    def _read_all(
-        self, paths: list[str], pool: ThreadPoolExecutor
-    ) -> Iterator[tuple[Footer, OffsetSets, OffsetSets] | str]:
+    def _content(self, path: str, found: _Read, content: SequenceContent | None) -> None:
+        """Notes what a file that counts says of its records."""
+        if content is not None:
+            content.add(found.footer)
+        self._result.unsummed_files += not found.footer.content_sum
+        if found.altered:
+            self._altered(path.removeprefix(self._roots.output + "/"), found.altered)
+
+    def _altered(self, what: str, why: str) -> None:
+        self._result.altered_count += 1
+        if len(self._result.altered) < _LISTED:
+            self._result.altered.append(f"{what}: {why}")
+
+    def _read_all(self, paths: list[str], pool: ThreadPoolExecutor) -> Iterator[_Read | str]:
         return map(self._read, paths) if len(paths) <= _THREADS else pool.map(self._read, paths)
 
-    def _read(self, path: str) -> tuple[Footer, OffsetSets, OffsetSets] | str:
+    def _read(self, path: str) -> _Read | str:
+        why = ""
         try:
             footer = read_footer(self._fs, path)
             if footer is None:
@@ -207,9 +242,10 @@ class _Audit:
                     found.add(table, self._provenance)
                     if found.difference(sets).count() or sets.difference(found).count():
                         return "its records are not those that its footer names"
+                why = altered(footer, table)
         except (DistcommitError, OSError) as error:
             return str(error)
-        return footer, sets, holes
+        return _Read(footer, sets, holes, why)
 
     def _rows(
         self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets, holes: OffsetSets

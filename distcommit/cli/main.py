@@ -16,9 +16,9 @@ import msgspec
 import typer
 
 from distcommit.app.job import Job
+from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import shown_progress
 from distcommit.cli.output import (
-    audit_view,
     compare_view,
     demo_view,
     import_view,

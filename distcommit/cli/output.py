@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.audit import AuditResult, AuditRow
 from distcommit.app.compare import CompareResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.read_log import LogResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
-from distcommit.app.shared_positions import SharedRange
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.cli.records import last_run
 from distcommit.cli.views import (
@@ -139,51 +137,6 @@ def log_view(result: LogResult) -> RenderableType:
         table.add_row(str(line.number), str(line.epoch or ""), line.writer[:8], line.record, what)
     facts = {"log": escape(result.log), **({"dataset": escape(result.dataset)} if result.dataset else {})}
     return page(table, fact_table(facts))
-
-
-def audit_view(result: AuditResult) -> RenderableType:
-    """The verdict, totals, and only what is wrong."""
-    how = "every record was read" if result.deep else "by the files' metadata; --deep reads every record"
-    if result.exact:
-        verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({how})")
-    elif result.passed:
-        verdict = good_verdict("complete", f"each offset below each watermark is published at least once ({how})")
-    else:
-        verdict = bad_verdict("not complete" if result.at_least_once else "not exact", how)
-    facts = {
-        "published": f"{result.records:,} records in {result.files:,} files of {result.datasets:,} datasets",
-        "duplicates": should_be_none(result.duplicates),
-        "gaps": should_be_none(result.gaps),
-        "past watermark": should_be_none(result.past_watermark),
-        "rejected": f"{result.rejected:,}" + (" (published below _rejected)" if result.rejected else ""),
-        "lost": should_be_none(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
-        "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
-    }
-    if result.earlier_incarnations:
-        facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
-    if result.to_be_swept_count:
-        facts["left over"] = f"{result.to_be_swept_count:,} attempts in staging, which the next run sweeps"
-    if result.at_least_once:
-        facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
-    twice = not result.at_least_once
-    bad = [row for row in result.partitions if row.gaps or (twice and (row.duplicates or row.past_watermark))]
-    return page(
-        verdict,
-        fact_table(facts),
-        _bad_partitions(bad),
-        listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
-        listing("datasets not finished: run the job, then audit again", result.pending),
-        listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
-        listing(
-            "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
-        ),
-        listing("logs that can't be read", result.unreadable),
-    )
-
-
-def _shared(found: SharedRange) -> str:
-    first, second = found.datasets
-    return f"{first} and {second}: partition {found.partition}, offsets {found.low} to {found.high - 1}"
 
 
 def import_view(result: ImportResult) -> RenderableType:
@@ -349,23 +302,6 @@ def _reasons(totals: Totals) -> RenderableType | None:
         table.add_row(Text(names[0] + others), Text(kind), Text(text))
     more = totals.reasons_more + max(0, len(subjects) - LISTED)
     return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
-
-
-def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:
-    if not rows:
-        return None
-    table = new_table("dataset", "partition", ">from", ">to", ">published", ">duplicates", ">gaps", ">past")
-    for row in rows[:LISTED]:
-        counts = (row.published, row.duplicates, row.gaps, row.past_watermark)
-        table.add_row(
-            Text(row.dataset),
-            Text(row.partition),
-            Text(str(row.first)),
-            Text(str(row.watermark)),
-            *(f"{n:,}" for n in counts),
-        )
-    more = len(rows) - LISTED
-    return Group(table, and_more(more, "partitions (--json has them all)")) if more > 0 else table
 
 
 def _each(positions: Mapping[str, Position]) -> Text:

@@ -9,7 +9,7 @@ from distcommit.model.errors import plain_text
 from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.sink import SealRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext
-from distcommit.model.work import BranchResult, DatasetPlan, TaskState
+from distcommit.model.work import BranchResult, DatasetPlan, TaskState, added_content
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
 from distcommit.stores.staging import StagedFiles
@@ -54,6 +54,7 @@ def sequence_of(
         records=sum(result.records_written + result.records_diverted for result in results),
         files=sum(len(result.files) for result in results),
         left_out=plain_text(ready.left_out, 500),
+        content_sum=added_content(result.content_sum for result in results if result.files),
     )
     return sequence, steps
 

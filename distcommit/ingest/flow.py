@@ -116,6 +116,7 @@ class _Counts:
             records_written=self.written,
             records_diverted=self.diverted,
             holes=tuple(prepared.holes),
+            content_sum=prepared.content_sum,
         )
 
 

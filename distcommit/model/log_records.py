@@ -26,7 +26,8 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     """All commit steps of one dataset in one run, with the watermark they carry from `low` to `high`.
 
     Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
-    `low` begin; `left_out` why work units of the plan are not in it, if any are not.
+    `low` begin; `left_out` why work units of the plan are not in it, if any are not; `content_sum` what the records of
+    its files come to (`sinks.files.content`), empty if that is not known.
     """
 
     dataset_urn: str
@@ -39,6 +40,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     records: int = 0
     files: int = 0
     left_out: str = ""
+    content_sum: str = ""
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
@@ -170,7 +172,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
     `tried_epochs`: runs that failed to replay the present sequence; `reason`: why it was not finished last time, and
     `outage` whether its target was to blame; `origin`: the first position ever read, by
     partition; `accepted_epochs`: sequences that a person declared done; `done_records`,
-    `done_files` and `done_left_out`: what the sequence of `done_epoch` published, and why not more.
+    `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published, and why not more.
     """
 
     dataset_urn: str
@@ -189,6 +191,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
     done_files: int = 0
     done_left_out: str = ""
     outage: bool = False
+    done_content_sum: str = ""
 
 
 class Rebuilt(Struct, frozen=True, array_like=True, tag=True):

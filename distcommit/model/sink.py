@@ -76,11 +76,13 @@ class Prepared:
             of them. They are stored in the commit log, so keep them small.
         files: closed files in the staging area, and where each is to be published.
         holes: those that the commit log is to keep, of the ones that the writer was told.
+        content_sum: what the records of the files come to, as 16 hexadecimal digits; empty if nobody knows.
     """
 
     infos: Sequence[Any] = ()
     files: Sequence[StagedFile] = ()
     holes: Sequence[SkippedRange] = ()
+    content_sum: str = ""
 
 
 class SinkWriter(ABC):

@@ -101,6 +101,8 @@ class BranchResult(Struct, frozen=True):
     """What one attempt at a work unit prepared in one branch, by the sink of that name.
 
     `files` are staged files, `infos` commit infos (plain data); `holes` are those that nothing of it names.
+    `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files, and
+    in what was written before there were such sums.
     """
 
     branch: str
@@ -110,6 +112,7 @@ class BranchResult(Struct, frozen=True):
     records_written: int = 0
     records_diverted: int = 0
     holes: tuple[SkippedRange, ...] = ()
+    content_sum: str = ""
 
 
 class TaskState(Struct, frozen=True):
@@ -144,3 +147,11 @@ class TaskState(Struct, frozen=True):
     def has_prepared(self) -> bool:
         """Whether there is anything to commit."""
         return any(result.files or result.infos for result in self.branches)
+
+
+def added_content(sums: Iterable[str]) -> str:
+    """The sum of content sums, each 16 hexadecimal digits; empty if there are none, or one of them is not known."""
+    texts = list(sums)
+    if not all(texts) or not texts:
+        return ""
+    return f"{sum(int(text, 16) for text in texts) % (1 << 64):016x}"

@@ -291,6 +291,7 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_records=sequence.records,
         done_files=sequence.files,
         done_left_out=sequence.left_out,
+        done_content_sum=sequence.content_sum,
     )
 
 

@@ -74,6 +74,7 @@ _BRANCH = pa.struct(
         _required("records_written", pa.int64()),
         _required("records_diverted", pa.int64()),
         _required("holes", pa.string()),
+        _required("content_sum", pa.string()),
     ]
 )
 TASK_STATE_SCHEMA = pa.schema(
@@ -167,6 +168,7 @@ def _stored_branch(result: BranchResult) -> tuple[Any, ...]:
         result.records_written,
         result.records_diverted,
         _encode(result.holes).decode(),
+        result.content_sum,
     )
 
 
@@ -194,12 +196,12 @@ def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult,
     rows = _in_one(stored["branches"])
     columns = {field.name: rows.values.field(at) for at, field in enumerate(_BRANCH)}
     results = [
-        BranchResult(branch, sink, files, tuple(map(_plain, infos)), written, diverted, _skipped(holes))
-        for branch, sink, files, infos, written, diverted, holes in zip(
+        BranchResult(branch, sink, files, tuple(map(_plain, infos)), written, diverted, _skipped(holes), content_sum)
+        for branch, sink, files, infos, written, diverted, holes, content_sum in zip(
             columns["branch"].to_pylist(),
             columns["sink"].to_pylist(),
             _files(columns["files"]),
-            *(columns[name].to_pylist() for name in ("infos", "records_written", "records_diverted", "holes")),
+            *(columns[name].to_pylist() for name in list(columns)[3:]),
             strict=True,
         )
     ]

@@ -34,11 +34,13 @@ def test_ingest(tmp_path: Path) -> None:
         folder=tmp_path,
     )
     assert 0 < results.ratios["commit_share_of_wall"] <= results.ratios["commit_share_of_wall_with_sync"] < 1
+    assert 0 < results.ratios["content_sum_share"] < 1
+    assert 0 < results.ratios["content_sum_share_small_files"] < 1
     arms = {sample.arm: sample for sample in results.samples}
     assert {arm.parts["files"] for arm in arms.values() if "files" in arm.parts} == {4.0}
     if results.skipped:
         pytest.skip(results.skipped["spark"])
-    assert set(arms) == {"ours", "spark", "plain_loop_2p", "ours_many_datasets"}
+    assert set(arms) == {"ours", "spark", "plain_loop_2p", "ours_many_datasets", "ours_large_sampled"}
     assert results.ratios["throughput_ours_over_spark"] > 0
 
 

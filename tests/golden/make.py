@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from distcommit.fs.upload_marker import encode_marker
+from distcommit.sinks.files import avro_container
+from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.stores.documents import encode_document
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
@@ -27,6 +32,7 @@ GOLDEN_4 = Path(__file__).parent / "v4"
 GOLDEN_5 = Path(__file__).parent / "v5"
 GOLDEN_6 = Path(__file__).parent / "v6"
 GOLDEN_7 = Path(__file__).parent / "v7"
+GOLDEN_8 = Path(__file__).parent / "v8"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -41,6 +47,59 @@ def make_7(folder: Path) -> None:
     """Writes what came with records of runs."""
     folder.mkdir(parents=True)
     (folder / "run.json").write_bytes(encode_document(samples.RUN_RECORD))
+
+
+def make_8(folder: Path) -> None:
+    """Writes what came with content sums (a field at the end of sequences, states and footers), and a file of each
+    format with the sum of its records."""
+    folder.mkdir(parents=True)
+    for name, segment in samples.SEGMENTS_WITH_CONTENT.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
+    (folder / "footer.txt").write_text(samples.footer_with_content().to_metadata()["distcommit"], encoding="utf-8")
+    for extension, rows in samples_of_content().items():
+        total = as_text(content_sum(rows))
+        footer = msgspec.structs.replace(samples.footer(), records=rows.num_rows, content_sum=total)
+        with (folder / f"records.{extension}").open("wb") as file:
+            if extension == "avro":
+                avro_container.write_table(rows, "null", footer.to_metadata(), file.write)
+            else:
+                with pq.ParquetWriter(file, rows.schema) as writer:
+                    writer.write_table(rows)
+                    writer.add_key_value_metadata(footer.to_metadata())
+
+
+def samples_of_content() -> dict[str, pa.Table]:
+    """A column of each kind of type that the formats hold, by the file's extension."""
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    columns = {
+        "key": pa.array([b"k", None, b""], pa.binary()),
+        "text": pa.array(["\u00fc", "", None], pa.string()),
+        "headers": pa.array([[{"key": "a", "value": b"1"}, None], [], None], pa.list_(header)),
+        "flag": pa.array([True, None, False]),
+        "offset": pa.array([5, 6, -(2**63)], pa.int64()),
+        "small": pa.array([255, None, 0], pa.uint8()),
+        "ratio": pa.array([0.1, float("nan"), -0.0]),
+        "single": pa.array([0.5, None, float("-inf")], pa.float32()),
+        "day": pa.array([-1, None, 2**31 - 1], pa.date32()),
+        "time": pa.array([1, None, -(2**62)], pa.timestamp("ms", "UTC")),
+        "local": pa.array([1, None, 2], pa.timestamp("us")),
+        "kind": pa.array(["create", "create", None]).dictionary_encode(),
+    }
+    more = {
+        "price": pa.array([Decimal("-1.25"), None, Decimal("9999999.99")], pa.decimal128(9, 2)),
+        "huge": pa.array([Decimal(-(10**60)), None, Decimal(1)], pa.decimal256(70, 0)),
+        "seconds": pa.array([5, None, -5], pa.timestamp("s", "Europe/Brussels")),
+        "nanos": pa.array([5, None, -5], pa.timestamp("ns")),
+        "at": pa.array([5, None, 86_399], pa.time32("s")),
+        "took": pa.array([5, None, -5], pa.duration("us")),
+        "days": pa.array([86_400_000, None, 0], pa.date64()),
+        "unsigned": pa.array([2**64 - 1, None, 0], pa.uint64()),
+        "half": pa.array([0.5, None, 2.0], pa.float16()),
+        "fixed": pa.array([b"abc", None, b"\0\0\0"], pa.binary(3)),
+        "pair": pa.array([[1, 2], [None, 3], [4, 5]], pa.list_(pa.int16(), 2)),
+        "map": pa.array([[("a", 1), ("b", None)], [], None], pa.map_(pa.string(), pa.int32())),
+    }
+    return {"avro": pa.table(columns), "parquet": pa.table({**columns, **more})}
 
 
 def make_5(folder: Path) -> None:
@@ -106,6 +165,7 @@ if __name__ == "__main__":
         GOLDEN_5: make_5,
         GOLDEN_6: make_6,
         GOLDEN_7: make_7,
+        GOLDEN_8: make_8,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

@@ -30,7 +30,8 @@ from distcommit.model.log_records import (
 from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange
-from distcommit.sinks.files.footer import METADATA_KEY, Footer
+from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -70,6 +71,7 @@ from tests.golden.make import (
     GOLDEN_5,
     GOLDEN_6,
     GOLDEN_7,
+    GOLDEN_8,
     make,
     make_2,
     make_3,
@@ -77,6 +79,8 @@ from tests.golden.make import (
     make_5,
     make_6,
     make_7,
+    make_8,
+    samples_of_content,
 )
 
 READ = {reader.name: reader for reader in READERS}
@@ -215,6 +219,26 @@ def test_what_came_with_holes_is_read_as_what_was_written() -> None:
     assert list(OffsetSets.from_text(footer.holes).offsets("1")) == [3, 4]
 
 
+def test_what_came_with_content_sums_is_read_as_what_was_written() -> None:
+    for name, segment in samples.SEGMENTS_WITH_CONTENT.items():
+        stored = (GOLDEN_8 / f"{name}.seg").read_bytes()
+        assert decode_segment(stored, PATH) == segment
+        assert stored.startswith(b"distcommit-segment 1 "), "programs that know no sums pass them over"
+    footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_8 / "footer.txt").read_text(encoding="utf-8")})
+    assert footer == samples.footer_with_content()
+
+
+@pytest.mark.parametrize("extension", ["parquet", "avro"])
+def test_records_come_to_what_they_came_to_when_sums_were_new(extension: str) -> None:
+    """Another sum of the same records would make every file an altered one."""
+    fs, path = LocalFileSystem(), str(GOLDEN_8 / f"records.{extension}")
+    footer, records = read_footer(fs, path), read_records(fs, path)
+    assert footer is not None
+    assert records.num_columns == len(samples_of_content()[extension].columns)
+    assert as_text(content_sum(records)) == footer.content_sum
+    assert as_text(content_sum(samples_of_content()[extension])) == footer.content_sum
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "expected"),
     [
@@ -302,6 +326,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "6").iterdir()} == {path.name for path in GOLDEN_6.iterdir()}
     make_7(tmp_path / "7")
     assert {path.name for path in (tmp_path / "7").iterdir()} == {path.name for path in GOLDEN_7.iterdir()}
+    make_8(tmp_path / "8")
+    assert {path.name for path in (tmp_path / "8").iterdir()} == {path.name for path in GOLDEN_8.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 

@@ -45,7 +45,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     `offsets` is the text of `OffsetSets`, "" when the source has no offsets. `records` counts rows: if it is more than
     the offsets, the file holds a record twice. `holes` is the text of the `OffsetSets` that its work unit passed and
     that had no record, "" for none; another file of the same attempt may name others. `incarnation` is what the
-    offsets count in (a Kafka topic id), "" if unknown.
+    offsets count in (a Kafka topic id), "" if unknown. `content_sum` is what the records come to, whatever their order
+    (`sinks.files.content`), as 16 hexadecimal digits; "" in files that were written before there was one.
     """
 
     version: int = FOOTER_VERSION
@@ -59,6 +60,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     kind: FileKind = "data"
     holes: str = ""
     incarnation: str = ""
+    content_sum: str = ""
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata."""

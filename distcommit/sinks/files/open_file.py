@@ -12,6 +12,7 @@ from distcommit.model.ports import FileAccess, FileStatus, FileSystem, StagedWri
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Provenance
 from distcommit.model.work import SkippedRange
+from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import Encoder
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets
@@ -28,6 +29,7 @@ class ClosedFile:
     status: FileStatus
     checksum: int
     records: int
+    content_sum: str
 
 
 class OpenFile:
@@ -59,7 +61,7 @@ class OpenFile:
         self._identity, self._provenance, self._incarnation, self._access = identity, provenance, incarnation, access
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
-        self._records = 0
+        self._records = self._content_sum = 0
         self._offsets, self._holes = OffsetSets(), OffsetSets()
 
     @property
@@ -100,7 +102,8 @@ class OpenFile:
         status = staged.close_file(sync=False)
         if self._access is not None:
             self._fs.set_access(self._path, self._access)  # so that it is published with it
-        return ClosedFile(self._path, self._final_path, status, checksum, self._records)
+        content = as_text(self._content_sum)
+        return ClosedFile(self._path, self._final_path, status, checksum, self._records, content)
 
     def abandon(self) -> None:
         """Closes without finishing, if begun; the unfinished file stays."""
@@ -126,6 +129,7 @@ class OpenFile:
         rows = pa.Table.from_batches(self._waiting, schema=self.schema)
         if self._provenance is not None:
             self._offsets.add(rows, self._provenance)
+        self._content_sum += content_sum(rows)
         self._records += rows.num_rows
         self._waiting, self.waiting_bytes = [], 0
         return rows
@@ -142,4 +146,5 @@ class OpenFile:
             kind=self._kind,
             holes=self._holes.to_text() if self._holes.count() else "",
             incarnation=self._incarnation,
+            content_sum=as_text(self._content_sum),
         ).to_metadata()

@@ -23,7 +23,7 @@ from distcommit.model.sink import (
 )
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import folder_of
-from distcommit.model.work import SkippedRange, StagedFile
+from distcommit.model.work import SkippedRange, StagedFile, added_content
 from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.files.footer import FileKind
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile
@@ -191,7 +191,8 @@ class AttemptFiles(SinkWriter):
                 self._fs.make_folder(self._area.folder + below)
             outputs += [self._put_in_place(file, below) for file in files]
         self._state = "closed"
-        return Prepared(files=outputs, holes=self._holes)
+        content = added_content(file.content_sum for file in self._closed)
+        return Prepared(files=outputs, holes=self._holes, content_sum=content)
 
     def abort(self) -> None:
         """Closes what is open, as far as that works, and deletes nothing. Does nothing after `prepare_commit`."""

@@ -270,7 +270,7 @@ TASK_STATES_WITH_BRANCHES = [
     msgspec.structs.replace(
         TASK_STATES[0],
         branches=(
-            msgspec.structs.replace(_RESULT, sink="files", holes=(_HOLE,)),
+            msgspec.structs.replace(_RESULT, sink="files", holes=(_HOLE,), content_sum="00a1b2c3d4e5f607"),
             BranchResult("late", SINK, infos=_INFOS, records_written=2),
         ),
     ),
@@ -279,6 +279,16 @@ TASK_STATES_WITH_BRANCHES = [
 """What is reported of two branches, and of none."""
 HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
 """Seals such holes."""
+_CONTENT = "00a1b2c3d4e5f607"
+SEGMENTS_WITH_CONTENT = {
+    "intent-content": Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, content_sum=_CONTENT),))),
+    "checkpoint-content": Segment(
+        9,
+        WRITER_ID,
+        Checkpoint(9, RUN_ID, (), (DatasetState(_URN, done_epoch=7, done_files=1, done_content_sum=_CONTENT),), 12),
+    ),
+}
+"""Seal such a sum, and remember it of what is done."""
 PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), published=True))
 """Seals and closes what at-least-once has published."""
 
@@ -343,6 +353,11 @@ def footer_with_holes() -> Footer:
     holes = OffsetSets()
     holes.add_range("1", 3, 5)
     return msgspec.structs.replace(footer(), holes=holes.to_text(), incarnation="h5drPULeSTOCj/uzUbU6qg")
+
+
+def footer_with_content() -> Footer:
+    """A data file's footer that says what its records come to."""
+    return msgspec.structs.replace(footer_with_holes(), content_sum=_CONTENT)
 
 
 def footer() -> Footer:

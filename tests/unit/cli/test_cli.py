@@ -20,9 +20,10 @@ from distcommit.app.imports import ImportResult, ImportRow
 from distcommit.app.job import Job
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
+from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import describe
 from distcommit.cli.main import app
-from distcommit.cli.output import audit_view, compare_view, demo_view, import_view, rebuild_view, run_view
+from distcommit.cli.output import compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Progress

@@ -26,6 +26,7 @@ from distcommit.app.imports import ImportResult
 from distcommit.app.rebuild import RebuildResult
 from distcommit.app.status import StatusResult
 from distcommit.cli import output
+from distcommit.cli.audit_view import audit_view
 from distcommit.cli.terminal import Terminal
 from distcommit.engine.reports import Reason, Totals
 from distcommit.engine.run import RecoverResult, RunResult
@@ -37,7 +38,7 @@ VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     RunResult: [output.run_view],
     RecoverResult: [output.recover_view],
     StatusResult: [partial(output.status_view, show_all=True), partial(output.status_view, show_all=False)],
-    AuditResult: [output.audit_view],
+    AuditResult: [audit_view],
     ImportResult: [output.import_view],
     CompareResult: [output.compare_view],
     RebuildResult: [output.rebuild_view],

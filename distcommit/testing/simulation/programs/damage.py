@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
+from distcommit.app.audit import audit_store
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
@@ -29,10 +30,12 @@ from distcommit.stores.tables import PLAN_SCHEMA, TASK_STATE_SCHEMA, table_name
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
 from distcommit.testing.models import samples
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.altered_files import footer_in, with_values_swapped
 from distcommit.testing.simulation.programs.parts import (
     ASIDE,
     SOURCE,
     Program,
+    files_below,
     half_done,
     new_machine,
     planned,
@@ -298,7 +301,42 @@ def _unfit(machine: SimulatedPosix, rename: Rename) -> PosixCalls:
     return cast(PosixCalls, _UnfitCalls(machine, rename))
 
 
+def _altered() -> SimulatedPosix:
+    """All is published, and two records of a file have each other's value since; the file as it was lies aside."""
+    machine = new_machine()
+    World().run(machine, _MORE)
+    path = min(path for path in files_below(machine, f"{ROOTS.output}/a"))
+    machine.rename_noreplace(path, ASIDE)
+    put_file(machine, path, with_values_swapped(machine.read_file(ASIDE), "parquet"))
+    machine.syncfs("/")
+    return machine
+
+
+def _audit_altered(machine: SimulatedPosix) -> None:
+    """A run goes on as if nothing were; the deep audit tells the file, and no other."""
+    World().run(machine, _MORE)
+    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    path = min(path for path in files_below(machine, f"{ROOTS.output}/a")).removeprefix(f"{ROOTS.output}/")
+    if found.exact or found.altered_count != 1 or not found.altered[0].startswith(f"{path}: "):
+        raise AssertionError(f"not the altered file is told: {found}")
+
+
+def _restore_and_run(machine: SimulatedPosix) -> str:
+    if _there(machine, ASIDE):
+        footer = footer_in(machine.read_file(ASIDE), "parquet")
+        name = f"{footer.epoch:010d}-{footer.work_unit_id}-{footer.attempt}-0001.parquet"
+        path = f"{ROOTS.output}/a/{name}"
+        if _there(machine, path):
+            machine.unlink(path)
+        machine.rename_noreplace(ASIDE, path)
+        machine.syncfs("/")
+    wrong = run_and_look(machine, World(), _MORE)
+    found = audit_store(World().store(machine), _MORE.provenance, deep=True)
+    return wrong or ("" if found.exact else f"not exact: {found}")
+
+
 DAMAGE = (
+    Program("altered-records", _altered, _audit_altered, _restore_and_run),
     Program("damaged-bucket", _damaged, _run_damaged, _mend_and_run),
     Program("foreign-records", _foreign_records, _recover_with_a_stale_view, _run_again),
     Program("foreign-tables", _foreign_tables, _ingest_and_drain, _run_two_more),
