@@ -136,6 +136,7 @@ def _store_refusals(machine: SimulatedPosix) -> None:
         (
             partial(store.put, "no job", "d", two_moves[0]),
             partial(store.seal, "job", "x"),
+            partial(store.release, "job", "d", "somehow"),
             partial(FsRenameCommitStep, context, "no such file", "out/x"),
             partial(FsRenameCommitStep, context, "one", "../out"),
             partial(register, type("Other", (NoticeCommitStep,), {})),
@@ -152,6 +153,8 @@ def _store_refusals(machine: SimulatedPosix) -> None:
             partial(store.put, "job", "d", two_moves[0]),
             partial(store.seal, "job", "d"),
             partial(store.remove, "job", "d"),
+            partial(store.quarantine, "job", "x"),
+            partial(store.release, "job", "d", "accept"),
             partial(store.remove, "job"),
         ),
         ConflictError,
