@@ -16,6 +16,9 @@ REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
 _SKIPPED = pytest.StashKey[set[str]]()
 _KEPT = "distcommit/skipped"  # in pytest's cache
 
+# It explains what fails inside what tests share; said before anybody imports them.
+pytest.register_assert_rewrite("tests.unit.sinks.attempts", "tests.unit.engine.situations")
+
 # Tests start hundreds of short-lived JVMs: its `java-opts` halves the processor time of each start of Spark.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "servers" / "spark_conf"))
 

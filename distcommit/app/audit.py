@@ -214,7 +214,8 @@ class _Audit:
         """Notes what a file that counts says of its records."""
         if content is not None:
             content.add(found.footer)
-        self._result.unsummed_files += not found.footer.content_sum
+        if not found.footer.content_sum:
+            self._result.unsummed_files += 1
         if found.altered:
             self._altered(path.removeprefix(self._roots.output + "/"), found.altered)
 
