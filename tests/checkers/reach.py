@@ -18,7 +18,7 @@ from distcommit.testing.simulation.programs import PROGRAMS
 from distcommit.testing.simulation.scenarios import SCENARIOS
 from tests.checkers.planting import Edit, touch
 
-_PLAYED = {"explore": 4, "interleave": 5, "faults": 33, "unsynced": 99}
+_PLAYED = {"explore": 4, "interleave": 16, "faults": 33, "unsynced": 99}
 """How many histories of each name are looked at: of kinds of faults about one of each scenario, of syncs that fail
 three."""
 _TELLING = 0.25
