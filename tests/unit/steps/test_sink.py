@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitRequest
-from distcommit.model.errors import CorruptError, SinkUnavailableError
+from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, FailedForGood, SinkCommitter
+from distcommit.model.errors import CorruptError, LostError, SinkUnavailableError
 from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
@@ -61,3 +63,36 @@ def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
 def test_another_row_is_corrupt_whatever_the_sink(row: list[Any]) -> None:
     with pytest.raises(CorruptError):
         load(row)
+
+
+@dataclass
+class Target:
+    """A sink as steps know it, that answers all requests alike and notes them."""
+
+    name: str
+    outcome: CommitOutcome
+    asked: list[list[str]] = field(default_factory=list)
+
+    def open_committer(self) -> SinkCommitter:
+        return _Committer(self)
+
+
+@dataclass
+class _Committer(SinkCommitter):
+    target: Target
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        self.target.asked.append([request.dataset_urn for request in requests])
+        return [self.target.outcome] * len(requests)
+
+
+def test_each_sinks_committer_gets_its_own_requests_at_once_and_answers_for_them() -> None:
+    good, bad = Target("good", Committed()), Target("bad", FailedForGood("gone"))
+    steps = [
+        SinkCommitStep(target, CommitRequest(urn, 7, (1,))) for target, urn in ((good, "a"), (bad, "b"), (good, "c"))
+    ]
+    errors = SinkCommitStep.execute_all(steps)
+    assert (good.asked, bad.asked) == ([["a", "c"]], [["b"]])
+    assert [error is None for error in errors] == [True, False, True]
+    assert isinstance(errors[1], LostError)
+    assert "sink=bad" in str(errors[1])
