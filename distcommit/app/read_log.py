@@ -11,13 +11,19 @@ from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
+    Cut,
     Decide,
     Done,
     Dropped,
     Failed,
     Fence,
+    Generation,
+    Head,
+    Heads,
     Intent,
     Left,
+    Moved,
+    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,
@@ -27,7 +33,9 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold, apply, objection
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.validity import objection
 from distcommit.stores.job_store import JobStore
 
 _NAMED = 3
@@ -151,12 +159,26 @@ def _what(record: Record, dataset: str | None) -> str:
         case Rebuilt():
             states = [state for state in record.datasets if mine(state.dataset_urn)]
             return f"{_few(states, lambda s: f'{s.dataset_urn} to {_position(s.watermark)}')}, by {record.who}"
+        case Cut():
+            return f"epoch {record.epoch} has {record.phase.name.lower()}; buckets are at {_few(record.heads, _head)}"
+        case Heads():
+            return f"buckets are at {_few(record.heads, _head)}, by {record.who}"
+        case Rebucket():
+            return f"the move to generation {record.generation}, of {record.buckets:,} buckets, begins"
+        case Moved():
+            return f"goes on in generation {record.generation}"
+        case Generation():
+            return f"generation {record.generation} counts"
 
 
 def _few(values: Iterable[object], shown: Callable[..., str]) -> str:
     listed = list(values)
     more = f" and {len(listed) - _NAMED:,} more" if len(listed) > _NAMED else ""
     return "; ".join(shown(value) for value in listed[:_NAMED]) + more
+
+
+def _head(head: Head) -> str:
+    return f"{head.bucket}:{head.number}{'' if head.is_whole else ' (what stood above is lost)'}"
 
 
 def _name(name: SequenceName) -> str:

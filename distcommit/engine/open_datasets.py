@@ -10,8 +10,9 @@ from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import CorruptError
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
-from distcommit.protocol.fold import Fold, may_seal
+from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
+from distcommit.protocol.validity import may_seal
 from distcommit.stores.staging import StagedFiles
 from distcommit.stores.task_states import TaskStateReader
 

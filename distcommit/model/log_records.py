@@ -6,7 +6,7 @@ added at the end, with a default; anything else is a new format version.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from msgspec import Struct
 
@@ -202,14 +202,84 @@ class Rebuilt(Struct, frozen=True, array_like=True, tag=True):
     who: str
 
 
+class Head(Struct, frozen=True, array_like=True):
+    """Where a bucket's log was: the number and the checksum of its newest segment, which covers who wrote it.
+
+    `is_whole`: False of a bucket that had lost what stood above its last head. It keeps that head, and every run looks
+    at it again.
+    """
+
+    bucket: int
+    number: int
+    checksum: str
+    is_whole: bool = True
+
+
+class CutPhase(IntEnum):
+    """Where in a run a CUT stands: when all that older runs left is replayed, or when the run has ended."""
+
+    BEGAN = 1
+    ENDED = 2
+
+
+class Cut(Struct, frozen=True, array_like=True, tag=True):
+    """In the job log: where the bucket logs were, as a run saw them after its own fences. ENDED says that it ended."""
+
+    epoch: int
+    phase: CutPhase
+    heads: tuple[Head, ...]
+
+
+class Heads(Struct, frozen=True, array_like=True, tag=True):
+    """In the job log: where bucket logs were after what a person did; each above the last head of its bucket."""
+
+    heads: tuple[Head, ...]
+    who: str
+
+
+class Rebucket(Struct, frozen=True, array_like=True, tag=True):
+    """In the job log: from here on nothing goes on but the move to generation `generation`, of so many buckets.
+
+    `settings`: what gives a dataset its name and its bucket there, as the store pins it.
+    """
+
+    epoch: int
+    generation: int
+    buckets: int
+    settings: dict[str, str] = {}
+
+
+class Moved(Struct, frozen=True, array_like=True, tag=True):
+    """In a bucket's log, its last valid record: what it holds goes on in the logs of that generation."""
+
+    epoch: int
+    generation: int
+
+
+class Generation(Struct, frozen=True, array_like=True, tag=True):
+    """In the job log: the logs of the generation that was under way are complete, and count from here on."""
+
+    epoch: int
+    generation: int
+
+
 class Checkpoint(Struct, frozen=True, array_like=True, tag=True):
-    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it."""
+    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it.
+
+    The last five are the job log's: epochs of the newest CUTs of each phase, the newest head of each bucket, and how
+    many buckets there are in which generation (0: as the store was made), or will be.
+    """
 
     fence_epoch: int
     fence_run_id: str
     decided_epochs: tuple[int, ...]
     datasets: tuple[DatasetState, ...]
     previous: int
+    cuts: tuple[int, int] = (0, 0)
+    heads: tuple[Head, ...] = ()
+    generation: int = 0
+    buckets: int = 0
+    under_way: Rebucket | None = None
 
 
 Record = (
@@ -224,5 +294,10 @@ Record = (
     | SetWatermark
     | SetWatermarks
     | Rebuilt
+    | Cut
+    | Heads
+    | Rebucket
+    | Moved
+    | Generation
     | Checkpoint
 )

@@ -13,16 +13,23 @@ from collections.abc import Iterable, Mapping
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
+    Cut,
+    CutPhase,
     DatasetState,
     Decide,
     Done,
     Dropped,
     Failed,
     Fence,
+    Generation,
     HandAction,
+    Head,
+    Heads,
     Intent,
     Left,
     LeftSequence,
+    Moved,
+    Rebucket,
     Rebuilt,
     SealedSequence,
     SequenceName,
@@ -30,12 +37,13 @@ from distcommit.model.log_records import (
     SetWatermarks,
 )
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold, may_seal, valid
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.validity import may_seal, valid
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
     """Lets nobody below `epoch` seal any more."""
-    return Fence(epoch, run_id) if fold.fence_epoch < epoch else None
+    return Fence(epoch, run_id) if fold.fence_epoch < epoch and not fold.moved_to else None
 
 
 def next_epoch(fold: Fold) -> int:
@@ -61,7 +69,8 @@ def seal(
 ) -> Intent | None:
     """Writes ahead those of these sequences that may be sealed, all at once."""
     open_now = tuple(sequence for sequence in sequences if may_seal(fold, epoch, sequence.dataset_urn, sequence.low))
-    return Intent(epoch, open_now, held, published) if open_now and fold.fence_epoch == epoch else None
+    may = fold.fence_epoch == epoch and not fold.moved_to
+    return Intent(epoch, open_now, held, published) if open_now and may else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
@@ -145,7 +154,38 @@ def rebuild(
     return record if as_planned and not there and valid(record, fold) else None
 
 
+def cut(fold: Fold, epoch: int, phase: CutPhase, heads: Iterable[Head]) -> Cut | None:
+    """In the job log: says where the bucket logs were when the run had fenced and replayed them, or had ended."""
+    record = Cut(epoch, phase, tuple(heads))
+    is_there = epoch == (fold.began_epoch if phase is CutPhase.BEGAN else fold.ended_epoch)
+    return record if not is_there and valid(record, fold) else None
+
+
+def heads(fold: Fold, seen: Iterable[Head], who: str) -> Heads | None:
+    """In the job log: says where bucket logs were after what a person did, of those that are above their last head."""
+    above = tuple(head for head in seen if valid(Heads((head,), who), fold))
+    return Heads(above, who) if above else None
+
+
+def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
+    """In the job log: lets nothing go on but the move to `generation`."""
+    record = Rebucket(epoch, generation, buckets, dict(settings))
+    return record if fold.under_way is None and valid(record, fold) else None
+
+
+def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
+    """In a bucket's log: ends it, if all of its datasets are idle."""
+    record = Moved(epoch, generation)
+    return record if valid(record, fold) else None
+
+
+def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
+    """In the job log: has the logs of `generation` count."""
+    record = Generation(epoch, generation)
+    return record if valid(record, fold) else None
+
+
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
     """The whole fold, if so many records (one at least) stand above the newest checkpoint."""
     above = fold.number - fold.last_checkpoint
-    return fold.checkpoint(decided_from) if above >= max(1, at_least) else None
+    return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

@@ -1,6 +1,6 @@
 """A commit log: numbered segments in one folder, folded into state, appended by put-if-absent.
 
-Anybody may append at any time; the rules in `protocol.fold` and the numbering decide what counts.
+Anybody may append at any time; the rules in `protocol.validity` and the numbering decide what counts.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
 from distcommit.protocol import next_record
-from distcommit.protocol.fold import Fold, apply, valid
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
 from distcommit.protocol.paths import TEMPORARY, segment_name, segment_number
+from distcommit.protocol.validity import valid
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,22 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.log_records import ByHand, HandAction, Left, Rebuilt, Record, SetWatermarks
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    Cut,
+    Generation,
+    HandAction,
+    Heads,
+    Left,
+    Moved,
+    Rebucket,
+    Rebuilt,
+    Record,
+    SetWatermarks,
+)
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest. A record is written as the oldest version that knew it, so that older programs read it."""
 _MAX_RAW_BYTES = 1 << 30
 _HEADER = re.compile(
@@ -50,6 +63,10 @@ def encode_segment(segment: Segment) -> bytes:
 def _version_of(record: Record) -> int:
     """The first version that knew such a record."""
     match record:
+        case Cut() | Heads() | Rebucket() | Moved() | Generation():
+            return 4
+        case Checkpoint() if any(record.cuts) or record.heads or record.generation or record.under_way:
+            return 4
         case Left() | ByHand(action=HandAction.QUARANTINE | HandAction.GIVEN_UP):
             return 3
         case SetWatermarks() | Rebuilt():

@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 from tests.checkers.operations import Change, changed
 
-_FOLD, _NEXT, _LOG, _FENCING = "protocol.fold", "protocol.next_record", "stores.log", "stores.fencing"
+_FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.folding", "protocol.validity"
+_NEXT, _LOG, _FENCING = "protocol.next_record", "stores.log", "stores.fencing"
 _COMMITTER, _RECOVER, _INGEST, _PLANNER = "engine.committer", "engine.recover", "engine.ingest", "engine.planner"
 _STAGING, _BY_HAND = "stores.staging", "stores.by_hand"
 _RENAME, _EXECUTION, _PUBLISHING = "steps.rename", "steps.execution", "steps.publishing"
@@ -52,11 +53,11 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "no-closed-epoch": (
         "a dataset that was sealed and closed in an epoch may be sealed in it again",
-        [Change(_FOLD, "apply", "keyword closed_epoch record")],
+        [Change(_FOLDING, "apply", "keyword closed_epoch record")],
     ),
     "watermark-without-compare": (
         "a sequence is sealed whatever the stored watermark is",
-        [Change(_FOLD, "may_seal", "compare watermark low", instead="True")],
+        [Change(_VALIDITY, "may_seal", "compare watermark low", instead="True")],
     ),
     "watermark-before-publishing": (
         "with at-least-once, watermarks move before what they stand for is published",
@@ -101,7 +102,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "no-fence-for-intent": (
         "a run that was fenced may still seal",
         [
-            Change(_FOLD, "objection", "call _not_newest in case Intent", instead='""'),
+            Change(_VALIDITY, "objection", "call _not_newest in case Intent", instead='""'),
             Change(_NEXT, "seal", "compare fence_epoch epoch", instead="True"),
             Change(_COMMITTER, "BucketCommitter._seal", _NOT_FENCED),
             Change(_COMMITTER, "BucketCommitter.sweep", _NOT_FENCED),
@@ -110,7 +111,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "no-fence-for-done": (
         "a run that was fenced may still close",
         [
-            Change(_FOLD, "objection", "call _not_newest in case Done", instead='""'),
+            Change(_VALIDITY, "objection", "call _not_newest in case Done", instead='""'),
             Change(_COMMITTER, "BucketCommitter._close", _NOT_FENCED),
         ],
     ),
@@ -180,7 +181,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "set-leaves-closed-epoch": (
         "a watermark set by hand does not stop a plan that was made before it",
-        [Change(_FOLD, "_set", "keyword closed_epoch")],
+        [Change(_FOLDING, "_set", "keyword closed_epoch")],
     ),
     "ended-taken-for-granted": (
         "the drain takes ingest for ended without a look",

@@ -33,6 +33,7 @@ GOLDEN_5 = Path(__file__).parent / "v5"
 GOLDEN_6 = Path(__file__).parent / "v6"
 GOLDEN_7 = Path(__file__).parent / "v7"
 GOLDEN_8 = Path(__file__).parent / "v8"
+GOLDEN_9 = Path(__file__).parent / "v9"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -47,6 +48,13 @@ def make_7(folder: Path) -> None:
     """Writes what came with records of runs."""
     folder.mkdir(parents=True)
     (folder / "run.json").write_bytes(encode_document(samples.RUN_RECORD))
+
+
+def make_9(folder: Path) -> None:
+    """Writes what came with anchors and generations: segments of version 4."""
+    folder.mkdir(parents=True)
+    for name, segment in samples.SEGMENTS_4.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
 
 
 def make_8(folder: Path) -> None:
@@ -166,6 +174,7 @@ if __name__ == "__main__":
         GOLDEN_6: make_6,
         GOLDEN_7: make_7,
         GOLDEN_8: make_8,
+        GOLDEN_9: make_9,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

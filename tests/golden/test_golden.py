@@ -20,6 +20,7 @@ from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.model.log_records import (
     DatasetState,
+    Head,
     Intent,
     LeftSequence,
     Record,
@@ -72,6 +73,7 @@ from tests.golden.make import (
     GOLDEN_6,
     GOLDEN_7,
     GOLDEN_8,
+    GOLDEN_9,
     make,
     make_2,
     make_3,
@@ -80,6 +82,7 @@ from tests.golden.make import (
     make_6,
     make_7,
     make_8,
+    make_9,
     samples_of_content,
 )
 
@@ -94,7 +97,7 @@ JSON = [("manifest.json", "manifest"), ("store.json", "store marker"), ("footer.
 SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
-    *(SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
+    *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
 ]
@@ -112,7 +115,8 @@ def test_a_segment_is_read_as_what_was_written(name: str) -> None:
 
 
 def test_there_is_a_golden_segment_of_each_kind_of_record() -> None:
-    segments = [*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()]
+    known = (samples.SEGMENTS, samples.SEGMENTS_2, samples.SEGMENTS_3, samples.SEGMENTS_4)
+    segments = [segment for some in known for segment in some.values()]
     assert {type(segment.record) for segment in segments} == set(get_args(Record))
 
 
@@ -129,6 +133,12 @@ def test_segments_of_version_2_are_read_as_what_was_written(name: str) -> None:
 def test_what_came_with_reasons_of_the_pending_is_read_as_what_was_written(name: str, version: int) -> None:
     assert decode_segment((GOLDEN_5 / f"{name}.seg").read_bytes(), PATH) == samples.SEGMENTS_3[name]
     assert encode_segment(samples.SEGMENTS_3[name]).startswith(f"distcommit-segment {version} ".encode())
+
+
+@pytest.mark.parametrize("name", sorted(samples.SEGMENTS_4))
+def test_segments_of_version_4_are_read_as_what_was_written(name: str) -> None:
+    assert decode_segment((GOLDEN_9 / f"{name}.seg").read_bytes(), PATH) == samples.SEGMENTS_4[name]
+    assert encode_segment(samples.SEGMENTS_4[name]).startswith(b"distcommit-segment 4 ")
 
 
 def test_records_that_version_1_knew_are_written_for_programs_that_know_no_other() -> None:
@@ -328,6 +338,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "7").iterdir()} == {path.name for path in GOLDEN_7.iterdir()}
     make_8(tmp_path / "8")
     assert {path.name for path in (tmp_path / "8").iterdir()} == {path.name for path in GOLDEN_8.iterdir()}
+    make_9(tmp_path / "9")
+    assert {path.name for path in (tmp_path / "9").iterdir()} == {path.name for path in GOLDEN_9.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 
@@ -379,7 +391,7 @@ def case(reader: str, data: Callable[[], bytes]) -> Any:
 
 
 OTHER_VERSIONS = [
-    case("segment", lambda: of_version(golden("segments/fence.seg"), 4)),
+    case("segment", lambda: of_version(golden("segments/fence.seg"), 5)),
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("run record", lambda: of_version((GOLDEN_7 / "run.json").read_bytes(), 2)),

@@ -30,7 +30,9 @@ from distcommit.model.log_records import (
     SetWatermarks,
 )
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold, apply, valid
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.validity import valid
 
 MODEL: Any = importlib.import_module("tests.spec.log_model")
 DESIGNED = frozenset[str]()

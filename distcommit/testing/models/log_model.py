@@ -1,5 +1,5 @@
 """A reference model of one commit log in plain Python, written from the table of records in the design's section on the
-commit log, not from `protocol.fold`, so that a mistake in either shows as a difference.
+commit log, not from `protocol.validity`, so that a mistake in either shows as a difference.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ from dataclasses import dataclass, field
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
+    Cut,
+    CutPhase,
     DatasetState,
     Decide,
     Done,
     Dropped,
     Failed,
     Fence,
+    Generation,
+    Head,
+    Heads,
     Intent,
     Left,
+    Moved,
+    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,
@@ -69,6 +76,10 @@ class LogModel:
         self.decided: set[int] = set()
         self.datasets: dict[str, LogDataset] = {}
         self.wrong = ""
+        self.heads: dict[int, Head] = {}
+        self.cuts = {CutPhase.BEGAN: 0, CutPhase.ENDED: 0}
+        self.generation = self.buckets = self.moved_to = 0
+        self.under_way: Rebucket | None = None
 
     @classmethod
     def beginning_at(cls, record: Checkpoint) -> LogModel:
@@ -88,6 +99,9 @@ class LogModel:
             )
             for state in record.datasets
         }
+        model.heads = {head.bucket: head for head in record.heads}
+        model.cuts = dict(zip(CutPhase, record.cuts, strict=True))
+        model.generation, model.buckets, model.under_way = record.generation, record.buckets, record.under_way
         return model
 
     def dataset(self, urn: str) -> LogDataset:
@@ -96,7 +110,11 @@ class LogModel:
 
     def append(self, record: Record) -> bool:
         """Moves the model past a record; False if the record is not valid there, and so changes nothing."""
+        if self.moved_to:
+            return False
         match record:
+            case Cut() | Heads() | Rebucket() | Moved() | Generation():
+                return self._of_job(record)
             case Checkpoint():
                 self.wrong = self.wrong or self._checkpoint_differs(record)
                 self.decided &= set(record.decided_epochs)
@@ -156,7 +174,41 @@ class LogModel:
         theirs = (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs))
         if mine != theirs:
             return f"fence and decisions are {mine}, the fold says {theirs}"
+        anchors = (self.heads, tuple(self.cuts.values()), self.generation, self.buckets, self.under_way, self.moved_to)
+        cuts = (fold.began_epoch, fold.ended_epoch)
+        found = (fold.heads, cuts, fold.generation, fold.buckets, fold.under_way, fold.moved_to)
+        if anchors != found:
+            return f"anchors and generations are {anchors}, the fold says {found}"
         return self.wrong or self._datasets_differ(fold.datasets.values())
+
+    def _of_job(self, record: Cut | Heads | Rebucket | Moved | Generation) -> bool:
+        if not isinstance(record, Heads) and record.epoch != self.fence:
+            return False
+        match record:
+            case Cut() | Heads():
+                least = 0 if isinstance(record, Cut) else 1
+                found = {head.bucket: head for head in record.heads}
+                back = any(b in self.heads and h.number < self.heads[b].number + least for b, h in found.items())
+                if back or self.under_way or len(found) < len(record.heads):
+                    return False
+                self.heads.update(found)
+                if isinstance(record, Cut):
+                    self.cuts[record.phase] = record.epoch
+            case Rebucket(_, generation, buckets, settings):
+                another = self.under_way and (self.under_way.buckets, self.under_way.settings) != (buckets, settings)
+                if another or generation != self.generation + 1 or buckets < 1:
+                    return False
+                self.under_way = record
+            case Moved():
+                if any(known.status != "idle" for known in self.datasets.values()):
+                    return False
+                self.moved_to = record.generation
+            case Generation(_, generation):
+                if self.under_way is None or self.under_way.generation != generation:
+                    return False
+                self.generation, self.buckets = generation, self.under_way.buckets
+                self.under_way, self.heads = None, {}
+        return True
 
     def _intent(self, record: Intent) -> bool:
         names = Counter(sequence.dataset_urn for sequence in record.sequences)

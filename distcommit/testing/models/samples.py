@@ -8,6 +8,8 @@ from distcommit.fs.upload_marker import UploadMarker
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
+    Cut,
+    CutPhase,
     DatasetState,
     DatasetStatus,
     Decide,
@@ -15,10 +17,15 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Generation,
     HandAction,
+    Head,
+    Heads,
     Intent,
     Left,
     LeftSequence,
+    Moved,
+    Rebucket,
     Rebuilt,
     SealedSequence,
     SequenceName,
@@ -371,3 +378,17 @@ def footer() -> Footer:
         records=12,
         offsets=offsets().to_text(),
     )
+
+
+_HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))
+_REBUCKET = Rebucket(9, 1, 64, {"source.dataset": "topic"})
+SEGMENTS_4 = {
+    "cut-began": Segment(9, WRITER_ID, Cut(9, CutPhase.BEGAN, _HEADS)),
+    "cut-ended": Segment(9, WRITER_ID, Cut(9, CutPhase.ENDED, _HEADS)),
+    "heads": Segment(0, WRITER_ID, Heads(_HEADS[:1], "ann@host")),
+    "rebucket": Segment(9, WRITER_ID, _REBUCKET),
+    "moved": Segment(9, WRITER_ID, Moved(9, 1)),
+    "generation": Segment(9, WRITER_ID, Generation(9, 1)),
+    "checkpoint-job": Segment(9, WRITER_ID, Checkpoint(9, RUN_ID, (5, 7), (), 3, (9, 8), _HEADS, 1, 64, _REBUCKET)),
+}
+"""What came with anchors and generations."""

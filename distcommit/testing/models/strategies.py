@@ -11,16 +11,22 @@ from msgspec import structs
 
 from distcommit.model.log_records import (
     ByHand,
+    Cut,
+    CutPhase,
     DatasetState,
     Decide,
     Done,
     Dropped,
     Failed,
     Fence,
+    Generation,
     HandAction,
+    Head,
+    Heads,
     Intent,
     Left,
     LeftSequence,
+    Rebucket,
     Rebuilt,
     Record,
     SealedSequence,
@@ -128,7 +134,16 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(SetWatermark, st.sampled_from(list(urns)), st.none() | watermarks(), st.just("person")),
         lambda: st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
         lambda: st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
+        lambda: st.builds(Cut, writers, st.sampled_from(CutPhase), _heads()),
+        lambda: st.builds(Heads, _heads(), st.just("person")),
+        lambda: st.builds(Rebucket, writers, st.integers(fold.generation, fold.generation + 2), st.integers(1, 3)),
+        lambda: st.builds(Generation, writers, st.integers(fold.generation, fold.generation + 2)),
     ]
+
+
+def _heads() -> st.SearchStrategy[tuple[Head, ...]]:
+    head = st.builds(Head, st.integers(0, 2), st.integers(1, 9), st.just("0123456789abcdef"))
+    return st.lists(head, max_size=3).map(tuple)
 
 
 def _left(*names: SequenceName) -> tuple[LeftSequence, ...]:

@@ -28,7 +28,8 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan, TaskState
-from distcommit.protocol.fold import Fold, apply
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
 from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST, RUNS, record_name
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer

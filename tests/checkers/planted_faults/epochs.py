@@ -21,7 +21,7 @@ EPOCHS = (
         "set-closes-the-epoch-before",
         "a watermark set by hand closes the epoch before the newest, so that a running plan may seal",
         (
-            "protocol.fold",
+            "protocol.folding",
             "_set",
             "max(fold.state_of(urn).closed_epoch, fold.fence_epoch)",
             "max(fold.state_of(urn).closed_epoch, fold.fence_epoch - 1)",

@@ -24,7 +24,9 @@ from distcommit.model.log_records import (
     SetWatermarks,
 )
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.fold import Fold, apply, valid
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.validity import valid
 
 
 def at(offset: int) -> Watermark:

@@ -10,12 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distcommit.model.log_records import (
+    CutPhase,
     DatasetState,
     DatasetStatus,
     Done,
     Failed,
     Fence,
     HandAction,
+    Head,
     Intent,
     LeftSequence,
     Record,
@@ -24,7 +26,9 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
-from distcommit.protocol.fold import Fold, apply, valid
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.folding import apply
+from distcommit.protocol.validity import valid
 from distcommit.testing.models.strategies import FEW_URNS, records_after, watermarks
 
 Asked = Callable[[Fold], Record | None]
@@ -57,6 +61,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     action = draw(st.sampled_from(HandAction))
     once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
     rebuilt = tuple(DatasetState(urn, watermark=wanted[urn], closed_epoch=epoch) for urn in urns)
+    heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
         partial(next_record.fence_job, run_id="run", begun_at=before.fence_epoch),
@@ -77,6 +82,11 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         ),
         partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets.copy(), who="person"),
         partial(next_record.checkpoint, at_least=epoch),
+        partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), heads=heads),
+        partial(next_record.heads, seen=heads, who="person"),
+        partial(next_record.rebucket, epoch=epoch, generation=fold.generation + 1, buckets=2, settings={}),
+        partial(next_record.move, epoch=epoch, generation=1),
+        partial(next_record.switch, epoch=epoch, generation=fold.generation + once),
     ]
     return draw(st.sampled_from(asked))
 

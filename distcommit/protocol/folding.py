@@ -1,0 +1,186 @@
+"""What each record of a log does to the state of it, if it is valid where it stands."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    Cut,
+    CutPhase,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    Generation,
+    HandAction,
+    Heads,
+    Intent,
+    Left,
+    Moved,
+    Rebucket,
+    Rebuilt,
+    Record,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.validity import BY_HAND, IDLE, PENDING, QUARANTINED, valid
+
+
+def apply(number: int, record: Record, fold: Fold) -> None:
+    """Moves `fold` past the record that stands at `number`; an invalid one is noted and changes nothing else."""
+    fold.number = number
+    if not valid(record, fold):
+        fold.ignored.append((number, type(record).__name__))
+        return
+    match record:
+        case Checkpoint():
+            _begin_at(number, record, fold)
+        case Fence():
+            fold.fence_epoch, fold.fence_run_id = record.epoch, record.run_id
+            fold.has_ended = False
+        case Decide():
+            fold.decided_epochs |= {record.epoch}
+        case Intent():
+            for sequence in record.sequences:
+                _update(
+                    fold,
+                    sequence.dataset_urn,
+                    status=PENDING,
+                    sequence=sequence,
+                    held=record.held,
+                    closed_epoch=record.epoch,
+                )
+                if record.published:
+                    _publish(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
+        case Done():
+            for name in record.sequences:
+                _publish(fold, name)
+        case Failed():
+            state = fold.state_of(record.sequence.dataset_urn)
+            tried = tuple(sorted({*state.tried_epochs, record.epoch}))
+            status = QUARANTINED if record.quarantine else PENDING
+            _update(fold, state.dataset_urn, status=status, tried_epochs=tried, reason=record.reason, outage=False)
+        case Left():
+            for left in record.sequences:
+                _update(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
+        case Dropped():
+            for name in record.sequences:
+                _forget(fold, name.dataset_urn)
+        case ByHand():
+            _by_hand(fold, record)
+        case SetWatermark():
+            _set(fold, record.dataset_urn, record.watermark)
+        case SetWatermarks():
+            for urn, watermark in record.watermarks.items():
+                _set(fold, urn, watermark)
+        case Rebuilt():
+            fold.datasets.update({state.dataset_urn: state for state in record.datasets})
+        case _:
+            _apply_of_job(record, fold)
+
+
+def _begin_at(number: int, record: Checkpoint, fold: Fold) -> None:
+    fold.fence_epoch, fold.fence_run_id = record.fence_epoch, record.fence_run_id
+    fold.decided_epochs = frozenset(record.decided_epochs)
+    fold.datasets = {state.dataset_urn: state for state in record.datasets}
+    fold.last_checkpoint, fold.previous_checkpoint = number, record.previous
+    fold.began_epoch, fold.ended_epoch = record.cuts
+    fold.heads = {head.bucket: head for head in record.heads}
+    fold.generation, fold.buckets, fold.under_way = record.generation, record.buckets, record.under_way
+    # Runs of older programs have no CUT, and end with a checkpoint.
+    fold.has_ended = fold.began_epoch != fold.fence_epoch or fold.ended_epoch == fold.fence_epoch
+
+
+def _apply_of_job(record: Cut | Heads | Rebucket | Moved | Generation, fold: Fold) -> None:
+    """Anchors, and moves from one number of buckets to another."""
+    match record:
+        case Cut():
+            fold.heads |= {head.bucket: head for head in record.heads}
+            if record.phase is CutPhase.BEGAN:
+                fold.began_epoch = record.epoch
+            else:
+                fold.ended_epoch, fold.has_ended = record.epoch, True
+        case Heads():
+            fold.heads |= {head.bucket: head for head in record.heads}
+        case Rebucket():
+            fold.under_way = record
+        case Moved():
+            fold.moved_to = record.generation
+        case Generation():
+            if fold.under_way is not None:  # `valid` has seen it
+                fold.generation, fold.buckets = fold.under_way.generation, fold.under_way.buckets
+            fold.under_way, fold.heads = None, {}
+        case _:
+            assert_never(record)
+
+
+def _by_hand(fold: Fold, record: ByHand) -> None:
+    urn = record.sequence.dataset_urn
+    match record.action:
+        case HandAction.ACCEPT | HandAction.GIVEN_UP:
+            accepted = (*fold.state_of(urn).accepted_epochs, record.sequence.epoch)
+            _publish(fold, record.sequence)
+            _update(fold, urn, accepted_epochs=accepted)
+        case HandAction.ABANDONED:
+            _forget(fold, urn)
+        case HandAction.RETRY:
+            _update(fold, urn, status=PENDING, tried_epochs=())
+        case HandAction.QUARANTINE:
+            reason = fold.state_of(urn).reason or f"quarantined by {record.who}"
+            _update(fold, urn, status=QUARANTINED, reason=reason)
+        case HandAction.REVOKING | HandAction.RESTORED:
+            _update(fold, urn, status=BY_HAND[record.action][1])
+        case _:
+            assert_never(record.action)
+
+
+def _publish(fold: Fold, name: SequenceName) -> None:
+    state = fold.state_of(name.dataset_urn)
+    sequence = state.sequence
+    if sequence is None:  # `valid` has seen it
+        raise AssertionError(name)
+    high = sequence.high if sequence.high is not None else state.watermark
+    _update(
+        fold,
+        name.dataset_urn,
+        status=IDLE,
+        sequence=None,
+        held=False,
+        watermark=high,
+        done_epoch=max(state.done_epoch, sequence.epoch),
+        tried_epochs=(),
+        reason="",
+        outage=False,
+        origin={**sequence.start, **state.origin},
+        skipped=(*state.skipped, *sequence.skipped),
+        done_records=sequence.records,
+        done_files=sequence.files,
+        done_left_out=sequence.left_out,
+        done_content_sum=sequence.content_sum,
+    )
+
+
+def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
+    _update(
+        fold,
+        urn,
+        watermark=watermark,
+        origin=dict(watermark.positions) if watermark else {},
+        closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),
+    )
+
+
+def _forget(fold: Fold, urn: str) -> None:
+    _update(fold, urn, status=IDLE, sequence=None, held=False, tried_epochs=(), reason="", outage=False)
+
+
+def _update(fold: Fold, urn: str, **changes: object) -> None:
+    fold.datasets[urn] = replace(fold.state_of(urn), **changes)

@@ -1,0 +1,180 @@
+"""The commit log's rules: which record may follow which state.
+
+`valid` is the one table of validity. The writer asks it before its put, and every fold asks it for every record; a
+record that is not valid where it stands is ignored. The executable model of these rules, with the naive variants that
+break, is `tests/spec/log_model.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    Cut,
+    DatasetStatus,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    Generation,
+    HandAction,
+    Head,
+    Heads,
+    Intent,
+    Left,
+    Moved,
+    Rebucket,
+    Rebuilt,
+    Record,
+    SequenceName,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+
+IDLE, PENDING = DatasetStatus.IDLE, DatasetStatus.PENDING
+QUARANTINED, REVOKING = DatasetStatus.QUARANTINED, DatasetStatus.REVOKING
+
+BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
+    HandAction.RETRY: (QUARANTINED, PENDING),
+    HandAction.ACCEPT: (QUARANTINED, IDLE),
+    HandAction.REVOKING: (QUARANTINED, REVOKING),
+    HandAction.RESTORED: (REVOKING, QUARANTINED),
+    HandAction.ABANDONED: (REVOKING, IDLE),
+    HandAction.QUARANTINE: (PENDING, QUARANTINED),
+    HandAction.GIVEN_UP: (REVOKING, IDLE),
+}
+"""What a person's action needs, and what it leads to."""
+
+
+def valid(record: Record, fold: Fold) -> bool:
+    """Whether `record` may follow a log whose fold is `fold`."""
+    return not objection(record, fold)
+
+
+def objection(record: Record, fold: Fold) -> str:
+    """Why `record` may not follow a log whose fold is `fold`; empty if it may."""
+    if fold.moved_to:
+        return f"this log goes on in generation {fold.moved_to}"
+    match record:
+        case Checkpoint():
+            return ""
+        case Fence():
+            return "" if record.epoch > fold.fence_epoch else f"epoch {fold.fence_epoch} has fenced this log"
+        case Decide():
+            return _not_newest(record.epoch, fold)
+        case Intent():
+            return _not_newest(record.epoch, fold) or _unfit(record, fold)
+        case Done():
+            return _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING, QUARANTINED))
+        case Failed():
+            return _not_newest(record.epoch, fold) or _not_all((record.sequence,), fold, (PENDING,))
+        case Left():
+            names = [SequenceName(left.dataset_urn, left.epoch) for left in record.sequences]
+            return _not_newest(record.epoch, fold) or _not_all(names, fold, (PENDING,))
+        case Dropped():
+            wrong = _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING,))
+            if wrong:
+                return wrong
+            may_be_decided = [
+                n.dataset_urn
+                for n in record.sequences
+                if not fold.state_of(n.dataset_urn).held or n.epoch >= record.epoch
+            ]
+            return f"not held by an older epoch: {may_be_decided[0]}" if may_be_decided else ""
+        case ByHand():
+            return _not_all((record.sequence,), fold, (BY_HAND[record.action][0],))
+        case SetWatermark():
+            return _not_idle((record.dataset_urn,), fold)
+        case SetWatermarks():
+            return _not_idle(record.watermarks, fold)
+        case Rebuilt():
+            rebuilt = {state.dataset_urn for state in record.datasets if state.closed_epoch <= record.epoch}
+            complete = len(rebuilt) == len(record.datasets)
+            return _not_newest(record.epoch, fold) or ("" if complete else "a state is there twice, or of the future")
+        case Cut():
+            return _not_newest(record.epoch, fold) or _under_way(fold) or _heads_back(record.heads, fold, at_least=0)
+        case Heads():
+            return _under_way(fold) or _heads_back(record.heads, fold, at_least=1)
+        case Rebucket():
+            return _not_newest(record.epoch, fold) or _unfit_generation(record, fold)
+        case Moved():
+            return _not_newest(record.epoch, fold) or _not_idle(fold.datasets, fold)
+        case Generation():
+            is_next = fold.under_way is not None and record.generation == fold.under_way.generation
+            return _not_newest(record.epoch, fold) or ("" if is_next else "no move to this generation is under way")
+    assert_never(record)
+
+
+def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
+    """Whether the run of `epoch`, unless it is fenced, may seal what it has planned of a dataset on watermark `low`."""
+    state = fold.state_of(urn)
+    return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
+
+
+def _unfit(record: Intent, fold: Fold) -> str:
+    urns = [sequence.dataset_urn for sequence in record.sequences]
+    if len(set(urns)) < len(urns):
+        return "a dataset is named twice"
+    if record.held and record.published:
+        return "it is both held and published"
+    for sequence in record.sequences:
+        if sequence.epoch != record.epoch:
+            return f"the sequence of {sequence.dataset_urn} is of epoch {sequence.epoch}"
+        if not may_seal(fold, record.epoch, sequence.dataset_urn, sequence.low):
+            state = fold.state_of(sequence.dataset_urn)
+            return (
+                f"{sequence.dataset_urn} is {state.status.value}, sealed by epoch {state.closed_epoch}, watermark"
+                f" {state.watermark}, not {sequence.low}"
+            )
+    return ""
+
+
+def _under_way(fold: Fold) -> str:
+    return f"generation {fold.under_way.generation} is under way" if fold.under_way else ""
+
+
+def _heads_back(heads: tuple[Head, ...], fold: Fold, at_least: int) -> str:
+    """Empty if each head is of another bucket, and so many records at least above the last one of that bucket."""
+    if len({head.bucket for head in heads}) < len(heads):
+        return "a bucket has two heads"
+    for head in heads:
+        last = fold.heads.get(head.bucket)
+        if last is not None and head.number < last.number + at_least:
+            return f"bucket {head.bucket} has a head at {last.number}, this one is at {head.number}"
+    return ""
+
+
+def _unfit_generation(record: Rebucket, fold: Fold) -> str:
+    if record.generation != fold.generation + 1 or record.buckets < 1:
+        return f"generation {fold.generation} counts, and this is {record.generation}, of {record.buckets} buckets"
+    if fold.under_way is None:
+        return ""
+    same = (record.buckets, record.settings) == (fold.under_way.buckets, fold.under_way.settings)
+    return "" if same else f"a move to {fold.under_way.buckets} buckets is under way, with settings of its own"
+
+
+def _not_newest(epoch: int, fold: Fold) -> str:
+    return "" if epoch == fold.fence_epoch else f"by epoch {epoch}, and epoch {fold.fence_epoch} has fenced this log"
+
+
+def _not_idle(urns: Iterable[str], fold: Fold) -> str:
+    busy = next((state for state in map(fold.state_of, urns) if state.status is not IDLE), None)
+    return f"{busy.dataset_urn} is {busy.status.value}" if busy else ""
+
+
+def _not_all(names: Iterable[SequenceName], fold: Fold, allowed: tuple[DatasetStatus, ...]) -> str:
+    """Empty if these are different present sequences, each with one of these statuses."""
+    seen: set[str] = set()
+    for name in names:
+        state = fold.state_of(name.dataset_urn)
+        if fold.sequence(name) is None or state.status not in allowed or name.dataset_urn in seen:
+            found = f"epoch {state.sequence.epoch}'s is {state.status.value}" if state.sequence else "there is none"
+            return f"of {name.dataset_urn}, epoch {name.epoch}, no sequence is {' or '.join(allowed)}: {found}"
+        seen.add(name.dataset_urn)
+    return ""
