@@ -17,6 +17,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Generation,
     Head,
     Heads,
@@ -39,6 +40,7 @@ from distcommit.protocol.validity import objection
 from distcommit.stores.job_store import JobStore
 
 _NAMED = 3
+_GATES = {Gate.OPEN: "", Gate.HELD: " (held)", Gate.PASSED: " (published already)"}
 
 
 class LogLine(msgspec.Struct):
@@ -137,8 +139,7 @@ def _what(record: Record, dataset: str | None) -> str:
         case Decide():
             return f"what epoch {record.epoch} holds is to be published"
         case Intent():
-            how = " (published already)" if record.published else " (held)" if record.held else ""
-            return _few([s for s in record.sequences if mine(s.dataset_urn)], _sealed) + how
+            return _few([s for s in record.sequences if mine(s.dataset_urn)], _sealed) + _GATES[record.gate]
         case Done():
             return _few([name for name in record.sequences if mine(name.dataset_urn)], _name)
         case Dropped():

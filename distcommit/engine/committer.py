@@ -165,8 +165,7 @@ class BucketCommitter:
                 next_record.seal,
                 epoch=settings.epoch,
                 sequences=sequences,
-                held=settings.job_level,
-                published=settings.at_least_once,
+                gate=settings.gate,
             )
         )
         require_fence(fold, settings.epoch, self._log.folder)

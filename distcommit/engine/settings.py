@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from distcommit.engine.clock import SystemClock
 from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.log_records import Gate
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.job_store import JobStore
@@ -34,6 +35,11 @@ class RunSettings:
     deadline_ms: int = 0
     at_least_once: bool = False
     clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def gate(self) -> Gate:
+        """How this run seals."""
+        return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
 
     def buckets_of(self, partition: int) -> range:
         """The buckets that a partition owns."""

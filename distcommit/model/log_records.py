@@ -6,7 +6,7 @@ added at the end, with a default; anything else is a new format version.
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 
 from msgspec import Struct
 
@@ -57,17 +57,24 @@ class Fence(Struct, frozen=True, array_like=True, tag=True):
     run_id: str
 
 
-class Intent(Struct, frozen=True, array_like=True, tag=True):
-    """Seals sequences, all or none. `held`: they may run only after the job log's decision.
+class Gate(Enum):
+    """When the steps of what is sealed may run.
 
-    `published`: their effects were durable before this was written (at-least-once): it closes them as DONE does, and
-    they carry no steps.
+    HELD: only after the job log's decision. PASSED: their effects were durable before they were sealed (at-least-once):
+    the record closes them as DONE does, and they carry no steps.
     """
+
+    OPEN = "open"
+    HELD = "held"
+    PASSED = "passed"
+
+
+class Intent(Struct, frozen=True):
+    """Seals sequences, all or none. How it is written: `stores.segment`."""
 
     epoch: int
     sequences: tuple[SealedSequence, ...]
-    held: bool = False
-    published: bool = False
+    gate: Gate = Gate.OPEN
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):

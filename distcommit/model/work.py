@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from distcommit.model.watermark import Position, Watermark
+from distcommit.model.watermark import Position, Watermark, at_or_past
 
 MAIN_BRANCH = "main"
 """The branch that all records of a dataset go to where nothing forks."""
@@ -27,6 +28,24 @@ class SkippedRange(Struct, frozen=True, array_like=True):
     reason: str
     is_hole: bool = False
     incarnation: str = ""
+
+
+def merged(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
+    """The same positions in few ranges: one that continues the one before it, or is within it, is added to that, with
+    the reason of the later. Only ranges of one partition, incarnation and kind are."""
+    found: list[SkippedRange] = []
+    newest: dict[tuple[str, bool, str], int] = {}
+    for each in skipped:
+        kind = (each.partition, each.is_hole, each.incarnation)
+        place = newest.get(kind)
+        before = found[place] if place is not None else each
+        if place is not None and at_or_past(each.low, before.low) and at_or_past(before.high, each.low):
+            high = each.high if at_or_past(each.high, before.high) else before.high
+            found[place] = replace(before, high=high, reason=each.reason)
+        else:
+            newest[kind] = len(found)
+            found.append(each)
+    return tuple(found)
 
 
 def positions_lost(skipped: Iterable[SkippedRange]) -> int:

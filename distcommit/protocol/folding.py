@@ -16,6 +16,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Generation,
     HandAction,
     Heads,
@@ -30,6 +31,7 @@ from distcommit.model.log_records import (
     SetWatermarks,
 )
 from distcommit.model.watermark import Watermark
+from distcommit.model.work import merged
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.validity import BY_HAND, IDLE, PENDING, QUARANTINED, valid
 
@@ -55,10 +57,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
                     sequence.dataset_urn,
                     status=PENDING,
                     sequence=sequence,
-                    held=record.held,
+                    held=record.gate is Gate.HELD,
                     closed_epoch=record.epoch,
                 )
-                if record.published:
+                if record.gate is Gate.PASSED:
                     _publish(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():
             for name in record.sequences:
@@ -160,7 +162,7 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         reason="",
         outage=False,
         origin={**sequence.start, **state.origin},
-        skipped=(*state.skipped, *sequence.skipped),
+        skipped=merged((*state.skipped, *sequence.skipped)),
         done_records=sequence.records,
         done_files=sequence.files,
         done_left_out=sequence.left_out,

@@ -21,6 +21,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Generation,
     HandAction,
     Head,
@@ -64,13 +65,11 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
     return Fence(next_epoch(fold), run_id)
 
 
-def seal(
-    fold: Fold, epoch: int, sequences: Iterable[SealedSequence], *, held: bool = False, published: bool = False
-) -> Intent | None:
+def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate = Gate.OPEN) -> Intent | None:
     """Writes ahead those of these sequences that may be sealed, all at once."""
     open_now = tuple(sequence for sequence in sequences if may_seal(fold, epoch, sequence.dataset_urn, sequence.low))
     may = fold.fence_epoch == epoch and not fold.moved_to
-    return Intent(epoch, open_now, held, published) if open_now and may else None
+    return Intent(epoch, open_now, gate) if open_now and may else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:

@@ -121,8 +121,6 @@ def _unfit(record: Intent, fold: Fold) -> str:
     urns = [sequence.dataset_urn for sequence in record.sequences]
     if len(set(urns)) < len(urns):
         return "a dataset is named twice"
-    if record.held and record.published:
-        return "it is both held and published"
     for sequence in record.sequences:
         if sequence.epoch != record.epoch:
             return f"the sequence of {sequence.dataset_urn} is of epoch {sequence.epoch}"

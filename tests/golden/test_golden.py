@@ -20,6 +20,7 @@ from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.model.log_records import (
     DatasetState,
+    Gate,
     Head,
     Intent,
     LeftSequence,
@@ -44,7 +45,7 @@ from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
 from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
-from distcommit.stores.segment import decode_segment, encode_segment
+from distcommit.stores.segment import Segment, StoredIntent, decode_segment, encode_segment
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
@@ -96,7 +97,8 @@ JSON = [("manifest.json", "manifest"), ("store.json", "store marker"), ("footer.
 
 SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
-    *get_args(Record),
+    *(kind for kind in get_args(Record) if kind is not Intent),
+    StoredIntent,
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
@@ -303,12 +305,36 @@ def test_fields_that_an_older_program_did_not_have_take_their_defaults(
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_fields_that_a_newer_program_adds_at_the_end_are_passed_over(name: str) -> None:
     known = samples.SEGMENTS[name].record
-    raw = [*msgspec.msgpack.decode(msgspec.msgpack.encode(known)), "a field of tomorrow", [1, {"a": 2}]]
+    raw = [*written(samples.SEGMENTS[name]), "a field of tomorrow", [1, {"a": 2}]]
     assert decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH).record == known
 
 
+@pytest.mark.parametrize(("held", "published", "gate"), [(0, 0, Gate.OPEN), (1, 0, Gate.HELD), (0, 1, Gate.PASSED)])
+def test_an_intent_is_written_with_a_field_for_each_gate_that_is_not_open(
+    held: int, published: int, gate: Gate
+) -> None:
+    segment = msgspec.structs.replace(samples.NOT_HELD, gate=gate)
+    raw = ["Intent", 7, written(samples.SEGMENTS["intent-held"])[2], bool(held), bool(published)]
+    assert written(Segment(7, samples.WRITER_ID, segment)) == raw
+    assert decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH).record == segment
+
+
+def test_an_intent_that_is_both_held_and_published_is_corrupt() -> None:
+    raw = ["Intent", 7, [], True, True]
+    with pytest.raises(CorruptError, match="both held and published"):
+        decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH)
+
+
 def record_of(name: str) -> Any:
-    return msgspec.msgpack.decode(zlib.decompress(golden(f"segments/{name}.seg").partition(b"\n")[2]))
+    return in_segment(golden(f"segments/{name}.seg"))
+
+
+def written(segment: Segment) -> Any:
+    return in_segment(encode_segment(segment))
+
+
+def in_segment(data: bytes) -> Any:
+    return msgspec.msgpack.decode(zlib.decompress(data.partition(b"\n")[2]))
 
 
 def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
@@ -357,7 +383,8 @@ def stable_name(path: Path) -> str:
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
 def test_the_specification_names_each_field_in_its_order(kind: type[msgspec.Struct]) -> None:
-    assert f"\n| {kind.__name__} | {', '.join(kind.__struct_fields__)} |\n" in SPECIFICATION
+    name = kind.__struct_config__.tag or kind.__name__
+    assert f"\n| {name} | {', '.join(kind.__struct_fields__)} |\n" in SPECIFICATION
 
 
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type

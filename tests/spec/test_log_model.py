@@ -18,6 +18,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     HandAction,
     Intent,
     Left,
@@ -54,10 +55,10 @@ def product_record(record: Any, urn: str) -> Record:
             return Decide(epoch)
         case "INTENT":
             sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
-            return Intent(epoch, (sequence,), arg.held)
+            return Intent(epoch, (sequence,), Gate.HELD if arg.held else Gate.OPEN)
         case "PUBLISHED":
             sequence = SealedSequence(urn, arg.e, watermark(arg.lo), watermark(arg.to), ())
-            return Intent(epoch, (sequence,), published=True)
+            return Intent(epoch, (sequence,), Gate.PASSED)
         case "DONE":
             return Done(epoch, (SequenceName(urn, arg),))
         case "FAILED":

@@ -19,6 +19,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Generation,
     Head,
     Heads,
@@ -217,12 +218,13 @@ class LogModel:
             free = known.status == "idle" and known.closed < record.epoch and known.watermark == sequence.low
             if not free or sequence.epoch != record.epoch or names[sequence.dataset_urn] > 1:
                 return False
-        if record.epoch != self.fence or (record.held and record.published):
+        if record.epoch != self.fence:
             return False
         for sequence in record.sequences:
             known = self.datasets.setdefault(sequence.dataset_urn, LogDataset())
-            known.status, known.sequence, known.held, known.closed = "pending", sequence, record.held, record.epoch
-            if record.published:
+            known.status, known.sequence, known.closed = "pending", sequence, record.epoch
+            known.held = record.gate is Gate.HELD
+            if record.gate is Gate.PASSED:
                 self._to_idle(SequenceName(sequence.dataset_urn, sequence.epoch), published=True)
         return True
 

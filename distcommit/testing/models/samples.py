@@ -17,6 +17,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Generation,
     HandAction,
     Head,
@@ -89,7 +90,7 @@ _FIRST = SealedSequence(
 )
 _NAME = SequenceName(_URN, 7)
 
-_HELD = Intent(7, (_FIRST,), True)
+_HELD = Intent(7, (_FIRST,), Gate.HELD)
 NOT_HELD = Intent(7, (_FIRST,))
 """As `intent-held`, from a program that knew of no holding."""
 
@@ -296,7 +297,7 @@ SEGMENTS_WITH_CONTENT = {
     ),
 }
 """Seal such a sum, and remember it of what is done."""
-PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), published=True))
+PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), Gate.PASSED))
 """Seals and closes what at-least-once has published."""
 
 RENAMES = (

@@ -19,6 +19,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Generation,
     HandAction,
     Head,
@@ -83,7 +84,7 @@ def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrate
 def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.SearchStrategy[Record]]]:
     """What makes the strategy of each kind. Only that of the kind that is drawn is made: Hypothesis takes far longer to
     check a new strategy than to draw from it."""
-    newest = fold.fence_epoch
+    newest, gates = fold.fence_epoch, st.sampled_from(Gate)
     writers = st.sampled_from([newest, newest, newest, max(0, newest - 1), newest + 1])
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
     wrong = st.builds(SequenceName, st.sampled_from(list(urns)), st.integers(0, newest + 1))
@@ -103,12 +104,9 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
     if free:
 
         def sealed() -> st.SearchStrategy[Record]:
-            return st.builds(Intent, st.just(newest), st.tuples(fitting()), st.booleans())
+            return st.builds(Intent, st.just(newest), st.tuples(fitting()), gates)
 
-        def published() -> st.SearchStrategy[Record]:
-            return st.builds(Intent, st.just(newest), st.tuples(fitting()), st.booleans(), st.just(True))
-
-        likely = [*[sealed] * 4, published]
+        likely = [sealed] * 5
     if present:
         mine = st.sampled_from(present)
         likely += [
@@ -122,7 +120,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Fence, st.integers(max(1, newest - 1), newest + 3), st.sampled_from(["run-1", "run-2"])),
         lambda: writers.flatmap(
             lambda epoch: sequences.flatmap(
-                lambda drawn: st.builds(Intent, st.just(epoch), st.just(tuple(drawn)), st.booleans())
+                lambda drawn: st.builds(Intent, st.just(epoch), st.just(tuple(drawn)), gates)
             )
         ),
         lambda: st.builds(Done, writers, some),

@@ -15,6 +15,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Intent,
     Rebuilt,
     Record,
@@ -152,7 +153,7 @@ def _held_violation(records: Sequence[Placed], decided: Mapping[int, bool]) -> s
     held: set[SequenceName] = set()
     for number, segment in records:
         match segment.record:
-            case Intent(epoch, sequences, True):
+            case Intent(epoch, sequences, Gate.HELD):
                 held |= {SequenceName(sequence.dataset_urn, epoch) for sequence in sequences}
             case Done(_, names) if any(name in held and not decided.get(name.epoch, True) for name in names):
                 return f"segment {number} closes what nobody has decided on: {names}"

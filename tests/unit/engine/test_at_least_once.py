@@ -13,7 +13,7 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.run import run
 from distcommit.model.errors import FencedError
-from distcommit.model.log_records import Done, Intent, SealedSequence, SetWatermark
+from distcommit.model.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
 from distcommit.model.watermark import Watermark
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -71,7 +71,7 @@ def test_a_run_without_failures_publishes_each_record_once_and_writes_one_record
     machine.faults.append(note)
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_published, result.totals.records_published) == (True, 2, 6)
-    assert all(record.published and not s.steps for record in sealed for s in record.sequences)
+    assert all(record.gate is Gate.PASSED and not s.steps for record in sealed for s in record.sequences)
     assert sorted(s.dataset_urn for record in sealed for s in record.sequences) == ["a", "b"]
     found = audit(machine)
     assert (found.exact, found.passed, found.at_least_once, found.unrecorded_files) == (True, True, True, 0)

@@ -14,6 +14,7 @@ from distcommit.model.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     HandAction,
     Intent,
     Rebuilt,
@@ -66,8 +67,7 @@ def test_a_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_d
         (Intent(1, (sequence(1, at(3), at(5)),)), "planned on another watermark"),
         (Intent(1, (sequence(2, None, at(5)),)), "sealed under another's name"),
         (Intent(1, (sequence(1, None, at(5)), sequence(1, None, at(6)))), "two sequences of one dataset"),
-        (Intent(1, (sequence(1, at(3), at(5)),), published=True), "published from another watermark"),
-        (Intent(1, (sequence(1, None, at(5)),), held=True, published=True), "published before the job's decision"),
+        (Intent(1, (sequence(1, at(3), at(5)),), Gate.PASSED), "published from another watermark"),
         (Done(1, (D1,)), "closing what was never sealed"),
         (Failed(1, D1, True, ""), "failing what was never sealed"),
         (Fence(1, "other"), "two runs of one epoch"),
@@ -93,13 +93,13 @@ def test_a_fenced_epoch_can_neither_seal_nor_close_nor_fail() -> None:
 
 
 def test_what_is_published_when_it_is_sealed_is_closed_and_can_not_be_sealed_again() -> None:
-    unsealed = Intent(1, (sequence(1, None, at(5)),), published=True)
+    unsealed = Intent(1, (sequence(1, None, at(5)),), Gate.PASSED)
     fold = folded(FENCED, unsealed)
     state = fold.state_of("d")
     assert (state.status, state.sequence, state.watermark) == (DatasetStatus.IDLE, None, at(5))
     assert (state.closed_epoch, state.done_epoch, state.done_files) == (1, 1, 1)
     assert not valid(unsealed, fold)
-    assert not valid(Intent(1, (sequence(1, at(5), at(6)),), published=True), fold)
+    assert not valid(Intent(1, (sequence(1, at(5), at(6)),), Gate.PASSED), fold)
     assert not valid(Done(1, (D1,)), fold)
 
 
@@ -151,7 +151,7 @@ def test_attempts_count_runs_not_tries() -> None:
 
 
 def test_held_sequences_are_dropped_only_by_a_newer_epoch() -> None:
-    fold = folded(FENCED, replace(SEALED, held=True))
+    fold = folded(FENCED, replace(SEALED, gate=Gate.HELD))
     assert not valid(Dropped(1, (D1,)), fold)
     apply(3, Fence(2, "r2"), fold)
     assert valid(Dropped(2, (D1,)), fold)
@@ -164,7 +164,7 @@ def test_a_decision_counts_only_before_the_next_fence() -> None:
 
 
 def test_a_checkpoint_carries_the_whole_fold() -> None:
-    fold = folded(FENCED, SEALED, Decide(1), Intent(1, (sequence(1, None, at(7), "e"),), True))
+    fold = folded(FENCED, SEALED, Decide(1), Intent(1, (sequence(1, None, at(7), "e"),), Gate.HELD))
     apply(5, fold.checkpoint(), fold)
     again = Fold()
     apply(5, fold.checkpoint(), again)

@@ -16,6 +16,7 @@ from distcommit.model.log_records import (
     Done,
     Failed,
     Fence,
+    Gate,
     HandAction,
     Head,
     Intent,
@@ -65,8 +66,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
         partial(next_record.fence_job, run_id="run", begun_at=before.fence_epoch),
-        partial(next_record.seal, epoch=epoch, sequences=sealed, held=once),
-        partial(next_record.seal, epoch=epoch, sequences=sealed, published=True),
+        partial(next_record.seal, epoch=epoch, sequences=sealed, gate=draw(st.sampled_from(Gate))),
         partial(next_record.close, epoch=epoch, names=names),
         partial(next_record.drop, epoch=epoch, names=names),
         partial(next_record.fail, epoch=epoch, name=names[0], reason="why", for_good=once, max_attempts=epoch % 3),

@@ -1,0 +1,51 @@
+"""Ranges of positions of which nothing is published."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.model.work import SkippedRange, merged
+
+RANGES = st.lists(
+    st.builds(
+        lambda partition, low, size, is_hole: SkippedRange(partition, low, low + size, f"from {low}", is_hole),
+        st.sampled_from(["0", "1"]),
+        st.integers(0, 20),
+        st.integers(0, 5),
+        st.booleans(),
+    )
+)
+
+
+def positions(ranges: list[SkippedRange] | tuple[SkippedRange, ...]) -> set[tuple[str, bool, int]]:
+    return {(r.partition, r.is_hole, at) for r in ranges for at in range(int(r.low), int(r.high))}
+
+
+@given(RANGES)
+def test_merged_ranges_are_the_same_positions_and_no_more_ranges(ranges: list[SkippedRange]) -> None:
+    found = merged(ranges)
+    assert positions(found) == positions(ranges)
+    assert len(found) <= len(ranges)
+    assert merged(found) == found
+
+
+def test_runs_that_each_met_one_control_record_leave_one_range() -> None:
+    met = [SkippedRange(str(partition), at, at + 1, "no record", True) for at in range(2_000) for partition in range(2)]
+    assert merged(met) == (
+        SkippedRange("0", 0, 2_000, "no record", True),
+        SkippedRange("1", 0, 2_000, "no record", True),
+    )
+
+
+def test_what_is_of_another_kind_or_place_stays_by_itself() -> None:
+    lost, hole = SkippedRange("0", 1, 2, "expired"), SkippedRange("0", 2, 3, "no record", True)
+    elsewhere, text = SkippedRange("0", 3, 4, "no record", True, "new"), SkippedRange("0", "b", "c", "expired")
+    apart = SkippedRange("0", 5, 6, "no record", True)
+    assert merged([lost, hole, elsewhere, text, apart]) == (lost, hole, elsewhere, text, apart)
+
+
+def test_the_reason_is_that_of_the_later_range() -> None:
+    assert merged([SkippedRange("0", "a", "c", "old"), SkippedRange("0", "c", "d", "new")]) == (
+        SkippedRange("0", "a", "d", "new"),
+    )
