@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,9 @@ class Job:
         Raises:
             ConfigurationError: if there is no store.
         """
-        return read_status(self.open_store(create=False))
+        config = self.config
+        published_in = partial(config.sink.published_in, output=config.paths.output)
+        return read_status(self.open_store(create=False), published_in)
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
         """The records of the job log, of a bucket's or of those that concern a dataset. Reads only.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -33,7 +34,8 @@ class NextRun(StrEnum):
 class DatasetStatusRow(msgspec.Struct, frozen=True):
     """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost.
 
-    `outage`: the reason is one of its target, which counts as nobody's failed run.
+    `outage`: the reason is one of its target, which counts as nobody's failed run. `published_in`: where its records
+    are, if its sink says.
     """
 
     dataset: str
@@ -48,6 +50,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     positions_lost: int
     outage: bool = False
     next_run: NextRun = NextRun.NOTHING
+    published_in: str = ""
 
 
 class StatusResult(msgspec.Struct, frozen=True):
@@ -67,8 +70,8 @@ class StatusResult(msgspec.Struct, frozen=True):
     no_record: str = ""
 
 
-def read_status(store: JobStore) -> StatusResult:
-    """Folds all logs. Costs O(buckets) reads, whatever the history."""
+def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: "") -> StatusResult:
+    """Folds all logs: O(buckets) reads, whatever the history. `published_in` says where a dataset's records are."""
     rows: list[DatasetStatusRow] = []
     unreadable: dict[str, str] = {}
     job_fold: Fold | None = None
@@ -78,7 +81,8 @@ def read_status(store: JobStore) -> StatusResult:
         unreadable["job log"] = str(error)
     for bucket in range(store.buckets):
         try:
-            rows += [_row(state, job_fold) for state in store.bucket_log(bucket).refresh().datasets.values()]
+            states = store.bucket_log(bucket).refresh().datasets.values()
+            rows += [_row(state, job_fold, published_in(state.dataset_urn)) for state in states]
         except (DistcommitError, OSError) as error:
             unreadable[f"bucket {bucket}"] = str(error)
     last_run, no_record = _last_run(store, job_fold)
@@ -121,7 +125,7 @@ def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
     return NextRun.UNDECIDED if may_decide else NextRun.DROPS
 
 
-def _row(state: DatasetState, job_fold: Fold | None) -> DatasetStatusRow:
+def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> DatasetStatusRow:
     watermark, sequence = state.watermark, state.sequence
     return DatasetStatusRow(
         dataset=state.dataset_urn,
@@ -136,4 +140,5 @@ def _row(state: DatasetState, job_fold: Fold | None) -> DatasetStatusRow:
         positions_lost=positions_lost(state.skipped),
         outage=state.outage,
         next_run=_next_run(state, job_fold),
+        published_in=published_in,
     )

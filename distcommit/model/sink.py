@@ -170,6 +170,11 @@ class Sink(ABC):
         `sink` of the job file. A store is refused with others than it was filled with."""
         return {}
 
+    def published_in(self, dataset_urn: str, output: str) -> str:
+        """Where a reader finds what is published of a dataset, in words for people: a folder, a table, a topic. Empty
+        if the sink does not say. `output`: the job's `paths.output`."""
+        return ""
+
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer for one attempt at one work unit.

@@ -77,6 +77,9 @@ class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     def needs_access(self) -> bool:
         return self.access is not None
 
+    def published_in(self, dataset_urn: str, output: str) -> str:
+        return f"{output}/{folder_of(dataset_urn)}"
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return AttemptFiles(area, settings=self, identity=attempt, origin=origin)
 

@@ -286,6 +286,7 @@ class TestStatus:
             "stuck": "quarantined",
         }
         assert rows["idle"]["positions"] == {"0": 10}
+        assert rows["idle"]["published_in"] == f"{store.roots.output}/idle"
         assert (rows["waiting"]["pending_epoch"], rows["waiting"]["pending_records"]) == (1, 20)
         assert rows["stuck"]["reason"] == "its file is gone"
 
