@@ -112,33 +112,33 @@ def _last_run(store: JobStore, job_fold: Fold | None) -> tuple[RunRecord | None,
 
 
 def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
-    if state.sequence is None or state.status is not DatasetStatus.PENDING:
+    if state.open is None or state.status is not DatasetStatus.PENDING:
         return NextRun.NOTHING
-    if not state.held:
+    if not state.open.held:
         return NextRun.REPLAYS
     if job_fold is None:
         return NextRun.UNKNOWN
-    if state.sequence.epoch in job_fold.decided_epochs:
+    if state.open.sequence.epoch in job_fold.decided_epochs:
         return NextRun.REPLAYS
-    newest = state.sequence.epoch >= job_fold.fence_epoch  # above it: a run that began after the job log was read
-    may_decide = newest and not (state.sequence.epoch == job_fold.fence_epoch and job_fold.has_ended)
+    newest = state.open.sequence.epoch >= job_fold.fence_epoch  # above it: a run that began after the job log was read
+    may_decide = newest and not (state.open.sequence.epoch == job_fold.fence_epoch and job_fold.has_ended)
     return NextRun.UNDECIDED if may_decide else NextRun.DROPS
 
 
 def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> DatasetStatusRow:
-    watermark, sequence = state.watermark, state.sequence
+    watermark, mine = state.watermark, state.open
     return DatasetStatusRow(
         dataset=state.dataset_urn,
         status=state.status.value,
         positions=dict(watermark.positions) if watermark else {},
         incarnation=watermark.incarnation if watermark else "",
         done_epoch=state.done_epoch,
-        pending_epoch=sequence.epoch if sequence else 0,
-        pending_records=sequence.records if sequence else 0,
+        pending_epoch=mine.sequence.epoch if mine else 0,
+        pending_records=mine.sequence.records if mine else 0,
         failed_runs=len(state.tried_epochs),
         reason=state.reason,
         positions_lost=positions_lost(state.skipped),
-        outage=state.outage,
+        outage=mine.outage if mine else False,
         next_run=_next_run(state, job_fold),
         published_in=published_in,
     )

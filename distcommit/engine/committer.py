@@ -102,16 +102,10 @@ class BucketCommitter:
     def publish(self, *, take_over: bool) -> Work[None]:
         """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
         fold = self._log.refresh()
-        todo = [
-            state
-            for state in fold.pending()
-            if state.sequence is not None
-            and state.sequence.epoch == self._settings.epoch
-            and (take_over or name_of(state.sequence) in self._sealed_here)
-        ]
-        if any(_state_name(state) not in self._sealed_here for state in todo):
+        mine = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
+        sequences = [each for each in mine if take_over or name_of(each) in self._sealed_here]
+        if any(name_of(sequence) not in self._sealed_here for sequence in sequences):
             remove_probes(self._context, self._bucket)
-        sequences = [state.sequence for state in todo if state.sequence is not None]
         fold = yield from self._execute_and_close(sequences, fold, last=take_over)
         self._clean_up(fold)
 
@@ -122,12 +116,11 @@ class BucketCommitter:
         `max_attempts` runs; an outage is nobody's attempt.
         """
         epoch = self._settings.epoch  # what this run has sealed meanwhile is not this function's
-        pending = [s for s in self._log.refresh().pending() if s.sequence is not None and s.sequence.epoch < epoch]
-        undecided = [s for s in pending if s.held and s.sequence is not None and s.sequence.epoch not in decided_epochs]
+        pending = [each for each in self._log.refresh().pending() if each.sequence.epoch < epoch]
+        undecided = [name_of(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
         if undecided:
-            yield from self._drop([name_of(s.sequence) for s in undecided if s.sequence is not None])
-        doomed = {state.dataset_urn for state in undecided}
-        todo = [s.sequence for s in pending if s.sequence is not None and s.dataset_urn not in doomed]
+            yield from self._drop(undecided)
+        todo = [each.sequence for each in pending if name_of(each.sequence) not in undecided]
         if pending:
             remove_probes(self._context, self._bucket)
         yield from self._execute_and_close(todo, self._log.refresh(), verify_first=True)

@@ -56,8 +56,8 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: 
             files_published=state.done_files,
             positions_lost=_lost(plan),
         )
-    if state.sequence is not None:
-        failure = notes.unfinished.get(urn) or Failure("", state.reason, outage=state.outage)
+    if state.open is not None:
+        failure = notes.unfinished.get(urn) or Failure("", state.open.reason, outage=state.open.outage)
         tally.explain(urn, "outage" if failure.outage else f"left {state.status.value}", failure.reason)
         quarantined = 1 if state.status is DatasetStatus.QUARANTINED else 0
         return DrainCounts(sequences_left=1, datasets_quarantined=quarantined)
@@ -72,10 +72,10 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: 
 def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
-    if state.sequence is not None and state.sequence.epoch == epoch:
+    if state.open is not None and state.open.sequence.epoch == epoch:
         if state.status is DatasetStatus.PENDING:
             return DrainCounts(datasets_held=1, datasets_sealed=1)
-        tally.explain(urn, f"left {state.status.value}", state.reason)
+        tally.explain(urn, f"left {state.status.value}", state.open.reason)
         return DrainCounts(datasets_held=1)
     if urn in notes.nothing:
         nothing = _nothing_of(urn, notes, tally)  # if that is in order, it is as good as sealed

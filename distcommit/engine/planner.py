@@ -180,9 +180,9 @@ def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> 
             continue
         states[bucket] = fold.datasets
         for state in fold.datasets.values():
-            if state.status is not DatasetStatus.IDLE:
+            if state.open is not None:
                 tally.add(PlanCounts(datasets_skipped=1))
-                tally.explain(state.dataset_urn, f"skipped, {state.status.value}", state.reason)
+                tally.explain(state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
     return states
 
 

@@ -83,7 +83,7 @@ def _recover_bucket(
     try:
         log = store.bucket_log(bucket, settings.epoch)
         fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)
-        held = [s.sequence.epoch for s in fold.datasets.values() if s.held and s.sequence is not None]
+        held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
         oldest = min(held, default=0)
         tally.add(RecoverCounts(buckets=1))
         if fold.pending():

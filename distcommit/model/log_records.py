@@ -172,37 +172,67 @@ class DatasetStatus(StrEnum):
     REVOKING = "revoking"
 
 
-class DatasetState(Struct, frozen=True, array_like=True):
-    """What the fold knows of one dataset.
+class OpenSequence(Struct, frozen=True):
+    """A sequence that is sealed and not done, and where it stands: pending, quarantined or revoking.
 
-    `closed_epoch`: newest epoch that may not seal again; `done_epoch`: newest epoch whose sequence is published;
-    `tried_epochs`: runs that failed to replay the present sequence; `reason`: why it was not finished last time, and
-    `outage` whether its target was to blame; `origin`: the first position ever read, by
-    partition; `accepted_epochs`: sequences that a person declared done; `done_records`,
-    `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published, and why not more.
+    `held`: it may run only once its run was decided on; `tried_epochs`: runs that failed to replay it; `reason`: why it
+    was not finished last time, and `outage` whether its target was to blame.
+    """
+
+    status: DatasetStatus
+    sequence: SealedSequence
+    held: bool = False
+    tried_epochs: tuple[int, ...] = ()
+    reason: str = ""
+    outage: bool = False
+
+
+class DatasetState(Struct, frozen=True):
+    """What the fold knows of one dataset. How it is written: `stores.segment`.
+
+    `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
+    `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
+    `accepted_epochs`: sequences that a person declared done; `done_records`, `done_files`, `done_content_sum` and
+    `done_left_out`: what the sequence of `done_epoch` published, and why not more.
     """
 
     dataset_urn: str
-    status: DatasetStatus = DatasetStatus.IDLE
-    sequence: SealedSequence | None = None
-    held: bool = False
+    open: OpenSequence | None = None
     watermark: Watermark | None = None
     closed_epoch: int = 0
     done_epoch: int = 0
-    tried_epochs: tuple[int, ...] = ()
-    reason: str = ""
     origin: dict[str, Position] = {}
     skipped: tuple[SkippedRange, ...] = ()
     accepted_epochs: tuple[int, ...] = ()
     done_records: int = 0
     done_files: int = 0
     done_left_out: str = ""
-    outage: bool = False
     done_content_sum: str = ""
 
+    @property
+    def status(self) -> DatasetStatus:
+        """Where it stands between its sequences."""
+        return self.open.status if self.open else DatasetStatus.IDLE
 
-class Rebuilt(Struct, frozen=True, array_like=True, tag=True):
-    """The states of these datasets are what a person had made from the published files, whatever they were before."""
+    @property
+    def sequence(self) -> SealedSequence | None:
+        """The sequence that is not done, if it has one."""
+        return self.open.sequence if self.open else None
+
+    @property
+    def reason(self) -> str:
+        """Why its sequence is not done, if a run could not finish it."""
+        return self.open.reason if self.open else ""
+
+    @property
+    def tried_epochs(self) -> tuple[int, ...]:
+        """Runs that failed to replay its sequence."""
+        return self.open.tried_epochs if self.open else ()
+
+
+class Rebuilt(Struct, frozen=True):
+    """The states of these datasets are what a person had made from the published files, whatever they were before.
+    How it is written: `stores.segment`."""
 
     epoch: int
     datasets: tuple[DatasetState, ...]
@@ -270,8 +300,9 @@ class Generation(Struct, frozen=True, array_like=True, tag=True):
     generation: int
 
 
-class Checkpoint(Struct, frozen=True, array_like=True, tag=True):
-    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it.
+class Checkpoint(Struct, frozen=True):
+    """The whole fold, so that what lies below can be deleted. `previous`: number of the checkpoint before it. How it is
+    written: `stores.segment`.
 
     The last five are the job log's: epochs of the newest CUTs of each phase, the newest head of each bucket, and how
     many buckets there are in which generation (0: as the store was made), or will be.

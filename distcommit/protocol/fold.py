@@ -8,6 +8,7 @@ from distcommit.model.log_records import (
     DatasetState,
     DatasetStatus,
     Head,
+    OpenSequence,
     Rebucket,
     SealedSequence,
     SequenceName,
@@ -66,9 +67,10 @@ class Fold:
         sequence = self.state_of(name.dataset_urn).sequence
         return sequence if sequence is not None and sequence.epoch == name.epoch else None
 
-    def pending(self) -> list[DatasetState]:
-        """Datasets whose sequence is to be executed (or dropped, if held and never decided)."""
-        return [state for state in self.datasets.values() if state.status is DatasetStatus.PENDING]
+    def pending(self) -> list[OpenSequence]:
+        """Sequences that are to be executed (or dropped, if held and never decided)."""
+        found = (state.open for state in self.datasets.values())
+        return [each for each in found if each is not None and each.status is DatasetStatus.PENDING]
 
     def checkpoint(self, decided_from: int = 0) -> Checkpoint:
         """The whole fold as a record; decisions of epochs below `decided_from` are needed by nobody any more."""

@@ -23,6 +23,7 @@ from distcommit.model.log_records import (
     Intent,
     Left,
     Moved,
+    OpenSequence,
     Rebucket,
     Rebuilt,
     Record,
@@ -33,7 +34,7 @@ from distcommit.model.log_records import (
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import merged
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.validity import BY_HAND, IDLE, PENDING, QUARANTINED, valid
+from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
 
 
 def apply(number: int, record: Record, fold: Fold) -> None:
@@ -52,30 +53,24 @@ def apply(number: int, record: Record, fold: Fold) -> None:
             fold.decided_epochs |= {record.epoch}
         case Intent():
             for sequence in record.sequences:
-                _update(
-                    fold,
-                    sequence.dataset_urn,
-                    status=PENDING,
-                    sequence=sequence,
-                    held=record.gate is Gate.HELD,
-                    closed_epoch=record.epoch,
-                )
+                sealed = OpenSequence(PENDING, sequence, held=record.gate is Gate.HELD)
+                _update(fold, sequence.dataset_urn, open=sealed, closed_epoch=record.epoch)
                 if record.gate is Gate.PASSED:
                     _publish(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():
             for name in record.sequences:
                 _publish(fold, name)
         case Failed():
-            state = fold.state_of(record.sequence.dataset_urn)
-            tried = tuple(sorted({*state.tried_epochs, record.epoch}))
+            urn = record.sequence.dataset_urn
+            tried = tuple(sorted({*_open(fold, urn).tried_epochs, record.epoch}))
             status = QUARANTINED if record.quarantine else PENDING
-            _update(fold, state.dataset_urn, status=status, tried_epochs=tried, reason=record.reason, outage=False)
+            _update_open(fold, urn, status=status, tried_epochs=tried, reason=record.reason, outage=False)
         case Left():
             for left in record.sequences:
-                _update(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
+                _update_open(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
         case Dropped():
             for name in record.sequences:
-                _forget(fold, name.dataset_urn)
+                _update(fold, name.dataset_urn, open=None)
         case ByHand():
             _by_hand(fold, record)
         case SetWatermark():
@@ -132,35 +127,27 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
             _publish(fold, record.sequence)
             _update(fold, urn, accepted_epochs=accepted)
         case HandAction.ABANDONED:
-            _forget(fold, urn)
+            _update(fold, urn, open=None)
         case HandAction.RETRY:
-            _update(fold, urn, status=PENDING, tried_epochs=())
+            _update_open(fold, urn, status=PENDING, tried_epochs=())
         case HandAction.QUARANTINE:
-            reason = fold.state_of(urn).reason or f"quarantined by {record.who}"
-            _update(fold, urn, status=QUARANTINED, reason=reason)
+            reason = _open(fold, urn).reason or f"quarantined by {record.who}"
+            _update_open(fold, urn, status=QUARANTINED, reason=reason)
         case HandAction.REVOKING | HandAction.RESTORED:
-            _update(fold, urn, status=BY_HAND[record.action][1])
+            _update_open(fold, urn, status=BY_HAND[record.action][1])
         case _:
             assert_never(record.action)
 
 
 def _publish(fold: Fold, name: SequenceName) -> None:
-    state = fold.state_of(name.dataset_urn)
-    sequence = state.sequence
-    if sequence is None:  # `valid` has seen it
-        raise AssertionError(name)
+    state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     _update(
         fold,
         name.dataset_urn,
-        status=IDLE,
-        sequence=None,
-        held=False,
+        open=None,
         watermark=high,
         done_epoch=max(state.done_epoch, sequence.epoch),
-        tried_epochs=(),
-        reason="",
-        outage=False,
         origin={**sequence.start, **state.origin},
         skipped=merged((*state.skipped, *sequence.skipped)),
         done_records=sequence.records,
@@ -180,8 +167,15 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
     )
 
 
-def _forget(fold: Fold, urn: str) -> None:
-    _update(fold, urn, status=IDLE, sequence=None, held=False, tried_epochs=(), reason="", outage=False)
+def _open(fold: Fold, urn: str) -> OpenSequence:
+    found = fold.state_of(urn).open
+    if found is None:  # `valid` has seen it
+        raise AssertionError(f"{urn} has no sequence")
+    return found
+
+
+def _update_open(fold: Fold, urn: str, **changes: object) -> None:
+    _update(fold, urn, open=replace(_open(fold, urn), **changes))
 
 
 def _update(fold: Fold, urn: str, **changes: object) -> None:

@@ -99,8 +99,8 @@ def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool)
     """Says why sequences stay pending, of those of which it is not said yet."""
     untold = []
     for one in left:
-        state = fold.state_of(one.dataset_urn)
-        is_told = (state.reason, state.outage) == (one.reason, outage)
+        mine = fold.state_of(one.dataset_urn).open
+        is_told = mine is not None and (mine.reason, mine.outage) == (one.reason, outage)
         if not is_told and valid(Left(epoch, (one,), outage), fold):
             untold.append(one)
     return Left(epoch, tuple(untold), outage) if untold else None

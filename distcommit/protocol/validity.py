@@ -81,12 +81,7 @@ def objection(record: Record, fold: Fold) -> str:
             wrong = _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING,))
             if wrong:
                 return wrong
-            may_be_decided = [
-                n.dataset_urn
-                for n in record.sequences
-                if not fold.state_of(n.dataset_urn).held or n.epoch >= record.epoch
-            ]
-            return f"not held by an older epoch: {may_be_decided[0]}" if may_be_decided else ""
+            return _may_be_decided(record, fold)
         case ByHand():
             return _not_all((record.sequence,), fold, (BY_HAND[record.action][0],))
         case SetWatermark():
@@ -109,6 +104,14 @@ def objection(record: Record, fold: Fold) -> str:
             is_next = fold.under_way is not None and record.generation == fold.under_way.generation
             return _not_newest(record.epoch, fold) or ("" if is_next else "no move to this generation is under way")
     assert_never(record)
+
+
+def _may_be_decided(record: Dropped, fold: Fold) -> str:
+    for name in record.sequences:
+        mine = fold.state_of(name.dataset_urn).open
+        if mine is None or not mine.held or name.epoch >= record.epoch:
+            return f"not held by an older epoch: {name.dataset_urn}"
+    return ""
 
 
 def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:

@@ -77,17 +77,18 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
     """
     log = store.bucket_log(bucket_of(urn, store.buckets))
     state = log.refresh().state_of(urn)
-    if state.sequence is None or state.status is not DatasetStatus.PENDING:
+    if state.open is None or state.status is not DatasetStatus.PENDING:
         raise _not(urn, state, "pending")
-    if state.held and state.sequence.epoch not in store.job_log().refresh().decided_epochs:
+    sequence = state.open.sequence
+    if state.open.held and sequence.epoch not in store.job_log().refresh().decided_epochs:
         raise ConflictError(
             "this dataset was held back with its whole run",
             dataset=urn,
             expected="a sequence that the next run replays",
-            found=f"epoch {state.sequence.epoch}, which has not decided to publish",
+            found=f"epoch {sequence.epoch}, which has not decided to publish",
             todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
         )
-    after = _act(log, HandAction.QUARANTINE, state.sequence, who).state_of(urn)
+    after = _act(log, HandAction.QUARANTINE, sequence, who).state_of(urn)
     if after.status is not DatasetStatus.QUARANTINED:
         raise _not(urn, after, "pending still")
 

@@ -161,9 +161,9 @@ class LogCommitStepStore(CommitStepStore):
 
     def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
         state = self._look(store, urn)
-        sequence = state.sequence
-        if sequence is None or state.held or state.status is not DatasetStatus.PENDING:
+        if state.open is None or state.open.held or state.status is not DatasetStatus.PENDING:
             return None
+        sequence = state.open.sequence
         opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
         log = self._log(opened, bucket_of(urn, opened.store.buckets))
         log.make_durable()

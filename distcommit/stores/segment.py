@@ -11,9 +11,6 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
-from typing import get_args
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
@@ -23,41 +20,26 @@ from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
     Cut,
-    Gate,
     Generation,
     HandAction,
     Heads,
-    Intent,
     Left,
     Moved,
     Rebucket,
     Rebuilt,
     Record,
-    SealedSequence,
     SetWatermarks,
 )
+from distcommit.stores.stored_records import StoredRecord, known, stored
 
 FORMAT_VERSION = 4
 """The newest. A record is written as the oldest version that knew it, so that older programs read it."""
 _MAX_RAW_BYTES = 1 << 30
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[StoredRecord] = msgspec.msgpack.Decoder(StoredRecord)
 _HEADER = re.compile(
     rb"distcommit-segment (?P<version>\d{1,9}) epoch=(?P<epoch>\d{1,18}) writer=(?P<writer>[0-9a-f]{1,64})"
     rb" raw=(?P<raw>\d{1,12}) xxh3=(?P<sum>[0-9a-f]{16})\n"
-)
-
-
-class StoredIntent(msgspec.Struct, frozen=True, array_like=True, tag="Intent"):
-    """An Intent as it is written. Version 1 has a field for each gate that is not open."""
-
-    epoch: int
-    sequences: tuple[SealedSequence, ...]
-    held: bool = False
-    published: bool = False
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Record | StoredIntent] = msgspec.msgpack.Decoder(
-    reduce(or_, [kind for kind in get_args(Record) if kind is not Intent], StoredIntent)
 )
 
 
@@ -72,26 +54,11 @@ class Segment:
 
 def encode_segment(segment: Segment) -> bytes:
     """The segment's bytes."""
-    raw = _encoder.encode(_stored(segment.record))
+    raw = _encoder.encode(stored(segment.record))
     body = zlib.compress(raw, 1)
     version = _version_of(segment.record)
     head = f"distcommit-segment {version} epoch={segment.epoch} writer={segment.writer_id} raw={len(raw)}"
     return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
-
-
-def _stored(record: Record) -> Record | StoredIntent:
-    if not isinstance(record, Intent):
-        return record
-    return StoredIntent(record.epoch, record.sequences, record.gate is Gate.HELD, record.gate is Gate.PASSED)
-
-
-def _known(stored: Record | StoredIntent) -> Record:
-    if not isinstance(stored, StoredIntent):
-        return stored
-    if stored.held and stored.published:
-        raise msgspec.ValidationError("an Intent that is both held and published")
-    gate = Gate.HELD if stored.held else Gate.PASSED if stored.published else Gate.OPEN
-    return Intent(stored.epoch, stored.sequences, gate)
 
 
 def _version_of(record: Record) -> int:
@@ -136,7 +103,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
         raw = inflater.decompress(body, min(raw_bytes + 1, _MAX_RAW_BYTES))
         if len(raw) != raw_bytes or not inflater.eof:
             raise _corrupt(path, f"a record that is not {raw_bytes} bytes long")
-        record = _known(_decoder.decode(raw))
+        record = known(_decoder.decode(raw))
     except (zlib.error, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _corrupt(path, f"an undecodable record ({error})") from error
     return Segment(int(header["epoch"]), header["writer"].decode(), record)

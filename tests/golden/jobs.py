@@ -74,7 +74,7 @@ def _killed_after(renames: int, calls: StableCalls, settings: RunSettings) -> No
 
 def _pending(store: JobStore) -> list[SealedSequence]:
     folds = [store.bucket_log(bucket).refresh() for bucket in range(BUCKETS)]
-    return [state.sequence for fold in folds for state in fold.pending() if state.sequence is not None]
+    return [state.sequence for fold in folds for state in fold.pending()]
 
 
 def _stuck(store: JobStore, calls: StableCalls) -> None:

@@ -19,7 +19,6 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.model.log_records import (
-    DatasetState,
     Gate,
     Head,
     Intent,
@@ -45,7 +44,8 @@ from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
 from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
-from distcommit.stores.segment import Segment, StoredIntent, decode_segment, encode_segment
+from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.stored_records import StoredRecord, StoredState
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
@@ -97,12 +97,19 @@ JSON = [("manifest.json", "manifest"), ("store.json", "store marker"), ("footer.
 
 SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
-    *(kind for kind in get_args(Record) if kind is not Intent),
-    StoredIntent,
-    *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, DatasetState),
+    *get_args(StoredRecord),
+    *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, StoredState),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
 ]
+
+
+def written(segment: Segment) -> Any:
+    return in_segment(encode_segment(segment))
+
+
+def in_segment(data: bytes) -> Any:
+    return msgspec.msgpack.decode(zlib.decompress(data.partition(b"\n")[2]))
 
 
 def golden(name: str) -> bytes:
@@ -325,16 +332,17 @@ def test_an_intent_that_is_both_held_and_published_is_corrupt() -> None:
         decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH)
 
 
+@pytest.mark.parametrize(
+    ("status", "sequence"), [("pending", None), ("idle", written(samples.SEGMENTS["intent"])[2][0])]
+)
+def test_a_state_whose_status_does_not_go_with_its_sequence_is_corrupt(status: str, sequence: Any) -> None:
+    raw = ["Checkpoint", 9, "run", [], [["a", status, sequence]], 1]
+    with pytest.raises(CorruptError, match=f"a dataset that is {status} with"):
+        decode_segment(sealed_segment(msgspec.msgpack.encode(raw)), PATH)
+
+
 def record_of(name: str) -> Any:
     return in_segment(golden(f"segments/{name}.seg"))
-
-
-def written(segment: Segment) -> Any:
-    return in_segment(encode_segment(segment))
-
-
-def in_segment(data: bytes) -> Any:
-    return msgspec.msgpack.decode(zlib.decompress(data.partition(b"\n")[2]))
 
 
 def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
@@ -383,7 +391,7 @@ def stable_name(path: Path) -> str:
 
 @pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
 def test_the_specification_names_each_field_in_its_order(kind: type[msgspec.Struct]) -> None:
-    name = kind.__struct_config__.tag or kind.__name__
+    name = kind.__struct_config__.tag or kind.__name__.replace("Stored", "Dataset")
     assert f"\n| {name} | {', '.join(kind.__struct_fields__)} |\n" in SPECIFICATION
 
 

@@ -44,7 +44,7 @@ def test_a_run_killed_in_its_commit_is_finished_by_the_next(
         assert snapshot.published
         assert snapshot.watermarks_kept
         logs = [store.bucket_log(bucket) for bucket in range(store.buckets)]
-        pending = [state.dataset_urn for log in logs for state in log.refresh().pending()]
+        pending = [each.sequence.dataset_urn for log in logs for each in log.refresh().pending()]
         assert {last_record(job.path, urn) for urn in pending} == {"Intent"}
         result = job.run()
         assert result["totals"]["sequences_replayed"] == snapshot.pending

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO
 
 from distcommit.model.errors import ConfigurationError, DistcommitError
-from distcommit.model.log_records import DatasetState
+from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.steps import StepContext
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -169,8 +169,10 @@ class CommitWatcher:
         return [
             state
             for log in self._logs
-            for state in log.refresh().pending()
-            if state.sequence is not None and state.sequence.epoch > self._old_epoch
+            for state in log.refresh().datasets.values()
+            if state.status is DatasetStatus.PENDING
+            and state.sequence is not None
+            and state.sequence.epoch > self._old_epoch
         ]
 
     def committed(self) -> int:

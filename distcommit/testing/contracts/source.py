@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import pytest
 
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver, Planned, Source
 from distcommit.model.urn import check_urn
@@ -114,7 +114,10 @@ class SourceContract(ABC):
 
     def test_datasets_that_are_not_idle_are_not_planned(self, source: Source) -> None:
         for status in (DatasetStatus.PENDING, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING):
-            busy = {urn: DatasetState(urn, status) for urn in list(self.holds())[:1]}
+            busy = {
+                urn: DatasetState(urn, OpenSequence(status, SealedSequence(urn, 1, None, None, ())))
+                for urn in list(self.holds())[:1]
+            }
             assert self.plan(source, busy).keys() == self.holds().keys() - busy.keys()
 
     def test_nothing_is_left_once_all_is_read(self, source: Source, extractor: Extractor) -> None:

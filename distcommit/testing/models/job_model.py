@@ -126,7 +126,8 @@ class JobModel:
         if now is not None and now != known.watermark:
             known.commit(now)
         known.status, known.high, known.lost = state.status.value, high, False
-        known.undecided = sequence is not None and state.held and sequence.epoch not in set(decided_epochs)
+        held = state.open is not None and state.open.held
+        known.undecided = sequence is not None and held and sequence.epoch not in set(decided_epochs)
         return ""
 
 

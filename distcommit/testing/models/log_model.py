@@ -91,7 +91,7 @@ class LogModel:
             state.dataset_urn: LogDataset(
                 state.status.value,
                 state.sequence,
-                state.held,
+                state.open is not None and state.open.held,
                 state.watermark,
                 state.closed_epoch,
                 state.done_epoch,
@@ -291,9 +291,11 @@ class LogModel:
         for urn in {**self.datasets, **found}:
             known, state = self.dataset(urn), found.get(urn) or DatasetState(urn)
             mine = (known.status, known.sequence, known.held, known.watermark, known.closed, known.done)
-            theirs = (state.status.value, state.sequence, state.held, state.watermark, state.closed_epoch)
+            open_now = state.open
+            held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
+            theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
             more = (known.tried, known.accepted, known.reason, known.outage)
-            also = (set(state.tried_epochs), list(state.accepted_epochs), state.reason, state.outage)
+            also = (set(state.tried_epochs), list(state.accepted_epochs), state.reason, outage)
             if mine != (*theirs, state.done_epoch) or more != also:
                 return f"{urn!r} is {known}, the fold says {state}"
         return ""

@@ -26,6 +26,7 @@ from distcommit.model.log_records import (
     Left,
     LeftSequence,
     Moved,
+    OpenSequence,
     Rebucket,
     Rebuilt,
     SealedSequence,
@@ -114,14 +115,10 @@ SEGMENTS = {
             (
                 DatasetState(
                     dataset_urn=_URN,
-                    status=DatasetStatus.QUARANTINED,
-                    sequence=_SEQUENCE,
-                    held=True,
+                    open=OpenSequence(DatasetStatus.QUARANTINED, _SEQUENCE, True, (8, 9), "a staged file is lost"),
                     watermark=_LOW,
                     closed_epoch=7,
                     done_epoch=6,
-                    tried_epochs=(8, 9),
-                    reason="a staged file is lost",
                     origin={"0": 0, "1": 1},
                     skipped=(_SKIPPED,),
                     accepted_epochs=(3,),
@@ -188,7 +185,13 @@ SEGMENTS_3 = {
     "checkpoint-outage": Segment(
         9,
         WRITER_ID,
-        Checkpoint(9, RUN_ID, (), (DatasetState(_URN, DatasetStatus.PENDING, _SEQUENCE, reason="x", outage=True),), 12),
+        Checkpoint(
+            9,
+            RUN_ID,
+            (),
+            (DatasetState(_URN, OpenSequence(DatasetStatus.PENDING, _SEQUENCE, reason="x", outage=True)),),
+            12,
+        ),
     ),
 }
 """Segments that came with reasons of what is pending: of version 3, and a checkpoint that shows one."""

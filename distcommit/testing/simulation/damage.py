@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from distcommit.protocol.paths import SEGMENT_SUFFIX
 from distcommit.sinks.files.offsets import _checksum
 from distcommit.stores.documents import encode_document
+from distcommit.stores.stored_records import stored
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing.models import samples
 from distcommit.testing.simulation.stored_bytes import checked_segment, of_version, sealed_segment
@@ -116,7 +117,7 @@ _DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 def _inner_segment(rng: random.Random) -> bytes:
     """A segment whose checksum is right over a record, or a compressed record, that is damaged."""
     segment = samples.SEGMENTS[rng.choice(sorted(samples.SEGMENTS))]
-    raw = msgspec.msgpack.encode(segment.record)
+    raw = msgspec.msgpack.encode(stored(segment.record))
     kind = rng.random()
     if kind < 0.01:
         return checked_segment(_bomb(), rng.choice((100, _BOMB_BYTES, 10**12 - 1)))
@@ -129,7 +130,7 @@ def _inner_segment(rng: random.Random) -> bytes:
 def _inner_steps(rng: random.Random) -> bytes:
     """A whole record whose step batch is damaged."""
     segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))
-    record = msgspec.msgpack.decode(msgspec.msgpack.encode(segment.record))
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(stored(segment.record)))
     batch = record[2][0][4][0]
     place = rng.choice((0, 1, 2, 2, 2, 2))
     batch[place] = (rng.choice(("", "x", "high-watermark")), rng.choice((0, -1, 2)), damaged(batch[2], rng))[place]

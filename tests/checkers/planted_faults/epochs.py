@@ -13,7 +13,7 @@ EPOCHS = (
             "stores.staging",
             "swept_epochs",
             "{state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}",
-            "{state.sequence.epoch for state in fold.pending() if state.sequence is not None}",
+            "{state.sequence.epoch for state in fold.pending()}",
         ),
     ),
     fault(

@@ -23,7 +23,7 @@ from distcommit.engine.recover import recover_partition
 from distcommit.engine.reports import Report
 from distcommit.engine.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.model.log_records import DatasetState, DatasetStatus, Record
+from distcommit.model.log_records import DatasetState, Record
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.model.source import Extraction, Extractor, Planned
 from distcommit.model.watermark import Watermark
@@ -394,5 +394,5 @@ class EagerSource(ModelSource):
     """Plans its datasets whatever their state."""
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
-        idle = {urn: msgspec.structs.replace(state, status=DatasetStatus.IDLE) for urn, state in states.items()}
+        idle = {urn: msgspec.structs.replace(state, open=None) for urn, state in states.items()}
         return ModelSource.plan(self, owned, idle)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from distcommit.app.demo.broker import MockBroker
 from distcommit.ingest import flow
 from distcommit.model.errors import SourceError, TransientError
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver
 from distcommit.model.watermark import Watermark
@@ -167,7 +167,8 @@ class Elsewhere(KnownStates):
 
 
 def test_datasets_that_are_not_idle_are_not_planned(broker: MockBroker) -> None:
-    assert plans(source(broker.bootstrap_servers), {"full": DatasetState("full", DatasetStatus.PENDING)}) == {}
+    pending = OpenSequence(DatasetStatus.PENDING, SealedSequence("full", 1, None, None, ()))
+    assert plans(source(broker.bootstrap_servers), {"full": DatasetState("full", pending)}) == {}
 
 
 def test_topics_are_chosen_by_name_and_pattern(broker: MockBroker) -> None:

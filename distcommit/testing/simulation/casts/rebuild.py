@@ -88,7 +88,7 @@ def _half_done(machine: SimulatedPosix) -> list[FsRenameCommitStep]:
         ingest_partition(settings, 0)
     context = StepContext(settings.store.fs, ROOTS.staging, ROOTS.output)
     pending = settings.store.bucket_log(0).refresh().pending()
-    steps = [step for state in pending if state.sequence for step in load_steps(state.sequence.steps, context)]
+    steps = [step for state in pending for step in load_steps(state.sequence.steps, context)]
     return [step for step in steps if isinstance(step, FsRenameCommitStep)]
 
 

@@ -179,7 +179,7 @@ def _publish_at_last(machine: SimulatedPosix) -> str:
     for _ in range(2):
         _publish_nothing(machine)
     store = _WHOLE_JOB.store(machine)
-    held = [state.sequence.epoch for state in store.bucket_log(0).refresh().pending() if state.sequence and state.held]
+    held = [state.sequence.epoch for state in store.bucket_log(0).refresh().pending() if state.held]
     if not held or not {*held} <= store.job_log().refresh().decided_epochs:
         return f"the decision on {held} is forgotten"
     return run_and_look(machine, _WHOLE_JOB, SOURCE)

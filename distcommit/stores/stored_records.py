@@ -1,0 +1,215 @@
+"""How a log's records are written where that is not as they are read: the fields of version 1, in their order.
+
+What an older program wrote takes the defaults; what no program writes is refused.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, ValidationError
+
+from distcommit.model.log_records import (
+    ByHand,
+    Checkpoint,
+    Cut,
+    DatasetState,
+    DatasetStatus,
+    Decide,
+    Done,
+    Dropped,
+    Failed,
+    Fence,
+    Gate,
+    Generation,
+    Head,
+    Heads,
+    Intent,
+    Left,
+    Moved,
+    OpenSequence,
+    Rebucket,
+    Rebuilt,
+    Record,
+    SealedSequence,
+    SetWatermark,
+    SetWatermarks,
+)
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import SkippedRange
+
+
+class StoredIntent(Struct, frozen=True, array_like=True, tag="Intent"):
+    """An Intent: a field for each gate that is not open."""
+
+    epoch: int
+    sequences: tuple[SealedSequence, ...]
+    held: bool = False
+    published: bool = False
+
+
+class StoredState(Struct, frozen=True, array_like=True):
+    """A DatasetState: fields of its open sequence among those of its own."""
+
+    dataset_urn: str
+    status: DatasetStatus = DatasetStatus.IDLE
+    sequence: SealedSequence | None = None
+    held: bool = False
+    watermark: Watermark | None = None
+    closed_epoch: int = 0
+    done_epoch: int = 0
+    tried_epochs: tuple[int, ...] = ()
+    reason: str = ""
+    origin: dict[str, Position] = {}
+    skipped: tuple[SkippedRange, ...] = ()
+    accepted_epochs: tuple[int, ...] = ()
+    done_records: int = 0
+    done_files: int = 0
+    done_left_out: str = ""
+    outage: bool = False
+    done_content_sum: str = ""
+
+
+class StoredRebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
+    """A Rebuilt."""
+
+    epoch: int
+    datasets: tuple[StoredState, ...]
+    who: str
+
+
+class StoredCheckpoint(Struct, frozen=True, array_like=True, tag="Checkpoint"):
+    """A Checkpoint."""
+
+    fence_epoch: int
+    fence_run_id: str
+    decided_epochs: tuple[int, ...]
+    datasets: tuple[StoredState, ...]
+    previous: int
+    cuts: tuple[int, int] = (0, 0)
+    heads: tuple[Head, ...] = ()
+    generation: int = 0
+    buckets: int = 0
+    under_way: Rebucket | None = None
+
+
+StoredRecord = (
+    Fence
+    | StoredIntent
+    | Done
+    | Failed
+    | Left
+    | Decide
+    | Dropped
+    | ByHand
+    | SetWatermark
+    | SetWatermarks
+    | StoredRebuilt
+    | Cut
+    | Heads
+    | Rebucket
+    | Moved
+    | Generation
+    | StoredCheckpoint
+)
+
+
+def stored(record: Record) -> StoredRecord:
+    """The record as it is written."""
+    match record:
+        case Intent():
+            held, passed = record.gate is Gate.HELD, record.gate is Gate.PASSED
+            return StoredIntent(record.epoch, record.sequences, held, passed)
+        case Rebuilt():
+            return StoredRebuilt(record.epoch, tuple(map(_stored_state, record.datasets)), record.who)
+        case Checkpoint():
+            return StoredCheckpoint(
+                record.fence_epoch,
+                record.fence_run_id,
+                record.decided_epochs,
+                tuple(map(_stored_state, record.datasets)),
+                record.previous,
+                record.cuts,
+                record.heads,
+                record.generation,
+                record.buckets,
+                record.under_way,
+            )
+        case _:
+            return record
+
+
+def known(written: StoredRecord) -> Record:
+    """The record that was written.
+
+    Raises:
+        ValidationError: if no program writes such a one.
+    """
+    match written:
+        case StoredIntent():
+            if written.held and written.published:
+                raise ValidationError("an Intent that is both held and published")
+            gate = Gate.HELD if written.held else Gate.PASSED if written.published else Gate.OPEN
+            return Intent(written.epoch, written.sequences, gate)
+        case StoredRebuilt():
+            return Rebuilt(written.epoch, tuple(map(_known_state, written.datasets)), written.who)
+        case StoredCheckpoint():
+            return Checkpoint(
+                written.fence_epoch,
+                written.fence_run_id,
+                written.decided_epochs,
+                tuple(map(_known_state, written.datasets)),
+                written.previous,
+                written.cuts,
+                written.heads,
+                written.generation,
+                written.buckets,
+                written.under_way,
+            )
+        case _:
+            return written
+
+
+def _stored_state(state: DatasetState) -> StoredState:
+    mine = state.open
+    return StoredState(
+        state.dataset_urn,
+        state.status,
+        state.sequence,
+        mine.held if mine else False,
+        state.watermark,
+        state.closed_epoch,
+        state.done_epoch,
+        mine.tried_epochs if mine else (),
+        mine.reason if mine else "",
+        state.origin,
+        state.skipped,
+        state.accepted_epochs,
+        state.done_records,
+        state.done_files,
+        state.done_left_out,
+        mine.outage if mine else False,
+        state.done_content_sum,
+    )
+
+
+def _known_state(written: StoredState) -> DatasetState:
+    is_idle = written.status is DatasetStatus.IDLE
+    if is_idle is not (written.sequence is None):
+        raise ValidationError(f"a dataset that is {written.status.value} {'with' if is_idle else 'without'} a sequence")
+    mine = None
+    if written.sequence is not None:
+        more = (written.held, written.tried_epochs, written.reason, written.outage)
+        mine = OpenSequence(written.status, written.sequence, *more)
+    return DatasetState(
+        written.dataset_urn,
+        mine,
+        written.watermark,
+        written.closed_epoch,
+        written.done_epoch,
+        written.origin,
+        written.skipped,
+        written.accepted_epochs,
+        written.done_records,
+        written.done_files,
+        written.done_left_out,
+        written.done_content_sum,
+    )
