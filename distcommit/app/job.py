@@ -197,7 +197,7 @@ class Job:
 
     def quarantine(self, urn: str) -> None:
         """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""
-        by_hand.quarantine(self.open_store(create=False), urn, _who())
+        by_hand.quarantine(self._folders.opened(), urn, _who())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all.
@@ -245,7 +245,7 @@ class Job:
                 store=roots.store,
                 todo="give the job that goes on new folders (paths)",
             )
-        return open_store(fs, roots, other.config.job, create=False)
+        return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 
     def _import(self, found: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
         store = None if dry_run and not self._folders.has_store() else self._folders.opened(create=not dry_run)

@@ -9,6 +9,7 @@ from pathlib import Path
 from distcommit.app.config import JobConfig
 from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.pins import PinnedSettings
 from distcommit.model.ports import FileSystem
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
@@ -29,6 +30,11 @@ class JobFolders:
     path: Path | None = None
     overrides: Sequence[str] = ()
 
+    @property
+    def groups(self) -> CommitGroups:
+        """The rule by which datasets have their buckets."""
+        return CommitGroups(self.config.sink)
+
     def places(self) -> tuple[FileSystem, Roots]:
         """The file system, and the folders there."""
         paths = self.config.paths
@@ -43,7 +49,7 @@ class JobFolders:
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to, whatever settings it was filled with."""
         fs, roots = self.places()
-        return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create)
+        return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create, groups=self.groups)
 
     def opened(self, *, create: bool = False) -> JobStore:
         """The job's store, for what acts on it: refused if it was filled with other settings."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from distcommit.app.config import JobConfig
 from distcommit.model.pins import Pin, PinnedSettings
+from distcommit.model.sink import BY_DATASET
 
 _ANOTHER_TYPE = (
     "put source.type back: positions of one type of source say nothing to another. To read with this one, give the job"
@@ -29,6 +30,7 @@ def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequ
         **_in_section("source", source.pins()),
         "sink.type": Pin(sink.type),
         **_in_section("sink", sink.pins()),
+        "sink.commit_group": Pin(sink.grouped_by, unrecorded=BY_DATASET),
     }
     if path is None or any(text.startswith("paths") for text in overrides):
         return PinnedSettings(settings)

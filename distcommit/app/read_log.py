@@ -32,7 +32,6 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
@@ -79,7 +78,7 @@ def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None 
     if bucket is not None and dataset is not None:
         raise ConfigurationError("a dataset is in one bucket", expected="--bucket or --dataset", found="both")
     if dataset is not None:
-        bucket = bucket_of(dataset, store.buckets)
+        bucket = store.bucket_of(dataset)
     if bucket is not None and not 0 <= bucket < store.buckets:
         raise ConfigurationError("there is no such bucket", expected=f"0 to {store.buckets - 1}", found=str(bucket))
     log = store.job_log() if bucket is None else store.bucket_log(bucket)

@@ -22,7 +22,6 @@ from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Position
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -251,7 +250,7 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
     by_bucket: dict[int, list[DatasetState]] = {}
     for state in plan.states:
         closed = msgspec.structs.replace(state, closed_epoch=epoch)
-        by_bucket.setdefault(bucket_of(state.dataset_urn, store.buckets), []).append(closed)
+        by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(closed)
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
         written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)

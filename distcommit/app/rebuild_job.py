@@ -51,14 +51,16 @@ def rebuild_job(
             )
         with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
             return keep_store(store, run_id)
-    planned = store or JobStore(fs, roots, config.job, config.commit.buckets)
+    planned = store or JobStore(fs, roots, config.job, config.commit.buckets, groups=folders.groups)
     found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
     if dry_run or found.problems:
         return found
     if store is None:
         put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
         lost = owner.store_id if owner is not None else uuid.uuid4().hex
-        store = open_store(fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost)
+        store = open_store(
+            fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost, groups=folders.groups
+        )
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         record_settings(store, folders.pinned())
         return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps)

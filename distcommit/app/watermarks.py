@@ -8,7 +8,7 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Source
 from distcommit.model.storable import storable
-from distcommit.model.urn import bucket_of, check_urn
+from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position, Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
@@ -34,7 +34,7 @@ def set_watermark(
             it: nothing was written.
         ConflictError: if it has a sequence that is not done.
     """
-    states = store.bucket_log(bucket_of(check_urn(urn), store.buckets)).refresh().datasets
+    states = store.bucket_log(store.bucket_of(check_urn(urn))).refresh().datasets
     if (urn in states) is new:
         raise ConfigurationError(
             "the store knows this dataset already" if new else "the store knows no such dataset",

@@ -12,10 +12,12 @@ class Pin:
 
     `otherwise`: what a person who wants another value can do, if `distcommit import-watermarks` into a new store can't
     carry over what is stored.
+    `unrecorded`: what a store was filled with that has recorded none, if that is known; this value is not recorded.
     """
 
     value: str
     otherwise: str = ""
+    unrecorded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, Stage
 if TYPE_CHECKING:
     import pyarrow as pa
 
+BY_DATASET = "dataset"
+"""How datasets are grouped where no sink says another: each by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptIdentity:
@@ -174,6 +177,25 @@ class Sink(ABC):
         """Where a reader finds what is published of a dataset, in words for people: a folder, a table, a topic. Empty
         if the sink does not say. `output`: the job's `paths.output`."""
         return ""
+
+    @property
+    def grouped_by(self) -> str:
+        """What `commit_group` goes by, in words that name every setting it depends on, such as `table, prefix 3`. It is
+        pinned: a store is refused with another rule than it was filled with. `dataset`: each dataset is by itself, and
+        `commit_group` is not asked."""
+        return BY_DATASET
+
+    def commit_group(self, dataset_urn: str) -> str:
+        """What the dataset is committed with, such as the table that several datasets go to. Datasets of one group are
+        in one bucket: they are sealed by one record and given to the committer together.
+
+        A pure function of the URN and of what `grouped_by` names: the same in every process, whatever is planned today
+        (`hash()` of a text is not).
+
+        Returns:
+            text of 1 to 1,024 bytes.
+        """
+        return dataset_urn
 
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:

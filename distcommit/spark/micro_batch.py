@@ -61,7 +61,7 @@ def spooled(
     remove_attempts(fs, root, [of_query])
     folder = f"{root}/{of_query}/{batch_id}-{uuid.uuid4().hex}"
     fs.make_folders(folder)
-    spool = Spool(fs, folder, source.dataset_column, store.buckets, partitions)
+    spool = Spool(fs, folder, source.dataset_column, store.buckets, partitions, store.groups)
     try:
         attempts = [row.attempt for row in batch.mapInArrow(spool, "attempt string").collect()]
         yield SpooledBatch(spool, tuple(attempts), query_id, batch_id)

@@ -14,7 +14,6 @@ from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
 from distcommit.model.steps import StepContext
-from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -75,7 +74,7 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
         ConflictError: if the dataset is not pending, or was held back by a run that has not decided to publish it: then
             the next run drops it.
     """
-    log = store.bucket_log(bucket_of(urn, store.buckets))
+    log = store.bucket_log(store.bucket_of(urn))
     state = log.refresh().state_of(urn)
     if state.open is None or state.status is not DatasetStatus.PENDING:
         raise _not(urn, state, "pending")
@@ -168,7 +167,7 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
     Raises:
         ConflictError: if the dataset has a sequence that is not done.
     """
-    log = store.bucket_log(bucket_of(urn, store.buckets))
+    log = store.bucket_log(store.bucket_of(urn))
     before = log.refresh().state_of(urn)
     if before.status is not DatasetStatus.IDLE:
         raise _not(urn, before, "idle")
@@ -194,7 +193,7 @@ def set_watermarks(
     """
     buckets: dict[int, dict[str, Watermark]] = {}
     for urn, watermark in wanted.items():
-        buckets.setdefault(bucket_of(urn, store.buckets), {})[urn] = watermark
+        buckets.setdefault(store.bucket_of(urn), {})[urn] = watermark
     for bucket, mine in sorted(buckets.items()):
         log = store.bucket_log(bucket)
         after = log.settle(partial(next_record.set_watermarks, wanted=mine, before=before, who=who))
@@ -204,7 +203,7 @@ def set_watermarks(
 
 
 def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:
-    log = store.bucket_log(bucket_of(urn, store.buckets))
+    log = store.bucket_log(store.bucket_of(urn))
     state = log.refresh().state_of(urn)
     if state.sequence is None or state.status not in (allowed or (DatasetStatus.QUARANTINED,)):
         raise _not(urn, state, "quarantined")

@@ -28,7 +28,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
-from distcommit.model.urn import bucket_of, check_urn, folder_of
+from distcommit.model.urn import check_urn, folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.steps.registry import dump_steps, load_steps
@@ -135,7 +135,7 @@ class LogCommitStepStore(CommitStepStore):
                 "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
             )
         moves = [step for step in steps if isinstance(step, HighWatermarkCommitStep)]
-        log = self._log(opened, bucket_of(urn, opened.store.buckets))
+        log = self._log(opened, opened.store.bucket_of(urn))
         low, high = as_one_move(urn, moves, log.refresh().state_of(urn).watermark)
         sequence = SealedSequence(
             dataset_urn=urn,
@@ -165,7 +165,7 @@ class LogCommitStepStore(CommitStepStore):
             return None
         sequence = state.open.sequence
         opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
-        log = self._log(opened, bucket_of(urn, opened.store.buckets))
+        log = self._log(opened, opened.store.bucket_of(urn))
         log.make_durable()
         try:
             steps = tuple(load_steps(sequence.steps, self._context))
@@ -233,7 +233,7 @@ class LogCommitStepStore(CommitStepStore):
 
     def _next_round(self, opened: _OpenStore, urn: str) -> _OpenStore:
         """A dataset is sealed once in an epoch: for its next sequence a process that is not fenced begins a new one."""
-        fold = self._log(opened, bucket_of(urn, opened.store.buckets)).refresh()
+        fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
         if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
             return opened
         job_log = opened.store.job_log(opened.epoch)
@@ -270,9 +270,9 @@ class LogCommitStepStore(CommitStepStore):
         """What is stored of a dataset, without fencing anybody."""
         opened = self._open.get(store)
         if opened is not None:
-            return self._log(opened, bucket_of(urn, opened.store.buckets)).refresh().state_of(urn)
+            return self._log(opened, opened.store.bucket_of(urn)).refresh().state_of(urn)
         found = open_store(self._fs, self._roots(store), store, create=False)
-        return found.bucket_log(bucket_of(urn, found.buckets)).refresh().state_of(urn)
+        return found.bucket_log(found.bucket_of(urn)).refresh().state_of(urn)
 
     def _opened(self, store: str) -> _OpenStore:
         if store not in self._open:

@@ -18,6 +18,7 @@ from typing import Annotated
 
 import msgspec
 
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, FolderEntry, ProbedFileSystem
@@ -31,6 +32,7 @@ _MARKER = "store.json"
 _REMOVED = "REMOVED"
 _PROBE = "probe-"
 _PROBES = 3
+_BY_DATASET = CommitGroups()
 
 
 class StoreMarker(msgspec.Struct, frozen=True):
@@ -54,13 +56,29 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class JobStore:
-    """An opened store. Small and picklable: it goes to every executor."""
+    """An opened store. Small and picklable: it goes to every executor.
+
+    `groups`: the rule by which datasets have their buckets.
+    """
 
     fs: FileSystem
     roots: Roots
     job: str
     buckets: int
     store_id: str = ""
+    groups: CommitGroups = _BY_DATASET
+
+    def bucket_of(self, urn: str) -> int:
+        """The bucket that holds the dataset's state. Every process that asks gets the same answer.
+
+        Raises:
+            ConfigurationError: if the job's sink names no commit group for it.
+        """
+        return self.groups.bucket_of(urn, self.buckets)
+
+    def planning_bucket(self, urn: str) -> int:
+        """The bucket whose owner plans the dataset, or tells why it can't be planned."""
+        return self.groups.planning_bucket(urn, self.buckets)
 
     def job_log(self, epoch: int = 0) -> CommitLog:
         """The job log, for a writer of `epoch`."""
@@ -72,7 +90,14 @@ class JobStore:
 
 
 def open_store(
-    fs: FileSystem, roots: Roots, job: str, buckets: int | None = None, *, create: bool, lost_store_id: str = ""
+    fs: FileSystem,
+    roots: Roots,
+    job: str,
+    buckets: int | None = None,
+    *,
+    create: bool,
+    lost_store_id: str = "",
+    groups: CommitGroups = _BY_DATASET,
 ) -> JobStore:
     """Opens the job's store, making it first if asked to. Costs O(1) operations if it is there.
 
@@ -83,6 +108,7 @@ def open_store(
         buckets: the number of buckets that the configuration names; None takes what the store has.
         create: whether a missing store is made (and the file system probed for what the protocol needs).
         lost_store_id: the id of a lost store that the one to be made takes the place of.
+        groups: the job's rule for commit groups.
 
     Raises:
         ConfigurationError: if there is no store, it is another job's, it has another number of buckets, or the file
@@ -95,11 +121,9 @@ def open_store(
         marker = _decode(fs.read(path), path)
     except FileNotFoundError:
         if not create:
+            todo = "run the job once, or correct paths.store"
             raise ConfigurationError(
-                "there is no store here",
-                path=roots.store,
-                expected=f"a file {_MARKER}",
-                todo="run the job once, or correct paths.store",
+                "there is no store here", path=roots.store, expected=f"a file {_MARKER}", todo=todo
             ) from None
         if buckets is None:
             raise ConfigurationError("a new store needs a number of buckets", path=roots.store) from None
@@ -123,7 +147,7 @@ def open_store(
             todo=f"set commit.buckets to {marker.buckets}; or carry what is stored over to new folders:"
             " `distcommit import-watermarks NEW.yaml --from OLD.yaml`",
         )
-    return JobStore(fs, roots, job, marker.buckets, marker.store_id)
+    return JobStore(fs, roots, job, marker.buckets, marker.store_id, groups)
 
 
 def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:

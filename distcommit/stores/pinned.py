@@ -64,7 +64,10 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
         _require(store, recorded, pinned, found)
         wanted = RecordedSettings(
             SETTINGS_VERSION,
-            {**recorded.settings, **{name: pin.value for name, pin in pinned.settings.items()}},
+            {
+                **recorded.settings,
+                **{name: pin.value for name, pin in pinned.settings.items() if pin.value != pin.unrecorded},
+            },
             {**recorded.found, **{name: pin.value for name, pin in found.items()}},
         )
         if wanted == recorded:
@@ -95,9 +98,11 @@ def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
 
 
 def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings, found: Mapping[str, Pin]) -> None:
-    now = {name: pinned.settings.get(name, _NOT_SET) for name in recorded.settings}
-    now |= {name: found[name] for name in recorded.found if name in found}
     values = {**recorded.settings, **recorded.found}
+    if recorded.settings:  # else no run has recorded any, and it may be anything
+        values = {**{name: pin.unrecorded for name, pin in pinned.settings.items() if pin.unrecorded}, **values}
+    now = {name: pinned.settings.get(name, _NOT_SET) for name in values if name not in recorded.found}
+    now |= {name: found[name] for name in recorded.found if name in found}
     changed = [name for name, pin in now.items() if pin.value != values[name]]
     if not changed:
         return

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from distcommit.model.committer import CommitOutcome, CommitRequest, Committed
-from distcommit.model.errors import CorruptError
+from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
@@ -212,3 +213,58 @@ def test_a_flaw_is_found_by_the_test_for_it(
     suite = _Suite(SqliteCommitter, flawed) if issubclass(flawed, SqliteWriter) else _Suite(flawed, SqliteWriter)
     with pytest.raises((AssertionError, CorruptError)):
         test(suite, tmp_path)
+
+
+class ByFirstLetter(SqliteSink):
+    grouped_by: ClassVar[str] = "first letter"
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return dataset_urn[0]
+
+
+class ByHash(ByFirstLetter):
+    """Its groups are other ones in each process."""
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return str(hash(dataset_urn) % 1_000_003)
+
+
+class ByTurns(ByFirstLetter):
+    """Its groups depend on what it was asked before."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def commit_group(self, dataset_urn: str) -> str:
+        self.asked.add(dataset_urn)
+        return min(self.asked)
+
+
+class Unsaid(ByFirstLetter):
+    grouped_by: ClassVar[str] = "dataset"
+
+
+class InBytes(ByFirstLetter):
+    def commit_group(self, dataset_urn: str) -> str:
+        return dataset_urn.encode()  # type: ignore[return-value]
+
+
+class _Grouped(TestSqliteSink):
+    """Not collected: run by the test below."""
+
+    __test__ = False
+
+    def __init__(self, kind: type[SqliteSink]) -> None:
+        self.kind = kind
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        return self.kind(str(place / "rows.db"))
+
+
+def test_groups_that_are_a_function_of_the_name_are_well(tmp_path: Path) -> None:
+    _Grouped(ByFirstLetter).test_a_dataset_has_the_same_commit_group_in_every_process(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [ByHash, ByTurns, Unsaid, InBytes])
+def test_groups_that_are_none_are_found(kind: type[SqliteSink], tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, ConfigurationError)):
+        _Grouped(kind).test_a_dataset_has_the_same_commit_group_in_every_process(tmp_path)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from distcommit.model.committer import CommitOutcome, CommitRequest, SinkCommitter
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
@@ -13,10 +14,16 @@ from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
 @dataclass(frozen=True, slots=True)
 class HeldSink(SqliteSink):
-    """`half_way`: a file that is made once half of a batch is committed; `release`: the file that is waited for."""
+    """`half_way`: a file that is made once half of a batch is committed; `release`: the file that is waited for. Ten
+    datasets each are a commit group."""
+
+    grouped_by: ClassVar[str] = "dataset-N"
 
     half_way: str
     release: str
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return dataset_urn[:-1]
 
     def open_committer(self) -> SinkCommitter:
         return HeldCommitter(self)

@@ -9,9 +9,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.committer import OpensCommitter
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, plain_text
 from distcommit.model.pins import Pin
-from distcommit.model.sink import AttemptIdentity, Origin, SealRequest, Sink, SinkSettings, SinkWriter, StagingArea
+from distcommit.model.sink import (
+    BY_DATASET,
+    AttemptIdentity,
+    Origin,
+    SealRequest,
+    Sink,
+    SinkSettings,
+    SinkWriter,
+    StagingArea,
+)
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.user_class import make_named
 
@@ -30,7 +39,8 @@ class PythonSink(BaseModel, SinkSettings):
         """The sink itself.
 
         Raises:
-            ConfigurationError: if the class can't be imported or made, is no `Sink`, or has no name.
+            ConfigurationError: if the class can't be imported or made, is no `Sink`, has no name, or does not say how
+                it groups datasets.
         """
         made = make_named(Sink, "sink", self.class_name, self.options)  # type: ignore[type-abstract]
         name = getattr(made, "name", None)
@@ -41,6 +51,7 @@ class PythonSink(BaseModel, SinkSettings):
                 expected='a class attribute `name = "..."`, which is stored with every commit',
                 found=repr(name),
             )
+        _check_grouping(made, self.class_name)
         return made
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -54,6 +65,13 @@ class PythonSink(BaseModel, SinkSettings):
     def pins(self) -> Mapping[str, Pin]:
         return {"name": Pin(self.name), **self.made.pins()}
 
+    @property
+    def grouped_by(self) -> str:
+        return self.made.grouped_by
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return self.made.commit_group(dataset_urn)
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return self.made.open_writer(attempt, area, origin)
 
@@ -63,3 +81,15 @@ class PythonSink(BaseModel, SinkSettings):
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
         return self.made.committers
+
+
+def _check_grouping(made: Sink, class_name: str) -> None:
+    rule, names_groups = made.grouped_by, type(made).commit_group is not Sink.commit_group
+    if isinstance(rule, str) and rule and names_groups == (rule != BY_DATASET):
+        return
+    raise ConfigurationError(
+        "the sink's class does not say how it groups datasets",
+        class_name=class_name,
+        expected="`commit_group` and `grouped_by`, the rule in words, which the store records; or neither",
+        found=f"grouped_by {plain_text(repr(rule), 60)}, {'a' if names_groups else 'no'} commit_group of its own",
+    )

@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, plain_text
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.ports import FileSystem, StagedWriter
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Source, SourceSettings
-from distcommit.model.urn import bucket_of, check_urn
+from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 
@@ -85,10 +86,11 @@ class Spool:
     dataset_column: str
     buckets: int
     partitions: int
+    groups: CommitGroups
 
     def owner_of(self, urn: str) -> int:
         """The Spark partition that owns the dataset's bucket."""
-        return bucket_of(urn, self.buckets) % self.partitions
+        return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Spools one partition of the micro-batch, and yields the attempt's name if it has rows (for `mapInArrow`)."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 import uuid
 import warnings
@@ -21,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
@@ -30,7 +33,7 @@ from distcommit.model.committer import (
     RetryLater,
 )
 from distcommit.model.errors import ConflictError
-from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
@@ -38,6 +41,9 @@ from distcommit.steps.sink import SinkCommitStep
 
 _MANY = 8
 _DIED, _FAILED = 17, 18
+
+
+_NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
 class SinkContract(ABC):
@@ -133,6 +139,20 @@ class SinkContract(ABC):
     def seen(self, place: Path) -> list[tuple[str, int]]:
         """What is visible, in order."""
         return sorted((urn, int(offset)) for urn, offset in self.observe(place))
+
+    # -- commit groups
+
+    def test_a_dataset_has_the_same_commit_group_in_every_process(self, tmp_path: Path) -> None:
+        sink = self.sink(tmp_path)
+        here = [sink.commit_group(urn) for urn in _NAMES]
+        if sink.grouped_by == BY_DATASET:
+            assert here == _NAMES, "a sink that names groups says by what, in `grouped_by`"
+            return
+        assert sink.grouped_by
+        assert isinstance(sink.grouped_by, str)
+        assert here == [CommitGroups(sink).group_of(urn) for urn in _NAMES]
+        assert here[::-1] == [self.sink(tmp_path).commit_group(urn) for urn in _NAMES[::-1]], "in any order"
+        assert here == _groups_elsewhere(sink), "in a process that hashes texts in its own way"
 
     # -- before commit
 
@@ -338,3 +358,18 @@ def _killed_at(line: int, module: str, act: Callable[[], object]) -> bool:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (0, _DIED), f"the commit failed by itself, exit code {code}"
     return code == _DIED
+
+
+def _groups_elsewhere(sink: CommitterSink) -> list[str]:
+    """The commit groups of the same datasets, as a new process finds them."""
+    asked = "import pickle, sys; sink, names = pickle.load(sys.stdin.buffer); print([*map(sink.commit_group, names)])"
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        input=pickle.dumps((sink, _NAMES)),
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found: list[str] = ast.literal_eval(done.stdout.decode())
+    return found

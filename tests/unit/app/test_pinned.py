@@ -16,6 +16,7 @@ from distcommit.testing.models.sqlite_sink import SqliteSink
 
 PATHS = {"store": "/j/store", "staging": "/j/staging-9", "output": "/j/output"}
 KAFKA = {"type": "kafka", "brokers": "b:1", "topics": ["t"]}
+FILES = {"sink.type": "files", "sink.commit_group": "dataset"}
 MODEL = "tests.unit.app.test_pinned:PinningSource"
 
 
@@ -35,7 +36,7 @@ def pinned(**sections: Any) -> dict[str, str]:
 
 
 def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> None:
-    assert pinned() == {"source.type": "kafka", "source.dataset": "topic", "sink.type": "files"}
+    assert pinned() == {"source.type": "kafka", "source.dataset": "topic", **FILES}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
         "source.type": "python",
         "source.class": "as_it_was:Named",
         "source.region": "eu",
-        "sink.type": "files",
+        **FILES,
     }
     plain = {"type": "python", "class": "distcommit.testing.models.model_source:ModelSource"}
     assert pinned(source=plain)["source.class"] == "distcommit.testing.models.model_source:ModelSource"

@@ -14,6 +14,7 @@ from distcommit import Job
 from distcommit.app.config import JobConfig, load_config
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.urn import bucket_of
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
@@ -30,6 +31,34 @@ class Nameless(SqliteSink):
     """Its name is empty."""
 
     name = ""
+
+
+class TableSink(SqliteSink):
+    """Datasets go to the table that their name begins with."""
+
+    grouped_by = "table"
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return dataset_urn.split(".", 1)[0]
+
+
+class Unsaid(SqliteSink):
+    """It names groups and does not say by what."""
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return "all"
+
+
+class Undone(SqliteSink):
+    """It says by what, and names none."""
+
+    grouped_by = "table"
+
+
+class Unwritten(TableSink):
+    """Its rule is no text."""
+
+    grouped_by = None  # type: ignore[assignment]
 
 
 def config(folder: Path, sink: str = "") -> JobConfig:
@@ -107,3 +136,37 @@ def test_the_audit_of_a_foreign_sink_says_that_it_can_not_audit_it(tmp_path: Pat
     said = " ".join(result.stderr.split())
     assert "the audit reads published files, and this job has a sink of its own [sink=sqlite]" in said
     assert "count each dataset's records at the sink's target" in said
+
+
+OWN = 'sink: {type: python, class: "tests.unit.app.test_sinks:%s", options: {path: "%s"}}\n'
+
+
+def test_a_job_file_reaches_the_rule_by_which_its_sink_groups_datasets(tmp_path: Path) -> None:
+    job = Job(config(tmp_path, OWN % ("TableSink", tmp_path / "rows.db")))
+    store = pickle.loads(pickle.dumps(job.open_store(create=True)))
+    with pytest.raises(ConfigurationError, match="the store knows no such dataset"):
+        job.set_watermark("t.a", {"0": 1})
+    assert store.bucket_of("t.a") == store.bucket_of("t.b") == bucket_of("t", store.buckets)
+    job.set_watermark("t.a", {"0": 1}, new=True)
+    assert "t.a" in store.bucket_log(bucket_of("t", store.buckets)).refresh().datasets
+    assert [line.record for line in job.log(dataset="t.a").lines][-1] == "SetWatermark"
+
+
+def test_a_store_is_refused_with_another_rule_for_groups(tmp_path: Path) -> None:
+    grouped = Job(config(tmp_path, OWN % ("TableSink", tmp_path / "rows.db")))
+    grouped.open_store(create=True)
+    grouped.set_watermark("t.a", {"0": 1}, new=True)
+    plain = Job(config(tmp_path, SQLITE % (tmp_path / "rows.db")))
+    for act in (plain.run, plain.recover, lambda: plain.set_watermark("t.a", {"0": 2}), lambda: plain.retry("t.a")):
+        with pytest.raises(ConfigurationError, match="another one than this store was filled with") as caught:
+            act()
+        assert (caught.value.expected, caught.value.found) == ("sink.commit_group: table", "sink.commit_group: dataset")
+    assert [row.dataset for row in plain.status().datasets] == ["t.a"]
+
+
+@pytest.mark.parametrize("name", ["Unsaid", "Undone", "Unwritten"])
+def test_a_sink_that_does_not_say_how_it_groups_is_refused_before_anything_is_done(tmp_path: Path, name: str) -> None:
+    job = Job(config(tmp_path, OWN % (name, tmp_path / "rows.db")))
+    with pytest.raises(ConfigurationError, match="does not say how it groups datasets"):
+        job.run()
+    assert not (tmp_path / "store").exists()

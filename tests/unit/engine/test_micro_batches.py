@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.engine.run import RunResult, run
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.micro_batch.source import Spool, SpooledBatch
@@ -39,7 +40,7 @@ def spool_of(machine: Machine, name: str) -> Spool:
     fs = SimulatedFileSystem(machine)
     folder = f"{ROOTS.staging}/batches/{QUERY}/{name}"
     fs.make_folders(folder)
-    return Spool(fs, folder, "shop", WORLD.buckets, WORLD.partitions)
+    return Spool(fs, folder, "shop", WORLD.buckets, WORLD.partitions, CommitGroups())
 
 
 def spooled(

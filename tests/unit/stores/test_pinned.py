@@ -159,3 +159,41 @@ def test_a_put_whose_answer_is_an_error_is_read_back(kind: str) -> None:
 
 def crash() -> None:
     raise Crashed
+
+
+# -- settings of which it is known what a store has that has recorded none
+
+
+def grouped(by: str) -> PinnedSettings:
+    return PinnedSettings({**TOPIC.settings, "sink.commit_group": Pin(by, unrecorded="dataset")}, "distcommit carry")
+
+
+def test_a_setting_that_is_as_it_was_before_it_could_be_another_is_not_recorded() -> None:
+    """Programs that do not know it go on with the store."""
+    machine = Machine()
+    record_settings(store(machine), grouped("dataset"))
+    require_settings(store(machine), TOPIC)
+    assert "sink.commit_group" not in read_settings(store(machine)).settings
+
+
+@pytest.mark.parametrize(("filled", "now"), [("dataset", "table"), ("table", "dataset"), ("table", "topic's table")])
+def test_another_rule_for_groups_is_refused_with_both(filled: str, now: str) -> None:
+    machine = Machine()
+    record_settings(store(machine), grouped(filled))
+    before = machine.paths("/job/store")
+    for act in (require_settings, record_settings):
+        act(store(machine), grouped(filled))
+        with pytest.raises(ConfigurationError, match="another one than this store was filled with") as caught:
+            act(store(machine), grouped(now))
+        error = caught.value
+        assert (error.expected, error.found) == (f"sink.commit_group: {filled}", f"sink.commit_group: {now}")
+    assert machine.paths("/job/store") == before
+
+
+def test_a_new_store_is_filled_by_any_rule() -> None:
+    machine = Machine()
+    require_settings(store(machine), grouped("table"))
+    record_settings(store(machine), grouped("table"))
+    assert read_settings(store(machine)).settings["sink.commit_group"] == "table"
+    with pytest.raises(ConfigurationError, match=r"found sink\.commit_group: not set"):  # as a program that knows none
+        require_settings(store(machine), TOPIC)
