@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -15,13 +14,13 @@ from distcommit.engine.events import Progress
 from distcommit.engine.progress import ProgressFile
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import Extractor
-from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
 from distcommit.stores.staging import new_attempt, remove_empty
@@ -38,8 +37,8 @@ def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
 def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
     """Runs one ingest task: its work units one after the other, committing in between.
 
-    Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own. What a task
-    can't commit is left to the drain; only a newer run's fence ends it early.
+    Tasks below `len(manifest.large)` read large work units; the others read those of the buckets they own, or what is
+    lent to them. What a task can't commit is left to the drain; only a newer run's fence ends it early.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -58,25 +57,16 @@ class _IngestTask:
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
+        partition = task - len(manifest.large)
+        self._owned = settings.buckets_of(partition) if partition >= 0 else range(0)
         self._plans: dict[int, list[DatasetPlan]] = {}
-        mine: Callable[[WorkUnit], bool]
-        if task < len(manifest.large):
-            wanted = {unit_id for _, unit_id in manifest.large[task]}
-            buckets = sorted({bucket for bucket, _ in manifest.large[task]})
-            mine = lambda unit: unit.work_unit_id in wanted  # noqa: E731
-        else:
-            others = {unit_id for group in manifest.large for _, unit_id in group}
-            buckets = list(settings.buckets_of(task - len(manifest.large)))
-            mine = lambda unit: unit.work_unit_id not in others  # noqa: E731
-        for bucket in buckets:
+        self._units: list[WorkUnit] = []
+        self._bucket_of: dict[str, int] = {}
+        for bucket in buckets_read(manifest, task, self._owned):
             try:
-                if plans := read_bucket_plan(self._fs, root, manifest, bucket):
-                    self._plans[bucket] = plans
+                self._take(manifest, bucket, read_bucket_plan(self._fs, root, manifest, bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
-        self._units = [
-            unit for plans in self._plans.values() for plan in plans for unit in plan.work_units if mine(unit)
-        ]
         self._writer = TaskStateWriter(self._fs, root, settings.run_id)
         self._committers: dict[int, BucketCommitter] = {}
         self._given_up: list[CommitCounts] = []
@@ -85,6 +75,17 @@ class _IngestTask:
         self._unsynced: set[str] = set()
         self._swept_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
+
+    def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
+        """Takes in what this task reads of a bucket; of others' buckets it keeps nothing else."""
+        units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
+        read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
+        if bucket not in self._owned:
+            plans = [plan for plan in plans if plan.dataset_urn in read]
+        if plans:
+            self._plans[bucket] = plans
+        self._units += units
+        self._bucket_of |= read
 
     def report(self) -> Report[IngestCounts]:
         """What it did. Why sequences could not be finished is the drain's to tell, which tries them again."""
@@ -166,7 +167,7 @@ class _IngestTask:
 
     def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
         settings, roots = self._settings, self._store.roots
-        bucket = bucket_of(unit.dataset_urn, self._store.buckets)
+        bucket = self._bucket_of[unit.dataset_urn]
         try:
             folder = new_attempt(self._fs, roots.staging, settings.epoch, bucket, unit.work_unit_id)
         except OSError as error:
@@ -177,7 +178,7 @@ class _IngestTask:
         return run_work_unit(settings.flow, extractor, unit, area, identity, self._clock, settings.deadline_ms)
 
     def _add(self, state: TaskState) -> None:
-        self._finished.setdefault(bucket_of(state.dataset_urn, self._store.buckets), []).append(state)
+        self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
         read = IngestCounts(
             records_read=state.records_read,
             records_written=sum(result.records_written for result in state.branches),
@@ -198,9 +199,11 @@ class _IngestTask:
         self._progress.tick()
 
     def _commit(self) -> None:
-        """Publishes the states of finished work units, then sweeps their buckets. What fails is left to the drain."""
+        """Publishes the states of finished work units, then sweeps their buckets. What fails is left to the drain, and
+        so is what has a commit group, in others' buckets: each sweeper would be a conflicting commit to one target."""
         self._publish_states()
-        buckets = sorted(self._unswept)
+        grouped = self._store.groups.are_named
+        buckets = sorted(bucket for bucket in self._unswept if bucket in self._owned or not grouped)
         works = [self._committer(bucket).sweep(ended=False) for bucket in buckets]
         for bucket, outcome in zip(buckets, outcomes_in_step(works), strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import DistcommitError, SourceError, plain_text
 from distcommit.model.source import DatasetProblem, PassedOver
 from distcommit.model.storable import storable
@@ -15,7 +16,7 @@ LARGEST_SIZE = 1 << 53
 
 
 def checked_plan(
-    planned: object, owned: Callable[[str], bool], before: Container[str]
+    planned: object, owned: Callable[[str], bool], before: Container[str], groups: CommitGroups
 ) -> DatasetPlan | DatasetProblem | PassedOver:
     """The plan as it is stored; or why there can be none, or is none on purpose.
 
@@ -23,6 +24,7 @@ def checked_plan(
         planned: what the source gave.
         owned: whether a dataset belongs to the caller's buckets.
         before: datasets that it has planned already.
+        groups: the job's rule: a dataset needs a commit group.
     """
     if isinstance(planned, DatasetProblem):
         return DatasetProblem(plain_text(planned.dataset_urn), plain_text(planned.error))
@@ -34,6 +36,7 @@ def checked_plan(
         )
     try:
         urn = check_urn(planned.dataset_urn)
+        groups.group_of(urn)
         if wrong := _wrong(planned, owned, before):
             raise _refused(urn, wrong)
         return _stored(planned)

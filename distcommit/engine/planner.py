@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 
 import msgspec
@@ -14,7 +14,9 @@ from distcommit.engine.counts import PlanCounts
 from distcommit.engine.planned import LARGEST_SIZE, checked_plan
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.sharing import Loads, lent, packed
 from distcommit.model.errors import (
+    ConfigurationError,
     DistcommitError,
     FencedError,
     SourceError,
@@ -25,28 +27,29 @@ from distcommit.model.errors import (
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
-from distcommit.model.urn import bucket_of
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.stores.fencing import require_fence
+from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
 from distcommit.stores.staging import prepare_bucket
 from distcommit.stores.task_states import prepare_run
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_KEPT = 64
-
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """What one partition planned: its plan files by bucket, its size, and its largest work units; or why it failed.
-    `found`: what the source has found itself to be, by the name of the setting that it is pinned as."""
+    """What one partition planned: its plan files and how much there is to read by bucket, and its largest work units;
+    or why it failed. `found`: what the source has found itself to be, by the name of the setting that it is pinned as.
+    `misplaced`: a dataset that is stored in another bucket than the job's commit groups give it."""
 
     report: Report[PlanCounts]
     files: dict[int, str] = {}
+    loads: dict[int, int] = {}
     largest: tuple[tuple[int, int, str], ...] = ()
     failure: str = ""
     storage_failure: str = ""
     found: dict[str, Pin] = {}
+    misplaced: str = ""
 
 
 class _Planned:
@@ -55,8 +58,9 @@ class _Planned:
     def __init__(self) -> None:
         self.tally = Tally(PlanCounts())
         self.files: dict[int, str] = {}
-        self.largest: list[tuple[int, int, str]] = []
+        self.loads = Loads()
         self.found: dict[str, Pin] = {}
+        self.misplaced = ""
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -65,6 +69,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     tally = planned.tally
     try:
         states = _states(settings, partition, tally)
+        planned.misplaced = _misplaced(settings.store, states)
         _plan(settings, states, planned)
     except FencedError as error:
         tally.fenced = str(error)
@@ -76,8 +81,16 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         storage_failure = plain_text(str(error))
     if failure or storage_failure:
         tally.explain(f"partition {partition}", "not planned", failure or storage_failure)
-    report = tally.report(partition)
-    return PlanReport(report, planned.files, tuple(planned.largest), failure, storage_failure, planned.found)
+    return PlanReport(
+        tally.report(partition),
+        planned.files,
+        planned.loads.by_bucket,
+        tuple(planned.loads.largest),
+        failure,
+        storage_failure,
+        planned.found,
+        planned.misplaced,
+    )
 
 
 def _from_source(
@@ -113,14 +126,14 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
     names: set[str] = set()
 
     def owned(urn: str) -> bool:
-        return bucket_of(urn, settings.store.buckets) in states
+        return settings.store.planning_bucket(urn) in states
 
     known = _AllStates(settings, states)
     for found in _from_source(settings, owned, known):
         if isinstance(found, SourceFact):
             result.found[f"source.{found.name}"] = found.pin
             continue
-        planned = checked_plan(found, owned, names)
+        planned = checked_plan(found, owned, names, settings.store.groups)
         if isinstance(planned, PassedOver):
             tally.note(planned.dataset_urn, "passed over", planned.reason)
             continue
@@ -131,7 +144,7 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
         if planned.dataset_urn in known and known[planned.dataset_urn].status is not DatasetStatus.IDLE:
             continue  # replay comes first; it is reported as skipped
         names.add(planned.dataset_urn)
-        bucket = bucket_of(planned.dataset_urn, settings.store.buckets)
+        bucket = settings.store.planning_bucket(planned.dataset_urn)
         numbers = ordinals.setdefault(bucket, count())
         units = tuple(replace(u, work_unit_id=f"{bucket:05d}_{next(numbers):06d}") for u in planned.work_units)
         if units:
@@ -146,20 +159,24 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
 
 
 def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
-    """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest stays with its
-    bucket's owner. Costs O(partitions)."""
-    total = sum(r.report.counts.size_planned for r in reports)
-    share = max(1, total // (2 * settings.partitions))
-    large = sorted((unit for r in reports for unit in r.largest if unit[0] >= share), reverse=True)
-    tasks = [(0, place) for place in range(min(len(large), settings.partitions))]
-    packed: list[list[tuple[int, str]]] = [[] for _ in tasks]
-    heapq.heapify(tasks)
-    for size, bucket, unit_id in large:
-        load, place = heapq.heappop(tasks)
-        packed[place].append((bucket, unit_id))
-        heapq.heappush(tasks, (load + size, place))
+    """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest is read by its
+    bucket's owner, unless that has much more of it than others. Costs O(partitions + buckets)."""
+    loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
+    known = sorted((unit for r in reports for unit in r.largest), reverse=True)
+    share = max(1, sum(loads.values()) // (2 * settings.partitions))
+    large = [unit for unit in known if unit[0] >= share]
+    for load, bucket, _ in large:
+        loads[bucket] -= load
     files = {bucket: name for r in reports for bucket, name in r.files.items()}
-    return Manifest(MANIFEST_VERSION, settings.run_id, settings.epoch, files, tuple(tuple(units) for units in packed))
+    largest = known[len(large)][0] if len(known) > len(large) else 1
+    return Manifest(
+        MANIFEST_VERSION,
+        settings.run_id,
+        settings.epoch,
+        files,
+        packed(large, settings.partitions),
+        lent(loads, settings.partitions, largest),
+    )
 
 
 def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> dict[int, dict[str, DatasetState]]:
@@ -186,6 +203,19 @@ def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> 
     return states
 
 
+def _misplaced(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
+    """A dataset that is stored elsewhere than where the job looks for it now: its rule was changed in silence, and it
+    would be read from the beginning. A dataset that has no commit group any more can't be read at all."""
+    if not store.groups.are_named:
+        return ""
+    for bucket, known in states.items():
+        for urn in known:
+            with suppress(ConfigurationError):
+                if store.bucket_of(urn) != bucket:
+                    return urn
+    return ""
+
+
 class _AllStates(KnownStates):
     """What is stored of the buckets that a partition plans, and on demand of others.
 
@@ -197,7 +227,7 @@ class _AllStates(KnownStates):
         self._store, self._others = settings.store, dict(owned)
 
     def anywhere(self, urn: str) -> DatasetState | None:
-        bucket = bucket_of(urn, self._store.buckets)
+        bucket = self._store.planning_bucket(urn)
         if bucket not in self._others:
             try:
                 self._others[bucket] = self._store.bucket_log(bucket).refresh().datasets
@@ -213,12 +243,7 @@ class _AllStates(KnownStates):
 
 
 def _count(units: Sequence[WorkUnit], bucket: int, result: _Planned) -> None:
-    """Counts a dataset's work units, and remembers the largest of all."""
+    """Counts a dataset's work units."""
     size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
     result.tally.add(PlanCounts(datasets_planned=1, work_units=len(units), size_planned=size))
-    for unit in units:
-        entry = (unit.size, bucket, unit.work_unit_id)
-        if len(result.largest) < _LARGEST_KEPT:
-            heapq.heappush(result.largest, entry)
-        elif entry > result.largest[0]:
-            heapq.heapreplace(result.largest, entry)
+    result.loads.add(bucket, units)

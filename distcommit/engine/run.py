@@ -24,6 +24,7 @@ from distcommit.engine.planner import PlanReport, plan_partition, share_out
 from distcommit.engine.recover import RecoverReport, oldest_held, recover_partition
 from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.settings import RunSettings
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import (
     ConfigurationError,
     ProcessLostError,
@@ -129,6 +130,7 @@ def run(
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
+        _require_placed(plans, store.groups)
         _require_some(plans, store.job)
         record_settings(store, pinned, _found(plans))
         manifest = share_out(settings, plans)
@@ -198,6 +200,19 @@ def _require_some(plans: list[PlanReport], job: str) -> None:
     raise TransientError(
         "the plan can't be stored", job=job, found=plans[0].storage_failure, todo=f"mend the storage {todo}"
     )
+
+
+def _require_placed(plans: list[PlanReport], groups: CommitGroups) -> None:
+    """Raises ConfigurationError if a dataset is stored elsewhere than where the job looks for it."""
+    misplaced = next((plan.misplaced for plan in plans if plan.misplaced), "")
+    if misplaced:
+        raise ConfigurationError(
+            "a dataset is stored in another bucket than its commit group has",
+            dataset=misplaced,
+            expected="the commit groups that the store was filled with",
+            found=f"commit group {groups.group_of(misplaced)!r}, in another bucket",
+            todo="put the sink's commit_group() back; another rule needs another `grouped_by`, and new folders",
+        )
 
 
 def _found(plans: list[PlanReport]) -> dict[str, Pin]:

@@ -13,14 +13,25 @@ from distcommit.protocol.paths import MANIFEST, bucket_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
+
+
+class Lent(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a bucket's plan that `partition` reads instead of the bucket's owner: the work units that begin in it.
+    `begin` and `end` (exclusive) are loads: how much is before them in the bucket's plan, large work units left out."""
+
+    partition: int
+    bucket: int
+    begin: int
+    end: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
     """The plan as a whole: which file counts for each bucket, and how work units are shared out.
 
     `files` has one name for each bucket that has work. Work units named in `large` are read by tasks of their own, task
-    i reading `large[i]`, pairs of bucket and work unit id; all others by the partition that owns their bucket.
+    i reading `large[i]`, pairs of bucket and work unit id. All others are read by the partition that owns their bucket,
+    or by the one that they were `lent` to.
     """
 
     version: int
@@ -28,6 +39,7 @@ class Manifest(msgspec.Struct, frozen=True):
     epoch: int
     files: dict[int, str]
     large: tuple[tuple[tuple[int, str], ...], ...] = ()
+    lent: tuple[Lent, ...] = ()
 
 
 def write_bucket_plan(fs: FileSystem, store_root: str, run_id: str, bucket: int, plans: Sequence[DatasetPlan]) -> str:

@@ -34,6 +34,7 @@ GOLDEN_6 = Path(__file__).parent / "v6"
 GOLDEN_7 = Path(__file__).parent / "v7"
 GOLDEN_8 = Path(__file__).parent / "v8"
 GOLDEN_9 = Path(__file__).parent / "v9"
+GOLDEN_10 = Path(__file__).parent / "v10"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -108,6 +109,12 @@ def samples_of_content() -> dict[str, pa.Table]:
         "map": pa.array([[("a", 1), ("b", None)], [], None], pa.map_(pa.string(), pa.int32())),
     }
     return {"avro": pa.table(columns), "parquet": pa.table({**columns, **more})}
+
+
+def make_10(folder: Path) -> None:
+    """Writes the manifest of version 2, in which others read work units than the partition that owns their bucket."""
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(encode_document(samples.MANIFEST))
 
 
 def make_5(folder: Path) -> None:

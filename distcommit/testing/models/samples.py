@@ -53,7 +53,7 @@ from distcommit.stores.claims import Owner
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.pinned import RecordedSettings
-from distcommit.stores.plans import Manifest
+from distcommit.stores.plans import Lent, Manifest
 from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
 from distcommit.stores.segment import Segment
 
@@ -334,7 +334,14 @@ _RENAME_SEQUENCE = SealedSequence(
 RENAME_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_RENAME_SEQUENCE,)))
 """Seals the renames of `RENAMES`, as version 2 of them is stored."""
 
-MANIFEST = Manifest(1, RUN_ID, 7, {3: "ffee.parquet", 12: "ddcc.parquet"}, (((3, "00003_000000"), (12, "x")), ()))
+MANIFEST = Manifest(
+    2,
+    RUN_ID,
+    7,
+    {3: "ffee.parquet", 12: "ddcc.parquet"},
+    (((3, "00003_000000"), (12, "x")), ()),
+    (Lent(1, 12, 40, 90), Lent(2, 12, 90, 1 << 53)),
+)
 MARKER = StoreMarker("distcommit-store", 1, "job", 16, "0123456789abcdef0123456789abcdef")
 UPLOAD = UploadMarker(
     1,

@@ -20,6 +20,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls
 from distcommit.ingest.decode import Decoder
 from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
@@ -96,9 +97,7 @@ class World:
     ) -> RunResult:
         """One whole run of the job, as a process would do it: from opening the store to the result."""
         launch = _launch_and_lose if self.loses_ingest else launch_here
-        settings = self.begin(calls, source, clock)
-        if sink is not None:
-            settings = replace(settings, flow=replace(settings.flow, sink=sink))
+        settings = self.begin(calls, source, clock, sink)
         with observed(settings, "run", "world") as told:
             result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -112,9 +111,12 @@ class World:
             end_run(settings.store, settings.epoch, clean=False)
             return result
 
-    def begin(self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None) -> RunSettings:
+    def begin(
+        self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunSettings:
         """Opens the store, claims the job's folders, takes an epoch and marks the output with it."""
-        store = self.store(calls)
+        sink = sink or self.files
+        store = replace(self.store(calls), groups=CommitGroups(sink))
         run_id = new_run_id()
         if self.watched:
             store.fs.make_folders(progress_folder(ROOTS.store, run_id))
@@ -123,7 +125,7 @@ class World:
             run_id=run_id,
             epoch=begin_run(store, run_id, unsealed=self.at_least_once),
             partitions=self.partitions,
-            flow=WorkUnitFlow(source, Decoder(), self.files, False),
+            flow=WorkUnitFlow(source, Decoder(), sink, False),
             policy=self.policy,
             job_level=self.job_level,
             min_interval_s=self.min_interval_s,

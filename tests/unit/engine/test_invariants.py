@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks
-from distcommit.engine.planner import PlanReport, plan_partition, share_out
+from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
+from distcommit.engine.sharing import LARGEST_KEPT
 from distcommit.model.log_records import SetWatermark
 from distcommit.model.source import DatasetProblem
 from distcommit.model.steps import StepContext
@@ -156,7 +157,7 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
         assert len([*drained.reasons]) + drained.reasons.more == (number if failing else 0)
         encoded = [msgspec.msgpack.encode(report) for report in (planned.report, ingested, drained)]
         sizes.append([len(data) for data in encoded])
-        assert len(PlanReport(planned.report, planned.files, planned.largest).largest) <= 64
+        assert len(planned.largest) <= LARGEST_KEPT
     assert [few + 40 >= many for few, many in zip(*sizes, strict=True)] == [True] * 3, sizes
 
 

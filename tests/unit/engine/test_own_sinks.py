@@ -100,8 +100,7 @@ class MemoryCommitter(SinkCommitter):
 
 def run_with(sink: Sink, machine: Machine, data: ModelSource, world: World = WORLD) -> RunResult:
     """One whole run."""
-    settings = replace(world.begin(machine, data), min_interval_s=1_000_000)
-    return run(launch, replace(settings, flow=replace(settings.flow, sink=sink)))
+    return run(launch, replace(world.begin(machine, data, sink=sink), min_interval_s=1_000_000))
 
 
 def answer_for(urn: str, outcome: CommitOutcome) -> Callable[[CommitRequest], CommitOutcome | None]:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from distcommit.model.errors import CorruptError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
-from distcommit.stores.plans import Manifest, publish_manifest, read_bucket_plan, read_manifest, write_bucket_plan
+from distcommit.stores.plans import (
+    Lent,
+    Manifest,
+    publish_manifest,
+    read_bucket_plan,
+    read_manifest,
+    write_bucket_plan,
+)
 from distcommit.stores.tables import (
     PLAN_SCHEMA,
     TASK_STATE_SCHEMA,
@@ -311,9 +318,9 @@ def test_a_plan_counts_once_a_manifest_names_it() -> None:
     assert name != abandoned
     with pytest.raises(FileNotFoundError):
         read_manifest(fs, "/store", "run")
-    manifest = Manifest(1, "run", 7, {3: name}, (((3, "00000_000001"),),))
+    manifest = Manifest(2, "run", 7, {3: name}, (((3, "00000_000001"),),), (Lent(1, 3, 0, 5),))
     publish_manifest(fs, "/store", manifest)
-    publish_manifest(fs, "/store", Manifest(1, "run", 8, {3: abandoned}))  # a twin that comes too late
+    publish_manifest(fs, "/store", Manifest(2, "run", 8, {3: abandoned}))  # a twin that comes too late
     assert read_manifest(fs, "/store", "run") == manifest
     assert read_bucket_plan(fs, "/store", manifest, 3) == [plan("a"), plan("b")]
     assert read_bucket_plan(fs, "/store", manifest, 4) == []

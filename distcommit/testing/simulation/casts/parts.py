@@ -110,7 +110,7 @@ def new_run(machine: SimulatedPosix, world: World = WORLD, source: ModelSource =
     for partition in range(world.partitions):
         recover_partition(settings, partition)
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(world.partitions)])
-    publish_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=()))
+    publish_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
     return settings
 
 

@@ -83,7 +83,7 @@ def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSe
     for partition in range(world.partitions):
         recover_partition(settings, partition)
     plans = [plan_partition(settings, partition) for partition in range(world.partitions)]
-    publish_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=()))
+    publish_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=(), lent=()))
     return settings
 
 

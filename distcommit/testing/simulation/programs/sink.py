@@ -24,7 +24,7 @@ from distcommit.model.committer import (
 from distcommit.model.errors import ConflictError, LostError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
-from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
+from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
@@ -56,12 +56,20 @@ class NoteSink(CommitterSink):
 
     `mood`: what is wrong with it. It can "never" commit dataset a, or only "later"; it is "silent" when asked, or
     "closed" to committers; its writers give "odd infos"; to abort, a note is "taken", or the target is "down"; its
-    committer is "clinging" when it is closed.
+    committer is "clinging" when it is closed. `together`: all datasets are one commit group.
     """
 
     name: ClassVar[str] = "testing-notes"
     fs: FileSystem
     mood: _Mood = ""
+    together: bool = False
+
+    @property
+    def grouped_by(self) -> str:
+        return "folder" if self.together else BY_DATASET
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return _NOTES if self.together else dataset_urn
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return _NoteWriter(self.fs, area.folder, self.mood)
@@ -141,8 +149,8 @@ def _note(request: CommitRequest) -> str:
 
 
 def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, mood: _Mood = "") -> RunResult:
-    """One whole run of the job whose sink leaves notes."""
-    return world.run(calls, source, sink=NoteSink(SimulatedFileSystem(calls), mood))
+    """One whole run of the job whose sink leaves notes; of all datasets together, if several partitions read them."""
+    return world.run(calls, source, sink=NoteSink(SimulatedFileSystem(calls), mood, world.partitions > 1))
 
 
 def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
@@ -243,7 +251,11 @@ def _in_all_moods(machine: SimulatedPosix) -> None:
 SINK = (
     *(
         Program(name, partial(_committed, world), partial(_run_more, world), partial(_run_again, world))
-        for name, world in (("own-sink", World(buckets=2)), ("own-sink-held", World(job_level=True)))
+        for name, world in (
+            ("own-sink", World(buckets=2)),
+            ("own-sink-held", World(job_level=True)),
+            ("own-sink-together", World(buckets=2, partitions=2)),
+        )
     ),
     Program("own-sink-by-itself", _refused, _execute_by_itself, _retry_and_run),
     Program("own-sink-abandoned", _refused, _abandon_at_last, _abandon_and_run),
