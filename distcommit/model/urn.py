@@ -1,7 +1,7 @@
-"""Dataset URNs: their bucket and their folder name.
+"""Dataset URNs: their folder name, and the bucket of a name.
 
-A URN is any non-empty text. Its bucket and its folder are functions of the text alone, so that every process, of every
-version, finds the same ones.
+A URN is any non-empty text. What is found here is a function of the text alone, so that every process, of every
+version, finds the same.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def _no_name(found: str) -> ConfigurationError:
     )
 
 
-def bucket_of(urn: str, buckets: int) -> int:
-    """The bucket that holds the dataset's state, 0 <= bucket < buckets; the same on every machine and version.
+def bucket_of(name: str, buckets: int) -> int:
+    """The bucket of a commit group, 0 <= bucket < buckets; the same on every machine and version.
 
-    What can't name a dataset has one too, in which it is told that it can't.
+    Which group a dataset has, `model.commit_groups` says. What can't name one has a bucket too, in which it is told so.
     """
     try:
-        name = urn.encode()
+        data = name.encode()
     except (UnicodeEncodeError, AttributeError):
-        name = plain_text(urn).encode()
-    return int.from_bytes(blake2b(name, digest_size=8).digest(), "big") % buckets
+        data = plain_text(name).encode()
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") % buckets
 
 
 def folder_of(urn: str) -> str:

@@ -126,6 +126,14 @@ def test_large_work_units_have_tasks_of_their_own_and_do_not_count_where_the_res
     assert [len(units) for units in read_by_tasks(run, manifest, plans)] == [1, 1, 100, 100]
 
 
+def test_nothing_is_lent_in_vain_where_there_are_fewer_work_units_than_partitions() -> None:
+    run = replace(SETTINGS, partitions=10, store=replace(SETTINGS.store, buckets=10))
+    plans = plans_of({0: [40, 40, 40], 1: [1000]})
+    manifest = share_out(run, reports_of(plans, 10))
+    assert len(manifest.lent) == 2, "one to each that reads of it"
+    assert sorted(map(len, read_by_tasks(run, manifest, plans)))[-4:] == [1, 1, 1, 1]
+
+
 def test_a_partition_names_its_largest_work_units_and_no_more() -> None:
     loads = Loads()
     loads.add(3, [unit for plan in plans_of({3: range(1000)})[3] for unit in plan.work_units])
