@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.process import ServerUnavailableError
+from tests.servers.spark_start import start_cheaply
 
 pytest_plugins = ["tests.servers.fixtures"]
 REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
@@ -19,8 +20,7 @@ _KEPT = "distcommit/skipped"  # in pytest's cache
 # It explains what fails inside what tests share; said before anybody imports them.
 pytest.register_assert_rewrite("tests.unit.sinks.attempts", "tests.unit.engine.situations")
 
-# Tests start hundreds of short-lived JVMs: its `java-opts` halves the processor time of each start of Spark.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "servers" / "spark_conf"))
+_WITH_SPARK = tuple(Path(__file__).parent / name for name in ("benchmarks", "integration"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +45,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError("--skipped-last: no earlier run has left what it skipped in pytest's cache")
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
     items[:] = [item for item in items if item.nodeid in kept]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spark starts cheaply in what follows, where anything starts it."""
+    if not session.config.option.collectonly and any(
+        item.path.is_relative_to(folder) for item in session.items for folder in _WITH_SPARK
+    ):
+        start_cheaply()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -17,6 +17,7 @@ from tests.checkers.mutants import mutants, table
 from tests.checkers.peers import peers
 from tests.checkers.planted import planted
 from tests.checkers.soak import soak
+from tests.servers.spark_start import start_cheaply
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 
@@ -79,6 +80,7 @@ def soak_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Kills or freezes the main job on a real Spark, over and over, and audits it after each."""
+    start_cheaply()
     with tempfile.TemporaryDirectory(prefix="distcommit-soak-") as folder:
         result = soak(kills, seed, Path(folder), _say)
     if as_json:

@@ -32,6 +32,7 @@ class A:
 QUICK = Budgets(explore_s=1, interleave_s=0.3, faults_s=0.3, unit=("protocol", "steps"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_known_errors_are_found_and_the_product_itself_is_not_one() -> None:
     names = ["no-closed-epoch", "target-exists-is-done", "done-before-effects"]

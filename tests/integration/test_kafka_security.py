@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
 
-from distcommit.model.errors import ConfigurationError, SourceError, TransientError
+from distcommit import Job
+from distcommit.model.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
 from distcommit.sources.kafka.source import KafkaSource
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.java import keytool
@@ -77,30 +79,39 @@ def test_a_password_from_the_environment_or_a_file_lets_in_and_shows_nowhere(
 
 @pytest.mark.slow
 def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
-    tmp_path: Path, kafka_server: KafkaServer
+    tmp_path: Path, kafka_server: KafkaServer, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Credentials by the command, certificates in this process: each start of a JVM takes ten seconds and more."""
     stranger, store = tmp_path / "stranger.pem", ["-keystore", str(tmp_path / "keys"), "-storepass", "changeit"]
     keytool("-genkeypair", *store, "-dname", "CN=stranger", "-keyalg", "EC", "-groupname", "secp256r1")
     keytool("-exportcert", *store, "-rfc", "-file", str(stranger))
     job = job_of_twenty_records(tmp_path, kafka_server)
     right = over_tls(kafka_server, KafkaServer.password)
-    for client, found in (
-        ({**right, "sasl.password": WRONG}, "invalid credentials with SASL mechanism SCRAM-SHA-512"),
-        ({**right, "ssl.ca.location": str(stranger)}, "broker certificate could not be verified"),
-    ):
-        write(job, kafka_server, client, request_timeout_s=1000)  # it is not waited for as if nobody had answered
-        code, _, errors = job.cli("run")
-        assert code == 4, errors[-3000:]
-        error = errors[errors.rindex("error: no dataset could be planned") :]
+
+    def assert_told(error: str, found: str, said: str) -> None:
+        assert "no dataset could be planned" in error
         assert f"brokers={kafka_server.tls_bootstrap_servers}" in error
         assert found in error
         assert "check the security settings in source.client (sasl.mechanism" in error
-        assert "Traceback" not in error
         for secret in (WRONG, KafkaServer.password):
-            assert secret not in errors
+            assert secret not in said
             assert secret.encode() not in written_below(tmp_path, job.path)
+
+    # It is not waited for as if nobody had answered.
+    write(job, kafka_server, {**right, "sasl.password": WRONG}, request_timeout_s=1000)
+    code, _, errors = job.cli("run")
+    assert code == 4, errors[-3000:]
+    error = errors[errors.rindex("error: no dataset could be planned") :]
+    assert_told(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
+    assert "Traceback" not in error
+
+    write(job, kafka_server, {**right, "ssl.ca.location": str(stranger)}, request_timeout_s=1000)
+    with pytest.raises(SourceUnavailableError) as caught:
+        Job.from_file(job.path, session=spark).run()
+    assert_told(str(caught.value), "broker certificate could not be verified", str(caught.value) + caplog.text)
+
     write(job, kafka_server, right)
-    assert job.run()["totals"]["records_published"] == 20
+    assert Job.from_file(job.path, session=spark).run().totals.records_published == 20
     job.assert_exact()
 
 

@@ -93,6 +93,7 @@ def test_kafka_keeps_what_it_acknowledged(kafka_server: KafkaServer) -> None:
     assert message.value() == b"committed"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_leader_moves_to_the_other_broker_and_back(kafka_pair: KafkaServer) -> None:
     topic = f"t-{uuid.uuid4().hex}"
@@ -132,6 +133,7 @@ def test_hdfs_keeps_a_file_on_two_data_nodes(hdfs_server: HdfsServer) -> None:
         assert json.load(answer)["FileStatus"]["replication"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_spark_runs_tasks_on_both_workers(spark_cluster: SparkCluster) -> None:
     command = [sys.executable, "-m", "tests.integration.where_tasks_run", spark_cluster.master]

@@ -103,21 +103,22 @@ def test_a_column_that_names_no_dataset(tmp_path: Path, spark: SparkSession, col
 
 
 @pytest.mark.slow
-def test_a_query_killed_in_mid_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_query_killed_in_mid_commit(tmp_path: Path, times: int) -> None:
     """SIGKILL while datasets are sealed and not closed; the query is started again until it has read all."""
     path = write_job(tmp_path)
     for batch in range(6):
         produce(tmp_path, batch * 120, 120)
     command = [sys.executable, "-m", "tests.integration.stream_job", str(tmp_path)]
-    for kills in range(4):
+    for kills in range(times + 1):
         watcher = CommitWatcher(Job.from_file(path).open_store(create=True))
         with subprocess.Popen(command, cwd=PACKAGE_ROOT, start_new_session=True, stderr=subprocess.DEVNULL) as query:
             deadline_s = time.monotonic() + 200
-            while kills < 3 and not watcher.pending():
+            while kills < times and not watcher.pending():
                 assert query.poll() is None, "the query ended before a commit was seen"
                 assert time.monotonic() < deadline_s
-            if kills < 3:
+            if kills < times:
                 os.killpg(query.pid, signal.SIGKILL)
-            assert query.wait(200) == (0 if kills == 3 else -signal.SIGKILL)
+            assert query.wait(200) == (0 if kills == times else -signal.SIGKILL)
     assert published(tmp_path) == list(range(720))
     assert Job.from_file(path).audit(deep=True).exact

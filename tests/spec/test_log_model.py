@@ -179,7 +179,8 @@ def test_delivery_at_least_once_and_cuts_break_where_they_are_naive(name: str, n
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("states", [100_000, pytest.param(300_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", NEW_RULES)
-def test_delivery_at_least_once_and_cuts_hold_over_all_states_there_is_time_for(name: str) -> None:
-    wrong, _, history = MODEL.explore(MODEL.scenario(name), 300_000, 1_000, 1)
+def test_delivery_at_least_once_and_cuts_hold_over_all_states_there_is_time_for(name: str, states: int) -> None:
+    wrong, _, history = MODEL.explore(MODEL.scenario(name), states, 1_000, 1)
     assert wrong.startswith("none"), history
