@@ -16,6 +16,7 @@ import msgspec
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
+from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import UNREADABLE
 
 _EVERY_S = 0.5
@@ -118,9 +119,7 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
         if look:
             thread.join()
         with contextlib.suppress(OSError):  # for people to look at: nothing depends on them
-            for entry in fs.list_folder(folder):
-                fs.delete(f"{folder}/{entry.name}")
-            fs.delete_folder(folder)
+            delete_tree(fs, folder)
 
 
 class _NotingPhase:

@@ -21,9 +21,10 @@ import msgspec
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
-from distcommit.model.ports import FileSystem, FolderEntry, ProbedFileSystem
+from distcommit.model.ports import FileSystem, ProbedFileSystem
 from distcommit.protocol.paths import TEMPORARY, bucket_name
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
+from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog
 
@@ -195,22 +196,9 @@ def _finish_removal(fs: FileSystem, folder: str) -> None:
         return
     for entry in fs.list_folder(folder):
         if entry.name != _REMOVED:
-            _delete(fs, f"{folder}/{entry.name}", entry)
+            delete_entry(fs, folder, entry)
     fs.sync([folder], folder)
     fs.delete(f"{folder}/{_REMOVED}")
-
-
-def _delete_tree(fs: FileSystem, folder: str) -> None:
-    for entry in fs.list_folder(folder):
-        _delete(fs, f"{folder}/{entry.name}", entry)
-    fs.delete_folder(folder)
-
-
-def _delete(fs: FileSystem, path: str, entry: FolderEntry) -> None:
-    if entry.is_folder:
-        _delete_tree(fs, path)
-    else:
-        fs.delete(path)
 
 
 def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id: str) -> StoreMarker:
@@ -252,7 +240,7 @@ def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
     for root in places:  # what a creation that crashed has left
         for entry in fs.list_folder(root):
             if entry.name.removeprefix(TEMPORARY).startswith(_PROBE):
-                _delete(fs, f"{root}/{entry.name}", entry)
+                delete_entry(fs, root, entry)
     names = [f"{root}/{_PROBE}{probe_id}" for root in places]
     refused: ConfigurationError | None = None
     for _ in range(_PROBES):
@@ -317,7 +305,7 @@ def _probed_in_full(fs: FileSystem, folder: str) -> ConfigurationError | None:
     except ConfigurationError as error:
         return error
     finally:
-        _delete_tree(fs, folder)
+        delete_tree(fs, folder)
     return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import RUNS, TEMPORARY, bucket_name, record_epoch, record_name
+from distcommit.stores.deletion import delete_tree
 
 KEPT_RUNS = 10
 _TABLES = ("plans", "task_states")
@@ -25,9 +26,9 @@ def forget_runs(fs: FileSystem, store_root: str, buckets: Iterable[int], keep: i
         for run in runs[:-keep]:
             folder = f"{store_root}/{table}/{run}"
             for name in names:
-                _empty(fs, f"{folder}/{name}")
+                delete_tree(fs, f"{folder}/{name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
-                _empty(fs, folder)
+                delete_tree(fs, folder)
     if 0 in owned:
         _forget_records(fs, f"{store_root}/{RUNS}", keep)
 
@@ -39,10 +40,3 @@ def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:
     unput = [entry.name for entry in entries if entry.name.startswith(TEMPORARY)]
     for name in (*map(record_name, epochs[:-keep]), *unput):
         fs.delete(f"{folder}/{name}")
-
-
-def _empty(fs: FileSystem, folder: str) -> None:
-    for entry in fs.list_folder(folder):
-        if not entry.is_folder:
-            fs.delete(f"{folder}/{entry.name}")
-    fs.delete_folder(folder)

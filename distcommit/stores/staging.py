@@ -12,6 +12,7 @@ from distcommit.model.work import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
 from distcommit.steps.folders import GuardedFolders
+from distcommit.stores.deletion import delete_tree
 
 _MISSING = -1
 
@@ -56,18 +57,7 @@ def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) ->
 
 def remove_attempts(fs: FileSystem, staging_root: str, folders: Sequence[str]) -> int:
     """Deletes attempt folders with what is in them; returns how many files went. Missing ones are fine."""
-    return sum(in_flight(fs.parallel_calls, lambda folder: _remove(fs, f"{staging_root}/{folder}"), folders))
-
-
-def _remove(fs: FileSystem, path: str) -> int:
-    if fs.delete_folder(path):  # the usual case: all of it was published
-        return 0
-    files = 0
-    for entry in fs.list_folder(path):
-        below = f"{path}/{entry.name}"
-        files += _remove(fs, below) if entry.is_folder else fs.delete(below)
-    fs.delete_folder(path)
-    return files
+    return sum(in_flight(fs.parallel_calls, lambda folder: delete_tree(fs, f"{staging_root}/{folder}"), folders))
 
 
 def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> int:

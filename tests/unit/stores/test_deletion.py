@@ -1,0 +1,69 @@
+"""Deleting whole folders: what goes, what stays, and that a deletion that died is finished by the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.stores.deletion import delete_entry, delete_tree
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedFileSystem
+
+FILES = ("a", "below/b", "below/c", "below/deep/d")
+
+
+def tree(gone: str = "/job/gone") -> SimulatedPosix:
+    machine = SimulatedPosix()
+    fs = SimulatedFileSystem(machine)
+    for folder in (gone, "/job/stays"):
+        fs.make_folders(f"{folder}/below/deep")
+        fs.make_folders(f"{folder}/empty")
+        for name in FILES:
+            fs.put_if_absent(f"{folder}/{name}", b"1")
+    return machine
+
+
+def names(machine: SimulatedPosix, folder: str) -> list[str]:
+    return [entry.name for entry in SimulatedFileSystem(machine).list_folder(folder)]
+
+
+def test_all_of_a_folder_goes_and_nothing_beside_it() -> None:
+    machine = tree()
+    fs = SimulatedFileSystem(machine)
+    assert delete_tree(fs, "/job/gone") == len(FILES)
+    assert names(machine, "/job") == ["stays"]
+    assert sorted(names(machine, "/job/stays")) == ["a", "below", "empty"]
+    assert delete_tree(fs, "/job/gone") == 0
+    assert delete_tree(fs, "/job/stays/empty") == 0
+    assert sorted(names(machine, "/job/stays")) == ["a", "below"]
+
+
+def test_what_a_listing_shows_goes_be_it_a_file_or_a_folder() -> None:
+    machine = tree()
+    fs = SimulatedFileSystem(machine)
+    assert {entry.name: delete_entry(fs, "/job/gone", entry) for entry in fs.list_folder("/job/gone")} == {
+        "a": 1,
+        "below": 3,
+        "empty": 0,
+    }
+    assert names(machine, "/job/gone") == []
+
+
+def test_a_deletion_that_died_anywhere_is_finished_by_the_next() -> None:
+    whole: list[Operation] = []
+    machine = tree()
+    machine.gate = whole.append
+    delete_tree(SimulatedFileSystem(machine), "/job/gone")
+    for place in range(len(whole)):
+        machine, seen = tree(), list[Operation]()
+
+        def dies(operation: Operation, place: int = place, seen: list[Operation] = seen) -> None:
+            if len(seen) == place:
+                raise Crashed
+            seen.append(operation)
+
+        machine.gate = dies
+        with pytest.raises(Crashed):
+            delete_tree(SimulatedFileSystem(machine), "/job/gone")
+        machine.gate = None
+        delete_tree(SimulatedFileSystem(machine), "/job/gone")
+        assert names(machine, "/job") == ["stays"]
