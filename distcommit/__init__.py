@@ -22,12 +22,13 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
-from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, Lost, StepContext, Verdict
+from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
 

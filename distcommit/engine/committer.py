@@ -25,7 +25,7 @@ from distcommit.engine.task_events import SequenceDone, SequenceSealed, TaskObse
 from distcommit.model.errors import DistcommitError, LostError, printable
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName
-from distcommit.model.steps import CommitStep, Lost, Verification
+from distcommit.model.steps import CommitStep
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -283,13 +283,12 @@ def _state_name(state: DatasetState) -> SequenceName | None:
     return name_of(state.sequence) if state.sequence is not None else None
 
 
-def _lost_error(name: SequenceName, lost: Verification) -> LostError:
-    expected, found = (lost.expected, lost.found) if isinstance(lost, Lost) else ("", "")
+def _lost_error(name: SequenceName, lost: LostError) -> LostError:
     return LostError(
         "a sealed commit step is lost",
         dataset=name.dataset_urn,
         epoch=str(name.epoch),
-        expected=expected,
-        found=found,
+        expected=lost.expected,
+        found=lost.found,
         todo="restore what is named and release the dataset with retry, or accept or abandon it",
     )

@@ -1,4 +1,4 @@
-"""Commit steps, commit sequences and the store that holds them: the interface of the original design.
+"""Commit steps: one effect and its proof each, as in the original design.
 
 After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
 """
@@ -6,16 +6,15 @@ After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import groupby
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from distcommit.model.committer import OpensCommitter
-from distcommit.model.errors import DistcommitError, LostError
+from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import FileSystem
 
 
@@ -160,99 +159,3 @@ def as_verification(answer: Verification | bool) -> Verification:
     if isinstance(answer, bool):
         return Verdict.DONE if answer else Verdict.PENDING
     return answer
-
-
-def _as_it_is(error: LostError) -> LostError:
-    return error
-
-
-@dataclass(frozen=True, slots=True)
-class CommitSequence:
-    """All steps of one dataset, sealed together, in the order they are executed.
-
-    `close` is called once every step is done and durable; it records that in the store. `lose` is told that a step is
-    lost; it records that, and gives the error to be raised, which says what to do in this store.
-    """
-
-    dataset_urn: str
-    steps: tuple[CommitStep, ...]
-    close: Callable[[], None] = field(repr=False)
-    lose: Callable[[LostError], LostError] = field(repr=False, default=_as_it_is)
-
-    def commit(self) -> None:
-        """Verifies the steps, executes those that are pending, makes all durable, then closes the sequence.
-
-        Safe to call again.
-
-        Raises:
-            LostError: if a step's effect can neither be proven nor be redone; nothing is closed.
-            DistcommitError: if a step fails; nothing is closed.
-        """
-        try:
-            self._execute()
-        except LostError as error:
-            raise self.lose(error) from error
-        self.close()
-
-    def _execute(self) -> None:
-        for kind, group in groupby(self.steps, key=lambda step: step.__class__):
-            steps = list(group)
-            verdicts = kind.verify_all(steps)
-            for step, verdict in zip(steps, verdicts, strict=True):
-                if isinstance(verdict, Lost):
-                    raise LostError(
-                        "a commit step is lost",
-                        dataset=self.dataset_urn,
-                        step=repr(step),
-                        expected=verdict.expected,
-                        found=verdict.found,
-                        todo="restore what is missing, then commit again",
-                    )
-            for error in kind.execute_all(steps, verdicts):
-                if error is not None:
-                    raise error
-
-
-class CommitStepStore(ABC):
-    """Holds commit steps by store (the job's name) and dataset URN until they are executed.
-
-    Steps that were `put` but not sealed are never executed and need not survive the process. `seal` makes all of a
-    dataset's steps durable at once: a reader sees all of them or none.
-    """
-
-    @abstractmethod
-    def create(self, store: str, urn: str | None = None) -> bool:
-        """Makes room for a job, or for one of its datasets. False if it was there already."""
-
-    @abstractmethod
-    def exists(self, store: str, urn: str | None = None) -> bool:
-        """Whether the job is known or, with `urn`, whether that dataset has a sealed sequence that is not done."""
-
-    @abstractmethod
-    def remove(self, store: str, urn: str | None = None) -> bool:
-        """Forgets a dataset's unsealed steps, or a job in which nothing is pending. False if there was nothing.
-
-        Raises:
-            ConflictError: if a sealed sequence is pending: it must be committed, not removed.
-        """
-
-    @abstractmethod
-    def put(self, store: str, urn: str, step: CommitStep) -> bool:
-        """Adds a step to the dataset's unsealed steps.
-
-        Raises:
-            ConflictError: if the dataset has a sealed sequence that is not done.
-        """
-
-    @abstractmethod
-    def seal(self, store: str, urn: str) -> None:
-        """Makes all steps put so far one durable sequence (all or nothing).
-
-        Raises:
-            ConflictError: if the dataset has a pending sequence, its watermark is not the planned one, or a newer
-                process has fenced this one; nothing was sealed.
-        """
-
-    @abstractmethod
-    def get_commit_sequence(self, store: str, urn: str) -> CommitSequence | None:
-        """The dataset's sealed sequence that is not done, or None."""

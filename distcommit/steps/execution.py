@@ -19,10 +19,13 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(slots=True)
 class Outcomes(Generic[Name]):
-    """What became of sequences: those that neither failed nor are lost are done, durably. `executed`: steps."""
+    """What became of sequences: those that neither failed nor are lost are done, durably. `executed`: steps.
+
+    An error names the step and not the sequence, which the caller knows.
+    """
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
-    lost: dict[Name, Lost] = field(default_factory=dict)
+    lost: dict[Name, LostError] = field(default_factory=dict)
     executed: Counter[Name] = field(default_factory=Counter)
 
     def of(self, names: Container[Name]) -> Outcomes[Name]:
@@ -106,11 +109,11 @@ def _execute_kind(
     if verify_first:
         answers = _verify(kind, steps)
         verdicts = []
-        for name, answer in zip(owners, answers, strict=True):
+        for name, step, answer in zip(owners, steps, answers, strict=True):
             if isinstance(answer, Verdict):
                 verdicts.append(answer)
             elif isinstance(answer, Lost):
-                outcomes.lost.setdefault(name, answer)
+                outcomes.lost.setdefault(name, _lost(step, answer))
             else:
                 outcomes.failed.setdefault(name, answer)
         if len(verdicts) < len(steps):
@@ -123,7 +126,7 @@ def _execute_kind(
             if verdicts is None or verdicts[place] is not Verdict.DONE:
                 outcomes.executed[name] += 1
         elif isinstance(error, LostError):
-            outcomes.lost.setdefault(name, Lost(error.expected, error.found))
+            outcomes.lost.setdefault(name, error)
         else:
             outcomes.failed.setdefault(name, error)
 
@@ -154,6 +157,16 @@ def _execute(
             for place, step in enumerate(steps)
             for answer in _execute(kind, [step], None if verdicts is None else [verdicts[place]])
         ]
+
+
+def _lost(step: CommitStep, answer: Lost) -> LostError:
+    return LostError(
+        "a commit step is lost",
+        step=repr(step),
+        expected=answer.expected,
+        found=answer.found,
+        todo="restore what is missing, then commit again",
+    )
 
 
 def _typed(error: Exception, step: CommitStep) -> DistcommitError:

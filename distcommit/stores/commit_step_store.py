@@ -27,11 +27,12 @@ from distcommit.model.log_records import (
     SequenceName,
 )
 from distcommit.model.ports import FileSystem
-from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
+from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import check_urn, folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.steps.watermark import HighWatermarkCommitStep, as_one_move
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release

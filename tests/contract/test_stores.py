@@ -11,8 +11,9 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConflictError, FencedError
 from distcommit.model.log_records import StepBatch
-from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, StepContext
+from distcommit.model.steps import CommitStep, StepContext
 from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.testing.contracts import CommitStepStoreContract
 

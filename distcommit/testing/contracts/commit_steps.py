@@ -12,9 +12,10 @@ import pytest
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConflictError, DistcommitError
-from distcommit.model.steps import CommitSequence, CommitStep, CommitStepStore, Lost, StepContext, Verdict
+from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.model.steps import as_verification as verdict_of
 from distcommit.steps.registry import dump_steps, load_steps, register
+from distcommit.steps.sequence import CommitSequence, CommitStepStore
 
 
 class CommitStepContract(ABC):

@@ -9,7 +9,14 @@ from typing import ClassVar
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, LostError, UnknownStepTypeError
+from distcommit.model.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptError,
+    DistcommitError,
+    LostError,
+    UnknownStepTypeError,
+)
 from distcommit.model.log_records import DatasetStatus, Intent, Record, SealedSequence, StepBatch
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import bucket_of
@@ -129,7 +136,7 @@ def test_a_step_that_never_works_is_pending_until_it_is_quarantined(store: LogCo
     store.put("job", "d", move(None, 5))
     store.seal("job", "d")
     for _ in range(5):
-        with pytest.raises(OSError, match="never works"):
+        with pytest.raises(DistcommitError, match="never works"):
             commit(store)
     with pytest.raises(ConflictError, match=r"it to be quarantined; found pending.* quarantine it"):
         store.release("job", "d", "accept")

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from distcommit.model.errors import ConfigurationError, ConflictError, LostError
-from distcommit.model.steps import CommitSequence, CommitStep, StepContext
+from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.sequence import CommitSequence
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.testing.simulation.programs.parts import ASIDE, Program, new_machine, require_refused
