@@ -207,7 +207,7 @@ def _renamed_since(output: Path, since_ns: int) -> int:
     changed = 0
     for folder, _, names in os.walk(output):
         if Path(folder) != output:
-            changed += sum(os.stat(f"{folder}/{name}").st_ctime_ns >= since_ns for name in names)
+            changed += sum(1 for name in names if os.stat(f"{folder}/{name}").st_ctime_ns >= since_ns)
     return changed
 
 

@@ -52,7 +52,7 @@ def compare_positions(store: JobStore, found: ForeignPositions) -> CompareResult
     for urn, theirs in sorted(found.datasets.items()):
         ours = _positions(states.get(urn))
         rows += [_row(urn, partition, ours.get(partition), theirs[partition]) for partition in _sorted(theirs)]
-    differing = sum(row.ours != row.theirs for row in rows)
+    differing = sum(1 for row in rows if row.ours != row.theirs)
     return CompareResult(not differing, found.origin, False, len(rows), differing, rows, found.left_out)
 
 
@@ -86,7 +86,7 @@ def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
             else:
                 alone += 1
             rows.append(row)
-    differing = alone + sum(bool(row.only_ours or row.only_theirs) for row in rows)
+    differing = alone + sum(1 for row in rows if row.only_ours or row.only_theirs)
     same = not differing and not unreadable and any(row.both for row in rows)
     return CompareResult(same, f"job {other.job}", True, len(rows), differing, rows, unreadable)
 

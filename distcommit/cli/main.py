@@ -296,7 +296,7 @@ def compare(
     """Compare with what another job has published, or with where another system stands. Reads only."""
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
-        if sum(given is not None for given in (other, file, group)) != 1:
+        if [other, file, group].count(None) != 2:
             raise ConfigurationError("compare with one thing", expected="OTHER.yaml, --from or --kafka-group")
         result = Job.from_file(job, overrides or ()).compare(other or file, group=group)
         terminal.show(result, compare_view)

@@ -114,7 +114,7 @@ def mutants(
         "by": dict(Counter(outcome.stage for outcome in outcomes if outcome.stage)),
         "survivors": [_shown(mutant, argued) for mutant in survivors],
         "skipped": [_shown(mutant, argued) for mutant in skipped],
-        "unexplained": sum(mutant.id not in argued for mutant in survivors),
+        "unexplained": sum(1 for mutant in survivors if mutant.id not in argued),
         "named": [msgspec.to_builtins(outcome) for outcome in outcomes if by_id[outcome.id].is_named],
         "outcomes": [msgspec.to_builtins(outcome) for outcome in outcomes],
         "not_tried": len(chosen) - len(outcomes),

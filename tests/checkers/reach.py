@@ -54,7 +54,8 @@ class Reached(msgspec.Struct, frozen=True):
 
     def times(self, fault: str) -> tuple[int, int]:
         """How many histories the fault would have made a difference in, and how many came to it."""
-        return sum(fault in one.differs for one in self.played), sum(fault in one.came for one in self.played)
+        differs = sum(1 for one in self.played if fault in one.differs)
+        return differs, sum(1 for one in self.played if fault in one.came)
 
 
 class _Sets:

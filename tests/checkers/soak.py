@@ -163,7 +163,7 @@ def _round(job: KafkaJob, at: Place, usual_s: float, at_most: int, rng: random.R
                 break
             if pending:
                 result.struck_in_commit[_name(what)] = result.struck_in_commit.get(_name(what), 0) + 1
-            done.append(f"{_name(what)} at {time.monotonic() - begun_s:.1f} s{' in commit' * bool(pending)}")
+            done.append(f"{_name(what)} at {time.monotonic() - begun_s:.1f} s{' in commit' if pending else ''}")
             disturbed |= what in _ENDING or what.role in SERVERS
             if what in _ENDING and what.freeze:
                 _next_run_beside(job, at, run, rng, result)
@@ -203,8 +203,10 @@ def _strike(run: RunProcess, at: Place, what: Strike, rng: random.Random, result
     if what == Strike("worker", True):
         strike(run, "driver", signal.SIGKILL, rng)
         strike(run, "jvm", signal.SIGKILL, rng)
-    result.kills += not what.freeze
-    result.freezes += what.freeze
+    if what.freeze:
+        result.freezes += 1
+    else:
+        result.kills += 1
     result.struck[_name(what)] = result.struck.get(_name(what), 0) + 1
     return True
 

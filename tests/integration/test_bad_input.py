@@ -159,7 +159,7 @@ def test_what_a_failed_dataset_left_in_staging_is_no_finding_of_the_audit(tmp_pa
         produce_json(job, "bad", *[b'{"n":1}'] * 10, b"not json")
         code, result, _ = job.cli("run")
         assert (code, result["totals"]["datasets_failed"]) == (1, 1)
-        left = sum(path.is_dir() for path in (tmp_path / "staging").glob("*/bucket=*/*"))
+        left = sum(1 for path in (tmp_path / "staging").glob("*/bucket=*/*") if path.is_dir())
         code, audit, _ = job.cli("audit", "--deep")
         assert (code, audit["exact"], audit["records"], audit["staged_left_count"]) == (0, True, 2, 0)
         assert audit["to_be_swept_count"] == left > 0

@@ -177,7 +177,7 @@ class CommitWatcher:
 
     def committed(self) -> int:
         """How many datasets have been committed, by any run."""
-        return sum(state.done_epoch > 0 for log in self._logs for state in log.refresh().datasets.values())
+        return sum(1 for log in self._logs for state in log.refresh().datasets.values() if state.done_epoch)
 
     def snapshot(self) -> CommitSnapshot:
         """Where each file of the pending sequences is. Exact only while the run is frozen or dead."""
@@ -187,8 +187,8 @@ class CommitWatcher:
             pending=len(states),
             published=sum(published for published, _ in places),
             staged=sum(staged for _, staged in places),
-            half_published=sum(bool(published and staged) for published, staged in places),
-            untouched=sum(not published for published, _ in places),
+            half_published=sum(1 for published, staged in places if published and staged),
+            untouched=sum(1 for published, _ in places if not published),
             watermarks_kept=all(s.sequence is not None and s.watermark == s.sequence.low for s in states),
         )
 
@@ -196,8 +196,10 @@ class CommitWatcher:
         published = staged = 0
         for step in load_steps(state.sequence.steps if state.sequence else (), self._context):
             if isinstance(step, FsRenameCommitStep):
-                published += self._context.fs.status(step.target) is not None
-                staged += self._context.fs.status(step.source) is not None
+                if self._context.fs.status(step.target) is not None:
+                    published += 1
+                if self._context.fs.status(step.source) is not None:
+                    staged += 1
         return published, staged
 
 

@@ -117,7 +117,7 @@ def test_whenever_power_is_lost_while_a_sequence_is_abandoned_none_of_it_is_half
         state = store.bucket_log(0).refresh().state_of("a")
         context = StepContext(store.fs, STAGING, OUTPUT)
         steps = [step for step in load_steps(sequence.steps, context) if isinstance(step, FsRenameCommitStep)]
-        there = sum(store.fs.status(path) is not None for step in steps for path in (step.source, step.target))
+        there = sum(1 for step in steps for path in (step.source, step.target) if store.fs.status(path) is not None)
         ended += state.sequence is None
         assert there == 2 or state.status is not DatasetStatus.QUARANTINED
         assert there == 0 or state.sequence is not None

@@ -135,8 +135,8 @@ def _release_and_run(machine: SimulatedPosix) -> str:
     by_hand.retry_all(store, "person")
     foretold = {row.dataset: row.next_run for row in read_status(store).datasets if row.status == "pending"}
     result = _JOB.run(machine, ModelSource({}))
-    drops = sum(next_run in (NextRun.DROPS, NextRun.UNDECIDED) for next_run in foretold.values())
-    replays = sum(next_run is NextRun.REPLAYS for next_run in foretold.values())
+    drops = sum(1 for next_run in foretold.values() if next_run in (NextRun.DROPS, NextRun.UNDECIDED))
+    replays = sum(1 for next_run in foretold.values() if next_run is NextRun.REPLAYS)
     if (result.totals.sequences_dropped, result.totals.sequences_replayed) != (drops, replays):
         return f"status said {foretold}, the next run did {result.totals}"
     return run_and_look(machine, _JOB, SOURCE)
