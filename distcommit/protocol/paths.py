@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -29,6 +30,10 @@ SPOOL_FOLDER = "batches"
 RUNS = "runs"
 """Folder in the store of what each run leaves of itself."""
 
+_NUMBERED = re.compile(r"(\d{12})\.json")
+_MARK = re.compile(r"(\d{10,})-([a-z]+)")
+_PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
+
 
 def bucket_name(bucket: int) -> str:
     """Folder name of a bucket."""
@@ -38,6 +43,39 @@ def bucket_name(bucket: int) -> str:
 def epoch_name(epoch: int) -> str:
     """Folder name of a run's epoch."""
     return f"{epoch:010d}"
+
+
+def run_name(run_id: str) -> str:
+    """Folder name of a run: in the store, below what each run leaves of a kind."""
+    return f"run={run_id}"
+
+
+def numbered_name(number: int) -> str:
+    """File name of one of the documents of which the one with the highest number counts."""
+    return f"{number:012d}.json"
+
+
+def number_of(name: str) -> int | None:
+    """The number of such a file name, None for any other name."""
+    found = _NUMBERED.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def mark_name(epoch: int, mark: str) -> str:
+    """File name of what the run of an epoch says in the output, beside whose it is."""
+    return f"{epoch_name(epoch)}-{mark}"
+
+
+def mark_of(name: str) -> tuple[int, str] | None:
+    """The epoch and the mark of such a file name, None for any other name."""
+    found = _MARK.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def is_published_name(name: str) -> bool:
+    """Whether a file's name is one that the sink for files gives to what a job publishes: epoch, work unit, attempt and
+    number."""
+    return _PUBLISHED.fullmatch(name) is not None
 
 
 def record_name(epoch: int) -> str:
@@ -71,7 +109,6 @@ def segment_name(number: int) -> str:
     return f"{number:012d}{SEGMENT_SUFFIX}"
 
 
-@lru_cache(4096)  # the same names are listed again and again
 @lru_cache(4096)  # a log is listed before and after each fold
 def segment_number(name: str) -> int | None:
     """The number of a segment file name, None for any other name."""

@@ -9,20 +9,17 @@ Looking at them costs one read and one listing a run, however much is published.
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import CLAIM_FOLDER, epoch_name
+from distcommit.protocol.paths import CLAIM_FOLDER, is_published_name, mark_name, mark_of
 from distcommit.stores.documents import decode_document, encode_document
 
 OWNER_VERSION = 1
 _OWNER = "owner.json"
-_MARK = re.compile(r"(\d{10,})-([a-z]+)")
-_PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -103,9 +100,9 @@ def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
     """The newest epoch of each mark; 0 for one that is not there."""
     newest = dict.fromkeys(Mark, 0)
     for entry in fs.list_folder(f"{output}/{CLAIM_FOLDER}"):
-        found = _MARK.fullmatch(entry.name)
-        if found and found[2] in newest:
-            newest[Mark(found[2])] = max(newest[Mark(found[2])], int(found[1]))
+        epoch, mark = mark_of(entry.name) or (0, "")
+        if mark in newest:
+            newest[Mark(mark)] = max(newest[Mark(mark)], epoch)
     return newest
 
 
@@ -113,11 +110,11 @@ def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
     """Puts a mark, durably, and takes older ones of its kind away."""
     folder = f"{output}/{CLAIM_FOLDER}"
     fs.make_folders(folder)
-    fs.put_if_absent(f"{folder}/{epoch_name(epoch)}-{mark.value}", b"")
+    fs.put_if_absent(f"{folder}/{mark_name(epoch, mark)}", b"")
     fs.sync([folder], output)
     for entry in fs.list_folder(folder):
-        found = _MARK.fullmatch(entry.name)
-        if found and found[2] == mark.value and int(found[1]) < epoch:
+        other_epoch, other = mark_of(entry.name) or (epoch, "")
+        if other == mark and other_epoch < epoch:
             fs.delete(f"{folder}/{entry.name}")
 
 
@@ -127,11 +124,6 @@ def a_published_file(fs: FileSystem, folder: str) -> str | None:
     for entry in fs.list_folder(folder):
         if entry.is_folder:
             below.append(f"{folder}/{entry.name}")
-        elif _PUBLISHED.fullmatch(entry.name):
+        elif is_published_name(entry.name):
             return f"{folder}/{entry.name}"
     return next((found for path in below if (found := a_published_file(fs, path)) is not None), None)
-
-
-def is_published_name(name: str) -> bool:
-    """Whether a file's name is one that a job gives to what it publishes."""
-    return _PUBLISHED.fullmatch(name) is not None

@@ -19,6 +19,7 @@ import msgspec
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock, FileSystem
+from distcommit.protocol.paths import number_of, numbered_name
 from distcommit.stores.documents import UNREADABLE
 
 logger = logging.getLogger(__name__)
@@ -108,17 +109,17 @@ class JobLock:
 
     def _put(self, number: int, *, released: bool) -> bool:
         record = msgspec.structs.replace(self._mine, renewed_ms=self._clock.now_ms(), released=released)
-        won = self._fs.put_if_absent(f"{self._folder}/{number:012d}.json", msgspec.json.encode(record))
+        won = self._fs.put_if_absent(f"{self._folder}/{numbered_name(number)}", msgspec.json.encode(record))
         if won:
             for older in self._numbers():
                 if older < number:
-                    self._fs.delete(f"{self._folder}/{older:012d}.json")
+                    self._fs.delete(f"{self._folder}/{numbered_name(older)}")
         return won
 
     def _newest(self) -> tuple[int, LockRecord | None]:
         while numbers := self._numbers():
             try:
-                path = f"{self._folder}/{max(numbers):012d}.json"
+                path = f"{self._folder}/{numbered_name(max(numbers))}"
                 return max(numbers), msgspec.json.decode(self._fs.read(path), type=LockRecord)
             except FileNotFoundError:  # renewed meanwhile
                 continue
@@ -128,8 +129,8 @@ class JobLock:
         return 0, None
 
     def _numbers(self) -> list[int]:
-        names = (entry.name.removesuffix(".json") for entry in self._fs.list_folder(self._folder))
-        return [int(name) for name in names if name.isdecimal()]
+        numbers = (number_of(entry.name) for entry in self._fs.list_folder(self._folder))
+        return [number for number in numbers if number is not None]
 
     def _alive(self, holder: LockRecord) -> bool:
         if holder.released:

@@ -8,20 +8,18 @@ document adds what was not known, or not pinned, before.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 
 from distcommit.model.errors import ConfigurationError, storage_error
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths import TEMPORARY, number_of, numbered_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 
 SETTINGS_VERSION = 1
 _NOT_SET = Pin("not set")
-_NAME = re.compile(r"(\d{12})\.json")
 
 
 class RecordedSettings(msgspec.Struct, frozen=True):
@@ -72,7 +70,7 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
         )
         if wanted == recorded:
             break
-        path = f"{folder}/{number + 1:012d}.json"
+        path = f"{folder}/{numbered_name(number + 1)}"
         try:
             fs.make_folders(folder)
             fs.put_if_absent(path, encode_document(wanted))
@@ -88,11 +86,11 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
 
 
 def _newest(store: JobStore) -> tuple[int, RecordedSettings]:
-    found = (_NAME.fullmatch(entry.name) for entry in store.fs.list_folder(_folder(store)))
-    number = max((int(match[1]) for match in found if match), default=0)
+    numbers = (number_of(entry.name) for entry in store.fs.list_folder(_folder(store)))
+    number = max((number for number in numbers if number is not None), default=0)
     if not number:
         return 0, RecordedSettings(SETTINGS_VERSION, {})
-    path = f"{_folder(store)}/{number:012d}.json"
+    path = f"{_folder(store)}/{numbered_name(number)}"
     data = store.fs.read(path)
     return number, decode_document(data, RecordedSettings, SETTINGS_VERSION, "the record of settings", path)
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
-from distcommit.protocol.paths import INGEST_ENDED, bucket_name
+from distcommit.protocol.paths import INGEST_ENDED, bucket_name, run_name
 from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
 
 
 def run_folder(store_root: str, run_id: str) -> str:
     """Where a run's task states are."""
-    return f"{store_root}/task_states/run={run_id}"
+    return f"{store_root}/task_states/{run_name(run_id)}"
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, bucket: int) -> None:

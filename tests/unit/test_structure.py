@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -49,3 +50,8 @@ def test_imports_make_no_circle_also_counting_those_for_types() -> None:
         TopologicalSorter(above).prepare()
     except CycleError as error:
         raise AssertionError(f"a circle: {' -> '.join(error.args[1])}") from None
+
+
+def test_names_of_files_and_folders_are_made_and_read_in_one_place() -> None:
+    pattern = re.compile(r":0(10|12)d\}|/run=\{|bucket=\{\w+:|\"(\.tmp-|\.seg|\.probe-)\"")
+    assert [path for path, source in product() if pattern.search(source)] == ["protocol/paths.py"]

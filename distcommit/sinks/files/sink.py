@@ -24,6 +24,7 @@ from distcommit.model.sink import (
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.work import SkippedRange, StagedFile, added_content
+from distcommit.protocol.paths import epoch_name
 from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.files.footer import FileKind
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile
@@ -317,7 +318,7 @@ class AttemptFiles(SinkWriter):
 def _unique_name(identity: AttemptIdentity) -> str:
     """Start of a file name that no other run, work unit or attempt has: the work unit's part never contains `-`."""
     work_unit = quote(identity.work_unit_id, safe="=@").replace("-", "%2D")
-    name = f"{identity.epoch:010d}-{work_unit}-{quote(identity.attempt, safe='=@')}"
+    name = f"{epoch_name(identity.epoch)}-{work_unit}-{quote(identity.attempt, safe='=@')}"
     if len(name) <= _MAX_NAME_BYTES:
         return name
     raise ConfigurationError(
