@@ -26,7 +26,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.plans import publish_manifest, read_bucket_plan
+from distcommit.stores.plans import put_manifest, read_bucket_plan
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.simulation.world import launch_here
 
@@ -85,7 +85,7 @@ def _ingested(
         raise AssertionError(f"the first run of a new store has epoch {settings.epoch}, not {EPOCH}")
     recover(launch_here, settings)
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(partitions)])
-    publish_manifest(preparing, store.roots.store, manifest)
+    put_manifest(preparing, store.roots.store, manifest)
     units = {
         unit.work_unit_id: unit
         for bucket in range(shape.buckets)

@@ -25,7 +25,7 @@ from distcommit.spark.launch import SparkLaunch
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 _EVERY_S = 0.005
-_PLACES = {"commit": ("/model/lockstep.py", ""), "sync": ("/spark/ingest.py", "_publish_states")}
+_PLACES = {"commit": ("/model/lockstep.py", ""), "sync": ("/engine/ingest.py", "_put_states")}
 """By file, and by function if it is not the whole file. What is found first, from the innermost frame out, counts."""
 
 

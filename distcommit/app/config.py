@@ -179,28 +179,28 @@ def _override(tree: dict[str, Any], text: str) -> None:
     if not separator or not key:
         raise ConfigurationError("this override is not section.key=value", found=text)
     *sections, last = key.split(".")
-    place = tree
+    holder = tree
     for section in sections:
-        below = place.setdefault(section, {})
+        below = holder.setdefault(section, {})
         if not isinstance(below, dict):
             raise ConfigurationError("this override goes into something that is not a section", found=text)
-        place = below
-    place[last] = yaml.safe_load(value)
+        holder = below
+    holder[last] = yaml.safe_load(value)
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
-def _with_environment(value: Any, path: str, place: tuple[str, ...] = ()) -> Any:
+def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     if isinstance(value, Mapping):
-        return {key: _with_environment(below, path, (*place, str(key))) for key, below in value.items()}
+        return {key: _with_environment(below, path, (*keys, str(key))) for key, below in value.items()}
     if isinstance(value, list):
-        return [_with_environment(below, path, place) for below in value]
+        return [_with_environment(below, path, keys) for below in value]
     if not isinstance(value, str):
         return value
-    if "${file:" in value and place[:2] != ("source", "client"):
+    if "${file:" in value and keys[:2] != ("source", "client"):
         raise ConfigurationError(
-            "${file:PATH} is for secrets in source.client only", path=path, found=".".join(place), todo="write it out"
+            "${file:PATH} is for secrets in source.client only", path=path, found=".".join(keys), todo="write it out"
         )
 
     def replaced(match: re.Match[str]) -> str:
@@ -215,20 +215,20 @@ def _with_environment(value: Any, path: str, place: tuple[str, ...] = ()) -> Any
 
 
 def _explain(problem: Any, tree: Any) -> str:
-    place = [str(part) for part in problem["loc"]]
-    shown = ".".join(place)
+    keys = [str(part) for part in problem["loc"]]
+    shown = ".".join(keys)
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(place[-1], _known_keys(place[:-1], tree), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(keys[-1], _known_keys(keys[:-1], tree), n=1, cutoff=0.5)
         return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
     if problem["type"] == "missing":
         return f"{shown} is missing"
     return f"{shown}: {problem['msg'].removeprefix('Value error, ')}"
 
 
-def _known_keys(place: Sequence[str], tree: Any) -> list[str]:
+def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:
     model: Any = JobConfig
-    for at, part in enumerate(place):
-        if at == 0 and part in ("source", "sink"):
+    for index, part in enumerate(keys):
+        if index == 0 and part in ("source", "sink"):
             model = settings_class(part, tree[part].get("type", "files"))
             continue
         annotation = model.model_fields[part].annotation

@@ -18,8 +18,8 @@ def page(*blocks: RenderableType | None) -> Group:
     """Blocks one below the other, with a line between them; those that are None are left out."""
     shown = [block for block in blocks if block is not None]
     spaced: list[RenderableType] = []
-    for place, block in enumerate(shown):
-        spaced += ["", block] if place else [block]
+    for index, block in enumerate(shown):
+        spaced += ["", block] if index else [block]
     return Group(*spaced)
 
 

@@ -62,18 +62,18 @@ class BucketCommitter:
         self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
-        """Takes task states that this task has published under that file name; they need not be read back."""
+        """Takes task states that this task has put under that file name; they need not be read back."""
         self._open.know(name, states)
 
     def look(self) -> list[TaskState]:
-        """Takes in the task states that were published since the last look, by anybody, and returns them.
+        """Takes in the task states that were put since the last look, by anybody, and returns them.
 
         Raises:
             OSError: if they can't be read; the next look takes them up again.
         """
         return self._open.look()
 
-    def sweep(self, *, ended: bool) -> Work[None]:
+    def commit_ready(self, *, ended: bool) -> Work[None]:
         """Seals what is complete, and executes, closes and cleans up what this committer sealed. With at-least-once,
         what is complete is published first, and sealed and closed by one record.
 
@@ -83,7 +83,7 @@ class BucketCommitter:
 
         Raises:
             FencedError: if a newer run has fenced the bucket; nothing more was sealed.
-            DistcommitError, OSError: if the store can't be read or written; another sweep takes it up again.
+            DistcommitError, OSError: if the store can't be read or written; the next call takes it up again.
         """
         fold = self._log.refresh()
         require_fence(fold, self._settings.epoch, self._log.folder)

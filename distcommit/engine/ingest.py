@@ -71,9 +71,9 @@ class _IngestTask:
         self._committers: dict[int, BucketCommitter] = {}
         self._given_up: list[CommitCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
-        self._unswept: set[int] = set()
+        self._uncommitted: set[int] = set()
         self._unsynced: set[str] = set()
-        self._swept_at_s = self._clock.monotonic_s()
+        self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
 
     def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
@@ -115,14 +115,14 @@ class _IngestTask:
         with self._progress:
             for attempt in range(self._settings.task_attempts):
                 failed = self._read(left)
-                self._publish_states()
+                self._put_states()
                 left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
                 if not left:
                     break
                 logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
                 self._unsynced.clear()
             self.tally.add(IngestCounts(work_units_failed=len(left)))
-            self._unswept.update(self._plans)
+            self._uncommitted.update(self._plans)
             self._commit()
 
     def _not_finished_before(self) -> list[WorkUnit]:
@@ -156,7 +156,7 @@ class _IngestTask:
                 if state.outcome is TaskOutcome.FAILED:
                     failed.append(unit)
                 self._add(state)
-                if self._clock.monotonic_s() - self._swept_at_s >= self._settings.min_interval_s:
+                if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
                     self._commit()
         finally:
             try:
@@ -199,12 +199,13 @@ class _IngestTask:
         self._progress.tick()
 
     def _commit(self) -> None:
-        """Publishes the states of finished work units, then sweeps their buckets. What fails is left to the drain, and
-        so is what has a commit group, in others' buckets: each sweeper would be a conflicting commit to one target."""
-        self._publish_states()
+        """Puts the states of finished work units, then commits what is ready in their buckets. What fails is left to the
+        drain, and so is what has a commit group, in others' buckets: each committer would be in conflict with others at
+        one target."""
+        self._put_states()
         grouped = self._store.groups.are_named
-        buckets = sorted(bucket for bucket in self._unswept if bucket in self._owned or not grouped)
-        works = [self._committer(bucket).sweep(ended=False) for bucket in buckets]
+        buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
+        works = [self._committer(bucket).commit_ready(ended=False) for bucket in buckets]
         for bucket, outcome in zip(buckets, outcomes_in_step(works), strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
                 raise outcome
@@ -212,11 +213,11 @@ class _IngestTask:
                 untold = None if isinstance(outcome, DistcommitError | OSError) else outcome
                 logger.warning("commit left to the drain: %s", outcome, extra={"bucket": bucket}, exc_info=untold)
                 self._given_up.append(self._committers.pop(bucket).tally.counts)
-        self._unswept = set()
-        self._swept_at_s = self._clock.monotonic_s()
+        self._uncommitted = set()
+        self._committed_at_s = self._clock.monotonic_s()
         self._progress.tick()
 
-    def _publish_states(self) -> None:
+    def _put_states(self) -> None:
         """Staged bytes and names first, then the rows that name them. Rows that can't be written wait for next time."""
         if not self._finished:
             return
@@ -235,7 +236,7 @@ class _IngestTask:
                 logger.warning("task states could not be written: %s", name, extra={"bucket": bucket})
                 continue
             self._committer(bucket).know(name, self._finished.pop(bucket))
-            self._unswept.add(bucket)
+            self._uncommitted.add(bucket)
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
@@ -319,7 +320,7 @@ def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, se
     try:
         plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
         committer = BucketCommitter(settings, bucket, work, plans)
-        yield from committer.sweep(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
+        yield from committer.commit_ready(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
         if settings.job_level and seal:
             committer.count_held(plans, outcome)
         else:

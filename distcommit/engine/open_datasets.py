@@ -43,11 +43,11 @@ class OpenDatasets:
         return bool(self._plans)
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
-        """Takes task states that this task has published under that file name; they need not be read back."""
+        """Takes task states that this task has put under that file name; they need not be read back."""
         self._reader.know(name, states)
 
     def look(self) -> list[TaskState]:
-        """Takes in the task states that were published since the last look, by anybody, and returns them.
+        """Takes in the task states that were put since the last look, by anybody, and returns them.
 
         Raises:
             OSError: if they can't be read; the next look takes them up again.

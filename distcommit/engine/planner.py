@@ -219,7 +219,7 @@ def _misplaced(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]
 class _AllStates(KnownStates):
     """What is stored of the buckets that a partition plans, and on demand of others.
 
-    All buckets have been fenced and replayed: nothing moves before the manifest is published, but by hand.
+    All buckets have been fenced and replayed: nothing moves before the manifest is put, but by hand.
     """
 
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:

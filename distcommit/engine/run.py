@@ -38,7 +38,7 @@ from distcommit.protocol import next_record
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
-from distcommit.stores.plans import Manifest, publish_manifest
+from distcommit.stores.plans import Manifest, put_manifest
 from distcommit.stores.task_states import record_ingest_ended
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def run(
         record_settings(store, pinned, _found(plans))
         manifest = share_out(settings, plans)
         with _fenced_if_swept(settings):
-            publish_manifest(store.fs, store.roots.store, manifest)
+            put_manifest(store.fs, store.roots.store, manifest)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []
     decided, error = True, ""

@@ -67,8 +67,8 @@ class WebHdfs:
     def write_new(self, path: str, data: Any) -> None:
         """Makes a file of what an open binary file holds; FileExistsError if the name is taken meanwhile."""
         with _errors_of(path):
-            place = self._client._create(_checked(path), overwrite=False, createparent=False).headers["location"]
-            answer = self._client._request("PUT", place, data=data)
+            location = self._client._create(_checked(path), overwrite=False, createparent=False).headers["location"]
+            answer = self._client._request("PUT", location, data=data)
             if answer.status_code != requests.codes.created:
                 found = answer.json()["RemoteException"]
                 raise HdfsError(found["message"], exception=found["exception"])

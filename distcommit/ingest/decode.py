@@ -47,8 +47,8 @@ class Decoder(BaseModel):
 
     @cached_property
     def _json(self) -> msgspec.json.Decoder[Any]:
-        columns = [(f"f{place}", _TYPES[kind][0], None) for place, kind in enumerate(self.fields.values())]
-        names = {f"f{place}": name for place, name in enumerate(self.fields)}
+        columns = [(f"f{index}", _TYPES[kind][0], None) for index, kind in enumerate(self.fields.values())]
+        names = {f"f{index}": name for index, name in enumerate(self.fields)}
         return msgspec.json.Decoder(msgspec.defstruct("Value", columns, rename=names, gc=False))
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -64,20 +64,20 @@ class Decoder(BaseModel):
         values: list[Any] = []
         bad: list[int] = []
         first_error = ""
-        for place, value in enumerate(batch.column("value").to_pylist()):
+        for index, value in enumerate(batch.column("value").to_pylist()):
             try:
                 values.append(empty if value is None else decode(value))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if not bad:
                     first_error = f"{error}: {value[:100]!r}"
-                bad.append(place)
+                bad.append(index)
         rejected = None
         if bad:
             rejected = batch.take(pa.array(bad))
             kept = sorted(set(range(batch.num_rows)) - set(bad))
             batch = batch.take(pa.array(kept, pa.int64()))
-        for place, (name, kind) in enumerate(self.fields.items()):
-            column = [getattr(value, f"f{place}") for value in values]
+        for index, (name, kind) in enumerate(self.fields.items()):
+            column = [getattr(value, f"f{index}") for value in values]
             batch = batch.append_column(name, pa.array(column, _TYPES[kind][1]))
         if not self.keep_value:
             batch = batch.drop_columns(["value"])

@@ -75,19 +75,19 @@ def _group_in_step(works: Sequence[Work[Result]], threads: int) -> list[Result |
     answers: dict[int, Any] = dict.fromkeys(range(len(works)))
     while answers:
         asked: dict[type[Request], dict[int, Request]] = {}
-        places = list(answers)
-        steps = in_flight(threads, _go_on, [(works[place], answers[place]) for place in places])
-        for place, step in zip(places, steps, strict=True):
+        indices = list(answers)
+        steps = in_flight(threads, _go_on, [(works[index], answers[index]) for index in indices])
+        for index, step in zip(indices, steps, strict=True):
             if isinstance(step, _Ended):
-                outcomes[place] = step.outcome
+                outcomes[index] = step.outcome
             else:
-                asked.setdefault(type(step), {})[place] = step
+                asked.setdefault(type(step), {})[index] = step
         answers = {
-            place: answer
+            index: answer
             for kind, requests in asked.items()
-            for place, answer in zip(requests, _answers(kind, list(requests.values())), strict=True)
+            for index, answer in zip(requests, _answers(kind, list(requests.values())), strict=True)
         }
-    return [outcomes[place] for place in range(len(works))]
+    return [outcomes[index] for index in range(len(works))]
 
 
 def _go_on(turn: tuple[Work[Result], Any]) -> Request | _Ended[Result]:

@@ -142,9 +142,9 @@ class CommitStep(ABC):
             for each step None, or why it failed. One failure does not keep others from running.
         """
         errors: list[DistcommitError | None] = []
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             try:
-                if verdicts is None or verdicts[place] is not Verdict.DONE:
+                if verdicts is None or verdicts[index] is not Verdict.DONE:
                     step.execute()
                 else:
                     step.make_durable()

@@ -61,8 +61,8 @@ def folder_of(urn: str) -> str:
     """
     raw = urn.encode()
     name = "".join(
-        chr(byte) if byte in _KEPT and not (place == 0 and byte in b"._") else f"%{byte:02X}"
-        for place, byte in enumerate(raw)
+        chr(byte) if byte in _KEPT and not (index == 0 and byte in b"._") else f"%{byte:02X}"
+        for index, byte in enumerate(raw)
     )
     if len(name) <= _MAX_FOLDER_BYTES:
         return name

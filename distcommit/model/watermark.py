@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 Position = int | float | str
-"""A place in one source partition. Positions of one partition are of one type and ordered."""
+"""A point in one source partition. Positions of one partition are of one type and ordered."""
 
 
 class Watermark(Struct, frozen=True, array_like=True):

@@ -37,11 +37,11 @@ def merged(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
     newest: dict[tuple[str, bool, str], int] = {}
     for each in skipped:
         kind = (each.partition, each.is_hole, each.incarnation)
-        place = newest.get(kind)
-        before = found[place] if place is not None else each
-        if place is not None and at_or_past(each.low, before.low) and at_or_past(before.high, each.low):
+        index = newest.get(kind)
+        before = found[index] if index is not None else each
+        if index is not None and at_or_past(each.low, before.low) and at_or_past(before.high, each.low):
             high = each.high if at_or_past(each.high, before.high) else before.high
-            found[place] = replace(before, high=high, reason=each.reason)
+            found[index] = replace(before, high=high, reason=each.reason)
         else:
             newest[kind] = len(found)
             found.append(each)

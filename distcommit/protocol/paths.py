@@ -10,7 +10,7 @@ from distcommit.model.errors import ConfigurationError
 
 SEGMENT_SUFFIX = ".seg"
 TEMPORARY = ".tmp-"
-"""Prefix of names under which a put writes before it publishes; nobody else reads or makes them."""
+"""Prefix of names under which a put writes first; nobody else reads or makes them."""
 
 OUTPUT_PROBE = ".probe-"
 """Start of the names by which committers try whether the output can be written at all; not data."""

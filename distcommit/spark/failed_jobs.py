@@ -45,8 +45,8 @@ def failure_text(failure: str) -> str:
     """One line for a failed job: which task failed where, and of what."""
     task, host = _TASK.search(failure), _HOST.search(failure)
     where = f" on {host[1]}" if host else ""
-    place = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
-    return " ".join(plain_text(place + (what_died(failure) or _cause(failure))).split())
+    task_text = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
+    return " ".join(plain_text(task_text + (what_died(failure) or _cause(failure))).split())
 
 
 def _cause(failure: str) -> str:

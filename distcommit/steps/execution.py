@@ -73,18 +73,18 @@ def execute_sequences(sequences: Mapping[Name, Sequence[CommitStep]], *, verify_
     """
     outcomes: Outcomes[Name] = Outcomes()
     rounds = {name: _by_type(steps) for name, steps in sequences.items()}
-    place = 0
+    index = 0
     while active := {
-        name: groups[place]
+        name: groups[index]
         for name, groups in rounds.items()
-        if place < len(groups) and name not in outcomes.failed and name not in outcomes.lost
+        if index < len(groups) and name not in outcomes.failed and name not in outcomes.lost
     }:
         by_kind: dict[type[CommitStep], list[Name]] = {}
         for name, group in active.items():
             by_kind.setdefault(type(group[0]), []).append(name)
         for kind, names in by_kind.items():
             _execute_kind(kind, {name: active[name] for name in names}, outcomes, verify_first=verify_first)
-        place += 1
+        index += 1
     return outcomes
 
 
@@ -118,12 +118,12 @@ def _execute_kind(
                 outcomes.failed.setdefault(name, answer)
         if len(verdicts) < len(steps):
             kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
-            owners, steps = [owners[place] for place in kept], [steps[place] for place in kept]
-            verdicts = [answer for place in kept if not isinstance(answer := answers[place], DistcommitError)]
+            owners, steps = [owners[index] for index in kept], [steps[index] for index in kept]
+            verdicts = [answer for index in kept if not isinstance(answer := answers[index], DistcommitError)]
     errors = _execute(kind, steps, verdicts)
-    for place, (name, error) in enumerate(zip(owners, errors, strict=True)):
+    for index, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if error is None:
-            if verdicts is None or verdicts[place] is not Verdict.DONE:
+            if verdicts is None or verdicts[index] is not Verdict.DONE:
                 outcomes.executed[name] += 1
         elif isinstance(error, LostError):
             outcomes.lost.setdefault(name, error)
@@ -154,8 +154,8 @@ def _execute(
         logger.debug("batch execution failed, going one by one", exc_info=True)
         return [
             answer
-            for place, step in enumerate(steps)
-            for answer in _execute(kind, [step], None if verdicts is None else [verdicts[place]])
+            for index, step in enumerate(steps)
+            for answer in _execute(kind, [step], None if verdicts is None else [verdicts[index]])
         ]
 
 

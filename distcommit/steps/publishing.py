@@ -18,7 +18,7 @@ _MISSING = -1
 
 
 class StagedMove(Protocol):
-    """A step that renames one staged file to its final place, as seen by who moves many of them at once."""
+    """A step that renames one staged file to its final path, as seen by who moves many of them at once."""
 
     context: StepContext
     file: StagedFile
@@ -31,10 +31,10 @@ class StagedMove(Protocol):
 
     @property
     def target(self) -> str:
-        """Its final place."""
+        """Its final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """What follows from what is at the two places."""
+        """What follows from what is at the two paths."""
 
     def verify(self) -> Verification:
         """Looks at both."""
@@ -50,7 +50,7 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
     whole: list[_Group] = []
     single: list[_Group] = []
     for group in groups:
-        is_whole = group.whole and (verdicts is None or all(verdicts[p] is Verdict.PENDING for p in group.places))
+        is_whole = group.whole and (verdicts is None or all(verdicts[p] is Verdict.PENDING for p in group.indices))
         (whole if is_whole else single).append(group)
     batch.make_room([(group, _folder_of(group.target)) for group in whole] + [(g, g.target) for g in single])
     batch.move_folders(whole)
@@ -72,25 +72,25 @@ def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
         except OSError:  # each file shows by itself what is wrong
             return None, True
 
-    def judge(place: int) -> Verification:
-        answer = steps[place].judge(staged_there.get(place), published_there.get(place))
-        return steps[place].verify() if isinstance(answer, Lost) else answer
+    def judge(index: int) -> Verification:
+        answer = steps[index].judge(staged_there.get(index), published_there.get(index))
+        return steps[index].verify() if isinstance(answer, Lost) else answer
 
     looks = list(zip(groups, in_flight(fs.parallel_calls, look, groups), strict=True))
-    sources = [place for group, (names, _) in looks for place in group.staged_among(names, steps)]
-    targets = [place for group, (_, target_there) in looks if target_there for place in group.places]
-    staged_there = _statuses(fs, {place: steps[place].source for place in sources})
-    published_there = _statuses(fs, {place: steps[place].target for place in targets})  # moved meanwhile: seen here
+    sources = [index for group, (names, _) in looks for index in group.staged_among(names, steps)]
+    targets = [index for group, (_, target_there) in looks if target_there for index in group.indices]
+    staged_there = _statuses(fs, {index: steps[index].source for index in sources})
+    published_there = _statuses(fs, {index: steps[index].target for index in targets})  # moved meanwhile: seen here
     answers = in_flight(fs.parallel_calls, judge, range(len(steps)))
     for group, (names, target_there) in looks:
         whole = (
             not target_there
-            and steps[group.places[0]].folders[0] != ""  # the staging root itself stays
+            and steps[group.indices[0]].folders[0] != ""  # the staging root itself stays
             and names == set(group.final_names(steps))
-            and all(answers[place] is Verdict.PENDING for place in group.places)
+            and all(answers[index] is Verdict.PENDING for index in group.indices)
         )
-        for place in group.places:
-            steps[place].whole = whole
+        for index in group.indices:
+            steps[index].whole = whole
     return answers
 
 
@@ -99,29 +99,29 @@ def _statuses(fs: FileSystem, paths: Mapping[int, str]) -> dict[int, FileStatus 
 
 
 class _Group:
-    """Steps from one staged folder into one target folder (absolute), by their places in the batch.
+    """Steps from one staged folder into one target folder (absolute), by their indices in the batch.
 
-    `moved`: the folder went as a whole; `left`: places of steps that are not known to be done.
+    `moved`: the folder went as a whole; `left`: indices of steps that are not known to be done.
     """
 
-    __slots__ = ("left", "moved", "places", "source", "target", "whole")
+    __slots__ = ("indices", "left", "moved", "source", "target", "whole")
 
     def __init__(self, source: str, target: str, whole: bool) -> None:
         self.source, self.target, self.whole, self.moved = source, target, whole, False
-        self.places: list[int] = []
-        self.left = self.places
+        self.indices: list[int] = []
+        self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
         """Places of steps whose staged file is among these names; all of them where those are not known."""
         if names is None:
-            return self.places
-        cut = _cut(steps[self.places[0]].folders[0])
-        return [place for place in self.places if steps[place].file.staged_path[cut:] in names] if names else []
+            return self.indices
+        cut = _cut(steps[self.indices[0]].folders[0])
+        return [index for index in self.indices if steps[index].file.staged_path[cut:] in names] if names else []
 
     def final_names(self, steps: Sequence[StagedMove]) -> list[str]:
-        """Names in the target folder, in the order of the places."""
-        cut = _cut(steps[self.places[0]].folders[1])
-        return [steps[place].file.final_path[cut:] for place in self.places]
+        """Names in the target folder, in the order of the indices."""
+        cut = _cut(steps[self.indices[0]].folders[1])
+        return [steps[index].file.final_path[cut:] for index in self.indices]
 
 
 def _cut(folder: str) -> int:
@@ -133,15 +133,15 @@ def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
     """At least one step, by folders. Consecutive steps mostly share them."""
     context, groups = steps[0].context, dict[tuple[str, str], _Group]()
     folders: tuple[str, str] | None = None
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step.folders is not folders:
             folders = step.folders
             group = groups.get(folders)
             if group is None:
                 source, target = f"{context.staging_root}/{folders[0]}", f"{context.output_root}/{folders[1]}"
                 groups[folders] = group = _Group(source.rstrip("/"), target.rstrip("/"), step.whole)
-            places = group.places
-        places.append(place)
+            indices = group.indices
+        indices.append(index)
     return list(groups.values())
 
 
@@ -182,9 +182,9 @@ class _Batch:
         """Places of steps whose very file is not seen in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
         there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
-        if {steps[place].file.final_path[cut:]: steps[place].file.file_id for place in group.places} == there:
+        if {steps[index].file.final_path[cut:]: steps[index].file.file_id for index in group.indices} == there:
             return []  # nearly always
-        return [place for place in group.places if not _is_in(there, steps[place])]
+        return [index for index in group.indices if not _is_in(there, steps[index])]
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
         """Renames the files of these groups one by one, those that are not known to be done."""
@@ -194,31 +194,31 @@ class _Batch:
                 self._sources.check(group.source)
             except (DistcommitError, OSError) as error:
                 self._fail(group, error, "a staging folder could not be checked", group.source)
-        places = [
-            place
+        indices = [
+            index
             for group in ready
-            for place in group.left
-            if self.errors[place] is None and (verdicts is None or verdicts[place] is not Verdict.DONE)
+            for index in group.left
+            if self.errors[index] is None and (verdicts is None or verdicts[index] is not Verdict.DONE)
         ]
         fs, steps, errors = self._fs, self._steps, self.errors
 
-        def move(place: int) -> None:
-            step = steps[place]
+        def move(index: int) -> None:
+            step = steps[index]
             try:
                 try:
                     fs.rename(step.source, step.target)
                 except (FileNotFoundError, FileExistsError):
                     step.after_failed_rename(self._targets)
             except DistcommitError as error:
-                errors[place] = error
+                errors[index] = error
             except OSError as error:
-                errors[place] = storage_error(error, "a staged file could not be published", path=step.target)
+                errors[index] = storage_error(error, "a staged file could not be published", path=step.target)
 
-        in_flight(self._fs.parallel_calls, move, places)
+        in_flight(self._fs.parallel_calls, move, indices)
 
     def sync(self, wanted: Sequence[tuple[_Group, str]]) -> None:
         """Syncs the folders of sound groups. One folder's trouble fails the steps in it; the disk's, all."""
-        folders = {folder for group, folder in wanted if any(self.errors[place] is None for place in group.places)}
+        folders = {folder for group, folder in wanted if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
         failed: dict[str, OSError] = {}
@@ -238,13 +238,13 @@ class _Batch:
 
     def _sound(self, groups: Sequence[_Group]) -> list[_Group]:
         """Those with a step that has not failed: what fails a group as a whole fails all of its steps."""
-        return [group for group in groups if any(self.errors[place] is None for place in group.places)]
+        return [group for group in groups if any(self.errors[index] is None for index in group.indices)]
 
     def _fail(self, group: _Group, error: DistcommitError | OSError, what: str, path: str) -> None:
         typed = error if isinstance(error, DistcommitError) else storage_error(error, what, path=path)
-        for place in group.places:
-            if self.errors[place] is None:
-                self.errors[place] = typed
+        for index in group.indices:
+            if self.errors[index] is None:
+                self.errors[index] = typed
 
 
 def _folder_of(path: str) -> str:

@@ -91,9 +91,9 @@ class SinkCommitStep(CommitStep):
         """One call of one committer for all of a sink's."""
         errors: dict[int, DistcommitError | None] = {}
         for name in dict.fromkeys(step.sink_name for step in steps):
-            places = [place for place, step in enumerate(steps) if step.sink_name == name]
-            errors.update(zip(places, cls._commit([steps[place] for place in places]), strict=True))
-        return [errors[place] for place in range(len(steps))]
+            indices = [index for index, step in enumerate(steps) if step.sink_name == name]
+            errors.update(zip(indices, cls._commit([steps[index] for index in indices]), strict=True))
+        return [errors[index] for index in range(len(steps))]
 
     @classmethod
     def _commit(cls, steps: Sequence[Self]) -> list[DistcommitError | None]:

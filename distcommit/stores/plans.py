@@ -1,4 +1,4 @@
-"""The plan of a run: work units as Parquet tables by bucket, published by one manifest, last."""
+"""The plan of a run: work units as Parquet tables by bucket, which count once one manifest is put, last."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_bucket_plan(fs: FileSystem, store_root: str, manifest: Manifest, bucket
     return decode_plan(check_table(fs.read(path), path), path)
 
 
-def publish_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
+def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
     """Publishes the plan, durably. From here on its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
@@ -75,10 +75,10 @@ def publish_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> Non
 
 
 def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
-    """The published plan of a run.
+    """The plan of a run that counts.
 
     Raises:
-        FileNotFoundError: if it was not published.
+        FileNotFoundError: if none was put.
         UnknownVersionError, CorruptError: if it is not what this version writes.
     """
     path = f"{_folder(store_root, run_id)}/{MANIFEST}"

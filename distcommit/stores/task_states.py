@@ -77,7 +77,7 @@ class TaskStateReader:
         self._found: list[TaskState] = []
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
-        """Takes rows that this process has published itself as read; the next `poll` gives them."""
+        """Takes rows that this process has put itself as read; the next `poll` gives them."""
         self._seen.add(name)
         self._found += states
 

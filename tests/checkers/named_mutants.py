@@ -105,7 +105,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
             Change(_VALIDITY, "objection", "call _not_newest in case Intent", instead='""'),
             Change(_NEXT, "seal", "compare fence_epoch epoch", instead="True"),
             Change(_COMMITTER, "BucketCommitter._seal", _NOT_FENCED),
-            Change(_COMMITTER, "BucketCommitter.sweep", _NOT_FENCED),
+            Change(_COMMITTER, "BucketCommitter.commit_ready", _NOT_FENCED),
         ],
     ),
     "no-fence-for-done": (
@@ -155,7 +155,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "row-before-sync": (
         "task states are published while the staged files they name are not synced",
-        [Change(_INGEST, "_IngestTask._publish_states", "call sync_tree")],
+        [Change(_INGEST, "_IngestTask._put_states", "call sync_tree")],
     ),
     "list-once-fold": (
         "a fold counts without a listing made after its last read",
@@ -194,8 +194,8 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
                 *(_PUBLISHING, "publish_all", "call sync"),
                 before="""
                 if verdicts:
-                    moved = {place for place, verdict in enumerate(verdicts) if verdict is not Verdict.DONE}
-                    groups = [group for group in groups if moved.intersection(group.places)]
+                    moved = {index for index, verdict in enumerate(verdicts) if verdict is not Verdict.DONE}
+                    groups = [group for group in groups if moved.intersection(group.indices)]
                 """,
             )
         ],

@@ -28,7 +28,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed
@@ -108,7 +108,7 @@ def _all_sealed(store: JobStore) -> RunSettings:
     """A run of `scope: job` up to its decision."""
     settings = go_on(store, source(READ), 1, job_level=True)
     recover_partition(settings, 0)
-    publish_manifest(store.fs, store.roots.store, share_out(settings, [plan_partition(settings, 0)]))
+    put_manifest(store.fs, store.roots.store, share_out(settings, [plan_partition(settings, 0)]))
     for task in range(2):
         ingest_partition(settings, task)
     record_ingest_ended(store.fs, store.roots.store, settings.run_id)

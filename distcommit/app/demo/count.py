@@ -24,13 +24,13 @@ class Published:
     Attributes:
         files: number of files.
         records: number of records in them.
-        distinct: number of different places, by topic, partition and offset, that they come from.
+        distinct: number of different positions, by topic, partition and offset, that they come from.
         checksum: sum of the records' checksums, as `flights.Produced` has it.
     """
 
     def __init__(self, output: str) -> None:
         self.records = self.files = self.checksum = 0
-        places: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
+        positions: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
         for path in sorted(Path(output).rglob("*.parquet")):
             with pq.ParquetFile(path) as file:
                 topic = _topic(file, path)
@@ -38,9 +38,9 @@ class Published:
             self.files += 1
             self.records += table.num_rows
             self.checksum += sum(checksum(topic, value) for value in table["value"].to_pylist())
-            places[topic].append(_places(table))
+            positions[topic].append(_positions(table))
         self.checksum %= CHECKSUM_MODULUS
-        self.distinct = sum(len(np.unique(np.concatenate(arrays))) for arrays in places.values())
+        self.distinct = sum(len(np.unique(np.concatenate(arrays))) for arrays in positions.values())
 
 
 def _topic(file: pq.ParquetFile, path: Path) -> str:
@@ -51,9 +51,9 @@ def _topic(file: pq.ParquetFile, path: Path) -> str:
     return footer.dataset_urn.rpartition("@")[0]
 
 
-def _places(table: pa.Table) -> npt.NDArray[np.int64]:
+def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
     """One number for each record: its partition and offset."""
     partitions = table["kafka_partition"].to_numpy().astype(np.int64)
     offsets: npt.NDArray[np.int64] = table["kafka_offset"].to_numpy()
-    places: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets
-    return places
+    positions: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets
+    return positions

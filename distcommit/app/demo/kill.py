@@ -182,17 +182,17 @@ class CommitWatcher:
     def snapshot(self) -> CommitSnapshot:
         """Where each file of the pending sequences is. Exact only while the run is frozen or dead."""
         states = self.pending()
-        places = [self._places(state) for state in states]
+        counts = [self._counts(state) for state in states]
         return CommitSnapshot(
             pending=len(states),
-            published=sum(published for published, _ in places),
-            staged=sum(staged for _, staged in places),
-            half_published=sum(1 for published, staged in places if published and staged),
-            untouched=sum(1 for published, _ in places if not published),
+            published=sum(published for published, _ in counts),
+            staged=sum(staged for _, staged in counts),
+            half_published=sum(1 for published, staged in counts if published and staged),
+            untouched=sum(1 for published, _ in counts if not published),
             watermarks_kept=all(s.sequence is not None and s.watermark == s.sequence.low for s in states),
         )
 
-    def _places(self, state: DatasetState) -> tuple[int, int]:
+    def _counts(self, state: DatasetState) -> tuple[int, int]:
         published = staged = 0
         for step in load_steps(state.sequence.steps if state.sequence else (), self._context):
             if isinstance(step, FsRenameCommitStep):

@@ -177,8 +177,8 @@ def _decompress(codec: str, data: bytes) -> bytes:
 def _snappy_size(data: bytes) -> int:
     """Snappy starts with the plain size, 7 bits a byte, low bits first."""
     size = 0
-    for place, byte in enumerate(data[:5]):
-        size |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return size
     raise ValueError("a snappy block without its size")

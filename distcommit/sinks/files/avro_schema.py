@@ -123,7 +123,7 @@ def _avro_type(found: pa.DataType, name: str, namespace: str, column: str) -> Av
         item = _avro_field(found.value_field, "item", f"{namespace}.{name}", column)
         return {"type": "array", "items": item["type"]}
     if pa.types.is_struct(found) and found.num_fields:
-        return _record([found.field(place) for place in range(found.num_fields)], name, namespace, column)
+        return _record([found.field(index) for index in range(found.num_fields)], name, namespace, column)
     raise ConfigurationError(
         "a column can't be written to Avro",
         expected="binary, text, bool, int, float, date32, timestamp (ms or us), or lists and structs of these",
@@ -149,7 +149,7 @@ def _plain_type(found: pa.DataType) -> pa.DataType:
     if pa.types.is_list(found):
         return pa.list_(_plain_field(found.value_field))
     if pa.types.is_struct(found):
-        return pa.struct([_plain_field(found.field(place)) for place in range(found.num_fields)])
+        return pa.struct([_plain_field(found.field(index)) for index in range(found.num_fields)])
     return found
 
 

@@ -69,14 +69,14 @@ def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _
         if hashes is not None:
             kept.append((name, column, hashes))
     mixed = np.empty((len(kept), rows), np.uint64)
-    for place, (name, _, hashes) in enumerate(kept):
-        np.bitwise_xor(hashes, _key(name), out=mixed[place])
+    for index, (name, _, hashes) in enumerate(kept):
+        np.bitwise_xor(hashes, _key(name), out=mixed[index])
     mixed *= _MIX[0]
     mixed ^= mixed >> _SHIFT
     mixed *= _MIX[1]
-    for place, (_, column, _) in enumerate(kept):
+    for index, (_, column, _) in enumerate(kept):
         if column.null_count:
-            mixed[place] *= column.is_valid().cast(pa.uint64()).to_numpy()
+            mixed[index] *= column.is_valid().cast(pa.uint64()).to_numpy()
     total: _Hashes = mixed.sum(axis=0, dtype=np.uint64)
     total += _STRUCT
     return total
@@ -167,8 +167,8 @@ def _of_decimals(array: pa.Array) -> _Hashes:
     words = kept.reshape(-1, parts).astype(np.int64)
     sign = words[:, -1] >> 63
     found = np.full(len(array), _LENGTH)
-    for place in range(4):
-        found ^= (words[:, place] if place < parts else sign).view(np.uint64)
+    for index in range(4):
+        found ^= (words[:, index] if index < parts else sign).view(np.uint64)
         _mixed(found)
     return found
 
@@ -179,8 +179,8 @@ def _of_dictionary(array: pa.Array) -> _Hashes | None:
 
 
 def _taken(hashes: _Hashes, indices: pa.Array) -> _Hashes:
-    places = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
-    taken: _Hashes = hashes.take(places, mode="clip")  # below a null there may be any
+    known = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
+    taken: _Hashes = hashes.take(known, mode="clip")  # below a null there may be any
     return taken
 
 
@@ -210,7 +210,7 @@ def _of_bytes(array: pa.Array, at_a_time: int) -> _Hashes:
 
 
 def _of_lists(array: pa.Array) -> _Hashes:
-    """Of lists of any kind, and of maps as lists of structs: each value is bound to its place."""
+    """Of lists of any kind, and of maps as lists of structs: each value is bound to its position."""
     if isinstance(array.type, (pa.ListType, pa.LargeListType, pa.MapType)):
         offsets = array.offsets.to_numpy()
         parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
@@ -225,8 +225,8 @@ def _of_lists(array: pa.Array) -> _Hashes:
     sums = np.zeros(len(values) + 1, np.uint64)
     if len(values):
         found = _together([""], [values], len(values))
-        places = np.arange(len(values), dtype=np.int64) - np.repeat(starts, lengths)
-        found += places.view(np.uint64) * _SPLIT
+        positions = np.arange(len(values), dtype=np.int64) - np.repeat(starts, lengths)
+        found += positions.view(np.uint64) * _SPLIT
         np.cumsum(_mixed(found), out=sums[1:])
     total: _Hashes = sums[ends] - sums[starts]
     total += lengths.view(np.uint64) * _LENGTH
@@ -234,7 +234,7 @@ def _of_lists(array: pa.Array) -> _Hashes:
 
 
 def _of_structs(array: pa.Array) -> _Hashes:
-    fields = [array.field(place) for place in range(array.type.num_fields)]
+    fields = [array.field(index) for index in range(array.type.num_fields)]
     return _together([field.name for field in array.type], fields, len(array))
 
 

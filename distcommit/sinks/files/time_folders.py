@@ -68,9 +68,9 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
     if (keys == keys[0]).all():
         yield _folder(int(keys[0]), unit), batch
         return
-    found, places = np.unique(keys, return_inverse=True)
-    order = np.argsort(places, kind="stable")
-    ends = np.cumsum(np.bincount(places))
+    found, indices = np.unique(keys, return_inverse=True)
+    order = np.argsort(indices, kind="stable")
+    ends = np.cumsum(np.bincount(indices))
     # Each folder gets a copy of its own: a slice would keep the whole batch in memory for as long as its few rows wait.
     for key, rows in zip(found.tolist(), np.split(order, ends[:-1]), strict=True):
         yield _folder(key, unit), batch.take(pa.array(rows))
@@ -121,13 +121,13 @@ def _shifts(seconds: _Longs, zone: str) -> _Longs:
 
     By zoneinfo, hour by hour: Arrow's own conversion has no daylight saving after 2037 (26.0).
     """
-    found, places = np.unique(seconds // 3600, return_inverse=True)
+    found, indices = np.unique(seconds // 3600, return_inverse=True)
     by_hour = np.array([_hour_shift(hour, zone) for hour in found.tolist()], dtype=object)
     mixed = np.array([shift is None for shift in by_hour])
     if not mixed.any():
-        return by_hour.astype(np.int64)[places]
-    shifts: _Longs = np.where(mixed, 0, by_hour).astype(np.int64)[places]
-    rows = np.flatnonzero(mixed[places])
+        return by_hour.astype(np.int64)[indices]
+    shifts: _Longs = np.where(mixed, 0, by_hour).astype(np.int64)[indices]
+    rows = np.flatnonzero(mixed[indices])
     moments, moment_places = np.unique(seconds[rows], return_inverse=True)
     shifts[rows] = np.array([_shift(moment, zone) for moment in moments.tolist()], dtype=np.int64)[moment_places]
     return shifts

@@ -88,8 +88,8 @@ class KafkaExtractor(Extractor):
         self._notes = ClientNotes(connection)
         self._consumer = connection.consumer(self._notes)
         self._units: tuple[WorkUnit, ...] = ()
-        self._places: dict[tuple[str, str], int] = {}
-        self._next_place = 0
+        self._indices: dict[tuple[str, str], int] = {}
+        self._next_index = 0
         self._buffers: dict[tuple[str, str], _Buffer] = {}
         self._current: _Buffer | None = None
         self._ranges: dict[PartitionName, _Range] = {}
@@ -102,8 +102,8 @@ class KafkaExtractor(Extractor):
 
     def announce(self, units: Sequence[WorkUnit]) -> None:
         self._units = tuple(units)
-        self._places = {_name(unit): place for place, unit in enumerate(self._units)}
-        self._next_place = len(self._units)
+        self._indices = {_name(unit): index for index, unit in enumerate(self._units)}
+        self._next_index = len(self._units)
 
     def extract(self, unit: WorkUnit) -> KafkaExtraction:
         if self._lost is not None:
@@ -113,9 +113,9 @@ class KafkaExtractor(Extractor):
         buffer = self._buffers.pop(_name(unit), None)
         if buffer is None or buffer.unit != unit:
             self._buffers.clear()
-            place = self._places.get(_name(unit), len(self._units))
-            announced = self._units[place : place + 1] == (unit,)
-            self._next_place = place if announced else self._next_place
+            index = self._indices.get(_name(unit), len(self._units))
+            announced = self._units[index : index + 1] == (unit,)
+            self._next_index = index if announced else self._next_index
             self._open_window(self._coming() if announced else [unit])
             buffer = self._buffers.pop(_name(unit))
         self._current = buffer
@@ -187,7 +187,7 @@ class KafkaExtractor(Extractor):
         window: list[WorkUnit] = []
         names: set[PartitionName] = set()
         records = 0
-        for unit in islice(self._units, self._next_place, None):
+        for unit in islice(self._units, self._next_index, None):
             ranges = _ranges_of(unit)
             records += sum(end - low for _, low, end in ranges)
             full = records > self._window_records or len(names) >= WINDOW_PARTITIONS or len(window) >= WINDOW_PARTITIONS
@@ -195,7 +195,7 @@ class KafkaExtractor(Extractor):
                 break
             window.append(unit)
             names.update(name for name, _, _ in ranges)
-        self._next_place += len(window)
+        self._next_index += len(window)
         return window
 
     def _open_window(self, units: Sequence[WorkUnit]) -> None:

@@ -152,8 +152,8 @@ def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
     the cost of a smaller one. A limit below the number of sizes goes to the largest, so that none waits for ever."""
     shares = list(sizes)
     if limit and sum(sizes) > limit:
-        for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
-            shares[index] = min(sizes[index], limit // (len(sizes) - place))
+        for done, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+            shares[index] = min(sizes[index], limit // (len(sizes) - done))
             limit -= shares[index]
     return shares
 

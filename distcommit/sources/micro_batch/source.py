@@ -29,7 +29,7 @@ from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 _ATTEMPTS, _ROWS = "attempts", "rows"
-"""Properties of a work unit: the attempts that have rows of its dataset, by place, and how many rows in all."""
+"""Properties of a work unit: the attempts that have rows of its dataset, by ordinal, and how many rows in all."""
 
 _INDEX = "index.json"
 _NOBODY = -1
@@ -189,12 +189,12 @@ class SpooledBatch(Source):
     ) -> Iterator[DatasetPlan | DatasetProblem]:
         found: dict[str, dict[int, int]] = {}
         unnamed: dict[str, str] = {}
-        for place, attempt in enumerate(self.attempts):
+        for ordinal, attempt in enumerate(self.attempts):
             index = self.spool.index_of(attempt)
             unnamed.update((name, error) for name, error in index.unnamed.items() if owned(name))
             for urn, rows in index.rows.items():
                 if owned(urn):
-                    found.setdefault(urn, {})[place] = rows
+                    found.setdefault(urn, {})[ordinal] = rows
         yield from (DatasetProblem(name, error) for name, error in unnamed.items())
         for urn, by_attempt in found.items():
             state = states.get(urn) or DatasetState(urn)
@@ -240,18 +240,18 @@ class _SpoolExtractor(Extractor):
     def close(self) -> None:
         self._read.clear()
 
-    def rows(self, place: int, urn: str) -> list[pa.RecordBatch]:
+    def rows(self, ordinal: int, urn: str) -> list[pa.RecordBatch]:
         """A dataset's rows of one attempt; they are not kept any longer."""
         spool = self.batch.spool
         owner = spool.owner_of(urn)
-        if (place, owner) not in self._read:
-            data = spool.fs.read(spool.path_of(self.batch.attempts[place], owner))
-            by_dataset = self._read[place, owner] = {}
+        if (ordinal, owner) not in self._read:
+            data = spool.fs.read(spool.path_of(self.batch.attempts[ordinal], owner))
+            by_dataset = self._read[ordinal, owner] = {}
             with pa.ipc.open_stream(data) as stream:
                 for batch in stream:
                     for name, rows in _runs_of(batch, spool.dataset_column):
                         by_dataset.setdefault(name, []).append(rows)
-        return self._read[place, owner].pop(urn, [])
+        return self._read[ordinal, owner].pop(urn, [])
 
 
 def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -269,8 +269,8 @@ class _SpoolExtraction(Extraction):
         self._rows = self._bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for place in map(int, self._unit.properties[_ATTEMPTS].split()):
-            for rows in self._extractor.rows(place, self._unit.dataset_urn):
+        for ordinal in map(int, self._unit.properties[_ATTEMPTS].split()):
+            for rows in self._extractor.rows(ordinal, self._unit.dataset_urn):
                 self._rows += rows.num_rows
                 self._bytes += rows.nbytes
                 yield rows

@@ -18,8 +18,8 @@ NAMES = (
         (
             "steps.publishing",
             "_Batch._missing_in",
-            "{steps[place].file.final_path[cut:]: steps[place].file.file_id for place in group.places} == there",
-            "{steps[place].file.final_path[cut:] for place in group.places} == set(there)",
+            "{steps[index].file.final_path[cut:]: steps[index].file.file_id for index in group.indices} == there",
+            "{steps[index].file.final_path[cut:] for index in group.indices} == set(there)",
         ),
     ),
     fault(

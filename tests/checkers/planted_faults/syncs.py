@@ -34,7 +34,7 @@ SYNCS = (
         "attempts whose staged files could not be synced keep their success",
         (
             "engine.ingest",
-            "_IngestTask._publish_states",
+            "_IngestTask._put_states",
             'failed = {"outcome": TaskOutcome.FAILED, "branches": (), "error": text}',
             'failed = {"error": text}',
         ),

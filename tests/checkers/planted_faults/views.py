@@ -12,7 +12,7 @@ VIEWS = (
         (
             "steps.publishing",
             "probe_all",
-            "steps[place].verify() if isinstance(answer, Lost) else answer",
+            "steps[index].verify() if isinstance(answer, Lost) else answer",
             "answer",
         ),
     ),

@@ -31,7 +31,7 @@ from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.fencing import end_run
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import put_manifest
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
@@ -272,7 +272,7 @@ def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> 
     for partition in range(settings.partitions):
         recover_partition(settings, partition)
     manifest = share_out(settings, [plan_partition(settings, p) for p in range(settings.partitions)])
-    publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+    put_manifest(settings.store.fs, settings.store.roots.store, manifest)
     return settings, ingest_tasks(settings, manifest)
 
 

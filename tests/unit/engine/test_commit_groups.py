@@ -21,7 +21,7 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World
@@ -53,7 +53,7 @@ def planned(machine: Machine, sink: TableSink | MemorySink) -> tuple[RunSettings
     for partition in range(WORLD.partitions):
         recover_partition(settings, partition)
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(WORLD.partitions)])
-    publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+    put_manifest(settings.store.fs, settings.store.roots.store, manifest)
     return settings, ingest_tasks(settings, manifest)
 
 
@@ -105,7 +105,7 @@ def test_without_groups_whoever_reads_a_dataset_commits_it() -> None:
     for partition in range(2):
         recover_partition(settings, partition)
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(2)])
-    publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+    put_manifest(settings.store.fs, settings.store.roots.store, manifest)
     assert [ingest_partition(settings, task).counts.datasets_committed for task in (1, 0)] == [30, 30]
 
 

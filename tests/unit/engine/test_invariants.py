@@ -18,7 +18,7 @@ from distcommit.model.steps import StepContext
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.steps.registry import load_steps
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed
@@ -148,7 +148,7 @@ def test_what_reaches_the_driver_does_not_grow_with_datasets(failing: bool) -> N
         recover_partition(settings, 0)
         planned = plan_partition(settings, 0)
         manifest = share_out(settings, [planned])
-        publish_manifest(settings.store.fs, settings.store.roots.store, manifest)
+        put_manifest(settings.store.fs, settings.store.roots.store, manifest)
         ingested = ingest_partition(settings, ingest_tasks(settings, manifest) - 1)
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         drained = drain_partition(settings, 0)

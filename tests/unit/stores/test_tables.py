@@ -20,7 +20,7 @@ from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, Stage
 from distcommit.stores.plans import (
     Lent,
     Manifest,
-    publish_manifest,
+    put_manifest,
     read_bucket_plan,
     read_manifest,
     write_bucket_plan,
@@ -319,8 +319,8 @@ def test_a_plan_counts_once_a_manifest_names_it() -> None:
     with pytest.raises(FileNotFoundError):
         read_manifest(fs, "/store", "run")
     manifest = Manifest(2, "run", 7, {3: name}, (((3, "00000_000001"),),), (Lent(1, 3, 0, 5),))
-    publish_manifest(fs, "/store", manifest)
-    publish_manifest(fs, "/store", Manifest(2, "run", 8, {3: abandoned}))  # a twin that comes too late
+    put_manifest(fs, "/store", manifest)
+    put_manifest(fs, "/store", Manifest(2, "run", 8, {3: abandoned}))  # a twin that comes too late
     assert read_manifest(fs, "/store", "run") == manifest
     assert read_bucket_plan(fs, "/store", manifest, 3) == [plan("a"), plan("b")]
     assert read_bucket_plan(fs, "/store", manifest, 4) == []

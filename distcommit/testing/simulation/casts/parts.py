@@ -20,7 +20,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import put_manifest
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
@@ -110,7 +110,7 @@ def new_run(machine: SimulatedPosix, world: World = WORLD, source: ModelSource =
     for partition in range(world.partitions):
         recover_partition(settings, partition)
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(world.partitions)])
-    publish_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
+    put_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
     return settings
 
 

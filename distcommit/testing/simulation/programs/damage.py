@@ -24,7 +24,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
 from distcommit.protocol.paths import MANIFEST, TEMPORARY, bucket_name, segment_name
 from distcommit.stores.job_store import open_store
-from distcommit.stores.plans import publish_manifest, read_bucket_plan, read_manifest
+from distcommit.stores.plans import put_manifest, read_bucket_plan, read_manifest
 from distcommit.stores.segment import Segment, encode_segment
 from distcommit.stores.tables import PLAN_SCHEMA, TASK_STATE_SCHEMA, table_name
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
@@ -144,7 +144,7 @@ def _foreign_run() -> tuple[SimulatedPosix, RunSettings]:
     name = table_name("plan", plan)
     put_file(machine, f"{ROOTS.store}/plans/run={settings.run_id}/{bucket_name(spoilt)}/{name}", plan)
     settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/{MANIFEST}")
-    publish_manifest(settings.store.fs, ROOTS.store, structs.replace(manifest, files={**manifest.files, spoilt: name}))
+    put_manifest(settings.store.fs, ROOTS.store, structs.replace(manifest, files={**manifest.files, spoilt: name}))
     machine.syncfs("/")
     return machine, settings
 

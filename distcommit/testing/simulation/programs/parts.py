@@ -19,7 +19,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER
-from distcommit.stores.plans import publish_manifest
+from distcommit.stores.plans import put_manifest
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
@@ -83,7 +83,7 @@ def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSe
     for partition in range(world.partitions):
         recover_partition(settings, partition)
     plans = [plan_partition(settings, partition) for partition in range(world.partitions)]
-    publish_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=(), lent=()))
+    put_manifest(settings.store.fs, ROOTS.store, structs.replace(share_out(settings, plans), large=(), lent=()))
     return settings
 
 
