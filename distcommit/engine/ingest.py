@@ -19,11 +19,11 @@ from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
-from distcommit.model.sink import AttemptIdentity, StagingArea
+from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
-from distcommit.stores.staging import new_attempt, remove_empty
+from distcommit.stores.staging import make_area, remove_empty
 from distcommit.stores.task_states import TaskStateWriter, ingest_ended
 
 logger = logging.getLogger(__name__)
@@ -168,13 +168,13 @@ class _IngestTask:
     def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
+        attempt = uuid.uuid4().hex
+        identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, attempt)
         try:
-            folder = new_attempt(self._fs, roots.staging, settings.epoch, bucket, unit.work_unit_id)
+            area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
-        identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, folder.attempt)
-        area = StagingArea(self._fs, folder.path, folder.staged_prefix, roots.output)
         return run_work_unit(settings.flow, extractor, unit, area, identity, self._clock, settings.deadline_ms)
 
     def _add(self, state: TaskState) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, FolderEntry
+from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.work import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
@@ -17,32 +16,24 @@ from distcommit.stores.deletion import delete_tree
 _MISSING = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFolder:
-    """Where one attempt writes: its name, and its folder absolute and relative to the staging root."""
-
-    attempt: str
-    path: str
-    staged_prefix: str
-
-
 def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
     """Makes the folder that a bucket's attempts of this run write in. Idempotent."""
     fs.make_folders(f"{staging_root}/{bucket_folder(epoch, bucket)}")
 
 
-def new_attempt(fs: FileSystem, staging_root: str, epoch: int, bucket: int, work_unit_id: str) -> AttemptFolder:
+def make_area(
+    fs: FileSystem, staging_root: str, output_root: str, bucket: int, attempt: AttemptIdentity
+) -> StagingArea:
     """A fresh folder under a name that no other attempt has.
 
     Raises:
         FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
     """
-    attempt = uuid.uuid4().hex
-    prefix = attempt_folder(epoch, bucket, work_unit_id, attempt)
+    prefix = attempt_folder(attempt.epoch, bucket, attempt.work_unit_id, attempt.attempt)
     path = f"{staging_root}/{prefix}"
     if not fs.make_folder(path):
         raise FileExistsError(path)
-    return AttemptFolder(attempt, path, prefix)
+    return StagingArea(fs, path, prefix, output_root)
 
 
 def list_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> dict[str, list[str]]:

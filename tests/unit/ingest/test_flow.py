@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.staging import new_attempt, prepare_bucket
+from distcommit.stores.staging import make_area, prepare_bucket
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock, fails
 
@@ -87,10 +88,9 @@ def run_unit(
 ) -> TaskState:
     fs = SimulatedFileSystem(machine or Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)
-    folder = new_attempt(fs, "/job/staging", 7, 0, unit.work_unit_id)
-    identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, folder.attempt)
+    identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, uuid.uuid4().hex)
     flow = WorkUnitFlow(source, JSON, sink or FileSink(), divert)
-    area = StagingArea(fs, folder.path, folder.staged_prefix, "/job/output")
+    area = make_area(fs, "/job/staging", "/job/output", 0, identity)
     return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.model.sink import AttemptIdentity
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import BranchResult, StagedFile, TaskOutcome, TaskState
-from distcommit.stores.staging import StagedFiles, new_attempt, prepare_bucket, remove_attempts
+from distcommit.stores.staging import StagedFiles, make_area, prepare_bucket, remove_attempts
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine
 
@@ -76,13 +76,15 @@ def test_attempts_go_with_what_is_in_their_folders(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_an_attempt_has_a_folder_that_no_other_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_has_a_folder_that_no_other_has() -> None:
     machine = Machine()
     fs = SimulatedFileSystem(machine)
     prepare_bucket(fs, "/job/staging", 1, 0)
-    monkeypatch.setattr("uuid.uuid4", lambda: UUID(int=1))
-    status = fs.status(new_attempt(fs, "/job/staging", 1, 0, "u").path)
+    attempt = AttemptIdentity("run", 1, "d", "u", "a")
+    area = make_area(fs, "/job/staging", "/job/output", 0, attempt)
+    assert area.folder == f"/job/staging/{area.prefix}"
+    status = fs.status(area.folder)
     assert status is not None
     assert status.is_folder
     with pytest.raises(FileExistsError):
-        new_attempt(fs, "/job/staging", 1, 0, "u")
+        make_area(fs, "/job/staging", "/job/output", 0, attempt)
