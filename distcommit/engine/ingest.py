@@ -199,9 +199,9 @@ class _IngestTask:
         self._progress.tick()
 
     def _commit(self) -> None:
-        """Puts the states of finished work units, then commits what is ready in their buckets. What fails is left to the
-        drain, and so is what has a commit group, in others' buckets: each committer would be in conflict with others at
-        one target."""
+        """Puts the states of finished work units, then commits what is ready in their buckets. What fails is left to
+        the drain, and so is what has a commit group, in others' buckets: each committer would be in conflict with
+        others at one target."""
         self._put_states()
         grouped = self._store.groups.are_named
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -43,9 +44,11 @@ def start_cheaply() -> None:
     made once for each pyspark and Java, in half a minute, and kept where jars of servers are. Without it, as where it
     can't be made, JVMs only start more slowly. Nothing is done where the environment has settings for Spark of its own.
     """
-    if "SPARK_CONF_DIR" in os.environ or "SPARK_SUBMIT_OPTS" in os.environ:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
+    if "SPARK_CONF_DIR" in os.environ or "SPARK_SUBMIT_OPTS" in os.environ or java is None:
         return
-    archive = _archive()
+    archive = _archive(java)
     options = f"{_ALWAYS} -XX:SharedArchiveFile={archive}"
     # An archive is for one class path, on which all folders are empty: the options can't come from a file in this one.
     os.environ["SPARK_CONF_DIR"] = str(archive.parent / "conf")
@@ -53,12 +56,12 @@ def start_cheaply() -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = f'{options} "-Dspark.executor.extraJavaOptions={options}"'
 
 
-def _archive() -> Path:
+def _archive(java: str) -> Path:
     """The archive for this pyspark and Java, made if it is not there."""
     spark = Path(pyspark.__file__).parent
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     jars = sorted((jar.name, jar.stat().st_mtime_ns) for jar in (spark / "jars").iterdir())
-    place, content = (hashlib.sha256(repr(key).encode()).hexdigest()[:12] for key in (spark, (java, jars)))
+    place, content = (hashlib.sha256(repr(key).encode()).hexdigest()[:12] for key in (spark, (version, jars)))
     folder = cache_folder() / f"spark-{place}-{content}"
     archive = folder / "classes.jsa"
     if archive.exists():
@@ -73,14 +76,16 @@ def _archive() -> Path:
             "SPARK_CONF_DIR": str(folder / "conf"),
             "SPARK_SUBMIT_OPTS": f"{_ALWAYS} -XX:ArchiveClassesAtExit={made}",
         }
-        subprocess.run(
-            [sys.executable, "-c", _SMALL_JOB],
-            env={**os.environ, **environment},
-            cwd=_ROOT,
-            capture_output=True,
-            timeout=240,
-            check=False,
-        )
-        if made.exists():
+        ended = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ended = subprocess.run(
+                [sys.executable, "-c", _SMALL_JOB],
+                env={**os.environ, **environment},
+                cwd=_ROOT,
+                capture_output=True,
+                timeout=240,
+                check=False,
+            )
+        if ended and made.exists():
             made.replace(archive)
     return archive
