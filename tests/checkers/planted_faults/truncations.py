@@ -26,7 +26,7 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "mark-deleted",
         "who puts a mark takes it away with the older ones of its kind",
-        ("stores.claims", "put_mark", "int(found[1]) < epoch", "int(found[1]) <= epoch"),
+        ("stores.claims", "put_mark", "other_epoch < epoch", "other_epoch <= epoch"),
     ),
     fault(
         FaultClass.TRUNCATION,
