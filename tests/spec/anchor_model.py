@@ -12,18 +12,18 @@ staging) is put back to any earlier moment, or the output is emptied. Then whole
 The rules are those of a run's begin (`begin`) and of each bucket (`look`, `fence`): marks BEGAN and ENDED in the output
 anchor the job log; CUT1 after all is fenced and replayed, CUT2 after the drain, before the ENDED mark; both anchor
 buckets' logs by heads (here the whole log below; a number and the checksum of that segment say it). After a death the
-next run looks, before it fences a bucket, at what the runs that died have done there: a file of it that is missing tells
-an output from the past; a published file that no log names, of the run whose fence is the bucket's newest, tells a log
-that lost its tail. That it was published is asked, not that it is staged no more: so staging may be swept at any time,
-and who empties it raises no alarm.
+next run looks, before it fences a bucket, at what the runs that died have done there: a file of it that is missing
+tells an old output; a published file that no log names, of the run whose fence is the newest in its bucket, tells a
+log that lost its tail. That it was published is asked, not that it is staged no more: so staging may be swept at any
+time, and who empties it raises no alarm.
 
 Held: without a disaster no run is refused and no dataset is left alone; after one, no run seals anything in a dataset
 whose log and files disagree, or whose SET by hand is gone. What is left stands in `known_limit`.
 
 A head names a segment by its number and its own checksum, not by a hash chained through all below: numbers have no gaps
 (else the log is corrupt), and whoever lost the one that a head names has another one there, or none. Not modelled: who
-has written a segment. The checksum has to cover it, as it does: else a run that slept while its bucket lost its tail, and
-closes once more what it had replayed, puts back the very log that the head names.
+has written a segment. The checksum has to cover it, as it does: else a run that slept while its bucket lost its tail,
+and closes once more what it had replayed, puts back the very log that the head names.
 """
 
 from __future__ import annotations
