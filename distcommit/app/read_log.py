@@ -12,6 +12,7 @@ from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
     Cut,
+    CutPhase,
     Decide,
     Done,
     Dropped,
@@ -160,7 +161,8 @@ def _what(record: Record, dataset: str | None) -> str:
             states = [state for state in record.datasets if mine(state.dataset_urn)]
             return f"{_few(states, lambda s: f'{s.dataset_urn} to {_position(s.watermark)}')}, by {record.who}"
         case Cut():
-            return f"epoch {record.epoch} has {record.phase.name.lower()}; buckets are at {_few(record.heads, _head)}"
+            phase = "has ended" if record.phase is CutPhase.ENDED else "has replayed what older ones left"
+            return f"epoch {record.epoch} {phase}; buckets are at {_few(record.heads, _head)}"
         case Heads():
             return f"buckets are at {_few(record.heads, _head)}, by {record.who}"
         case Rebucket():

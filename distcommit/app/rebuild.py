@@ -27,6 +27,7 @@ from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import epoch_name
 from distcommit.sinks.files.offsets import offsets_of
+from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.job_store import JobStore
@@ -259,20 +260,27 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
         for state in states:
             _require_written(state, fold)
     _set_aside(store, epoch, plan.set_aside)
-    store.job_log(epoch).checkpoint(at_least=1)
+    _end(store, epoch, who)
     put_mark(fs, roots.output, epoch, Mark.CLEAN)
     plan.result.epoch, plan.result.written = epoch, True
     return plan.result
 
 
-def keep_store(store: JobStore, run_id: str) -> RebuildResult:
+def _end(store: JobStore, epoch: int, who: str) -> None:
+    """Has store, output and buckets' logs go on from where they are now, each as the others know it."""
+    forget_heads(store, epoch, who)
+    cut_ended(store, epoch, heads_now(store))
+    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+
+
+def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
     """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
     nothing else is changed. Raises as `rebuild_store`."""
     claim_folders(store)
     epoch = max(store.job_log().refresh().fence_epoch + 1, *_marked(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
-    store.job_log(epoch).checkpoint(at_least=1)
+    _end(store, epoch, who)
     put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
     return RebuildResult(epoch=epoch, written=True)
 

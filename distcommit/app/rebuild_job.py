@@ -8,9 +8,10 @@ from distcommit.app.job_folders import JobFolders
 from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
-from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
+from distcommit.stores.anchors import require_whole
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
-from distcommit.stores.fencing import newer_runs
+from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, open_store
 from distcommit.stores.pinned import record_settings
@@ -31,11 +32,21 @@ def rebuild_job(
     store, owner = None, None
     if folders.has_store():
         store = folders.opened()
-        if not newer_runs(store) and read_marks(fs, roots.output)[Mark.BEGAN]:
+        older = older_output(store)
+        if older and not keep_watermarks:
+            raise StaleStoreError(
+                "a store can't be rebuilt from an output that is older",
+                store=roots.store,
+                output=roots.output,
+                found=older,
+                todo=OLDER_OUTPUT,
+            )
+        has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
+        if not has_lost and not (keep_watermarks and not store.job_log().refresh().has_ended):
             raise ConflictError(
                 "there is nothing to rebuild",
                 store=roots.store,
-                expected="a store that is older than its output",
+                expected="a store that is older than its output, or has lost the newest segments of a log",
                 found="the newest one",
                 todo="run the job; `distcommit audit` says whether its output is exact",
             )
@@ -50,7 +61,7 @@ def rebuild_job(
                 "watermarks are kept of a store that is there, and there is nothing to show", path=roots.store
             )
         with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
-            return keep_store(store, run_id)
+            return keep_store(store, run_id, who)
     planned = store or JobStore(fs, roots, config.job, config.commit.buckets, groups=folders.groups)
     found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
     if dry_run or found.problems:
@@ -64,3 +75,14 @@ def rebuild_job(
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         record_settings(store, folders.pinned())
         return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps)
+
+
+def _has_lost_tail(store: JobStore) -> bool:
+    """Whether the log of a bucket has, or had when a run looked at it last."""
+    job_fold = store.job_log().refresh()
+    try:
+        for bucket in range(store.buckets):
+            require_whole(store, job_fold, bucket, store.bucket_log(bucket))
+    except LostTailError:
+        return True
+    return any(not head.is_whole for head in job_fold.heads.values())

@@ -12,6 +12,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
 from distcommit.model.work import positions_lost
 from distcommit.protocol.fold import Fold
+from distcommit.stores.anchors import require_head
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import RunRecord, read_record
 
@@ -54,7 +55,8 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True):
-    """A job's state. `unreadable` names logs that can't be read, with the error; without the job log `epoch` is 0.
+    """A job's state. `unreadable` names logs that can't be read, or that have lost their newest segments, with the
+    error; without the job log `epoch` is 0.
 
     `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it.
     """
@@ -81,8 +83,11 @@ def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: 
         unreadable["job log"] = str(error)
     for bucket in range(store.buckets):
         try:
-            states = store.bucket_log(bucket).refresh().datasets.values()
+            log = store.bucket_log(bucket)
+            states = log.refresh().datasets.values()
             rows += [_row(state, job_fold, published_in(state.dataset_urn)) for state in states]
+            if job_fold is not None:
+                require_head(job_fold, bucket, log)
         except (DistcommitError, OSError) as error:
             unreadable[f"bucket {bucket}"] = str(error)
     last_run, no_record = _last_run(store, job_fold)

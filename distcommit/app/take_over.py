@@ -15,8 +15,9 @@ from distcommit.app.rebuild import known_states
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.log_records import DatasetState, DatasetStatus, Head
 from distcommit.sources.kafka.source import KafkaSource
+from distcommit.stores.anchors import cut_ended, require_whole
 from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
@@ -36,20 +37,25 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
     Raises:
         ConflictError: if they are not.
         LockHeldError: if a run is alive.
-        StaleStoreError: if the store is older than its output, and its watermarks with it.
+        StaleStoreError, LostTailError: if the store is older than its output, and its watermarks with it.
     """
     _require_idle(store)
     run_id = new_run_id()
     with JobLock(store.fs, store.roots.store, run_id, lease_ttl_s, SystemClock()):
         epoch, idle = begin_run(store, run_id), False
+        heads: list[Head] = []
         try:
+            job_fold = store.job_log().refresh()
             for bucket in range(store.buckets):
-                fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
+                log = store.bucket_log(bucket, epoch)
+                require_whole(store, job_fold, bucket, log)
+                fence_bucket(log, epoch, run_id)
+                heads.append(log.head(bucket))
             _require_idle(store)
             idle = True
             yield
         finally:
-            store.job_log(epoch).checkpoint(at_least=1)
+            cut_ended(store, epoch, heads)
             end_run(store, epoch, clean=idle)
 
 

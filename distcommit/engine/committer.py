@@ -47,6 +47,7 @@ class BucketCommitter:
 
     Attributes:
         tally: what it did, and why it could not finish what it could not.
+        log: the bucket's.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class BucketCommitter:
         self._settings, self._bucket = settings, bucket
         self.tally = Tally(CommitCounts(), observer)
         self._context = step_context(settings)
-        self._log = settings.store.bucket_log(bucket, settings.epoch)
+        self.log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans)
         self._notes = Notes(self._open.nothing)
         self._sealed_here: set[SequenceName] = set()
@@ -85,8 +86,8 @@ class BucketCommitter:
             FencedError: if a newer run has fenced the bucket; nothing more was sealed.
             DistcommitError, OSError: if the store can't be read or written; the next call takes it up again.
         """
-        fold = self._log.refresh()
-        require_fence(fold, self._settings.epoch, self._log.folder)
+        fold = self.log.refresh()
+        require_fence(fold, self._settings.epoch, self.log.folder)
         self._clean_up(fold)  # what others have closed
         if not self._open:
             return
@@ -101,7 +102,7 @@ class BucketCommitter:
 
     def publish(self, *, take_over: bool) -> Work[None]:
         """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
-        fold = self._log.refresh()
+        fold = self.log.refresh()
         mine = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
         sequences = [each for each in mine if take_over or name_of(each) in self._sealed_here]
         if any(name_of(sequence) not in self._sealed_here for sequence in sequences):
@@ -116,22 +117,22 @@ class BucketCommitter:
         `max_attempts` runs; an outage is nobody's attempt.
         """
         epoch = self._settings.epoch  # what this run has sealed meanwhile is not this function's
-        pending = [each for each in self._log.refresh().pending() if each.sequence.epoch < epoch]
+        pending = [each for each in self.log.refresh().pending() if each.sequence.epoch < epoch]
         undecided = [name_of(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
         if undecided:
             yield from self._drop(undecided)
         todo = [each.sequence for each in pending if name_of(each.sequence) not in undecided]
         if pending:
             remove_probes(self._context, self._bucket)
-        yield from self._execute_and_close(todo, self._log.refresh(), verify_first=True)
+        yield from self._execute_and_close(todo, self.log.refresh(), verify_first=True)
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
         """After the drain: adds to the tally what became of each dataset of the plan."""
-        count_outcomes(self._log.refresh(), self._settings.epoch, plans, self._notes, tally)
+        count_outcomes(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
         """Job-level, after the drain: adds to the tally what the driver's decision rests on."""
-        count_held(self._log.refresh(), self._settings.epoch, plans, self._notes, tally)
+        count_held(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
 
     # -- sealing
 
@@ -151,9 +152,9 @@ class BucketCommitter:
         that somebody else sealed first are left to them."""
         mine = {name_of(sequence): sequence for sequence in sequences}
         if not sequences:
-            return self._log.refresh()
+            return self.log.refresh()
         settings = self._settings
-        fold = yield from self._log.settling(
+        fold = yield from self.log.settling(
             partial(
                 next_record.seal,
                 epoch=settings.epoch,
@@ -161,7 +162,7 @@ class BucketCommitter:
                 gate=settings.gate,
             )
         )
-        require_fence(fold, settings.epoch, self._log.folder)
+        require_fence(fold, settings.epoch, self.log.folder)
         for name, sequence in mine.items():
             if fold.sequence(name) == sequence:
                 self._sealed_here.add(name)
@@ -219,7 +220,7 @@ class BucketCommitter:
         """
         if not sequences:
             return fold
-        yield from self._log.making_durable()
+        yield from self.log.making_durable()
         loaded: dict[SequenceName, list[CommitStep]] = {}
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
@@ -238,7 +239,7 @@ class BucketCommitter:
         if not failed:
             return fold
         self._notes.unfinished |= yield from noting_failures(
-            self._log,
+            self.log,
             self._settings,
             self._context,
             probe_prefix(self._bucket),
@@ -248,7 +249,7 @@ class BucketCommitter:
             replaying=verify_first,
             last=last,
         )
-        return self._log.refresh()
+        return self.log.refresh()
 
     def _count_done(self, sequences: Sequence[SealedSequence]) -> None:
         self.tally.add(CommitCounts(datasets_committed=len(sequences)))
@@ -264,13 +265,13 @@ class BucketCommitter:
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> Work[Fold]:
-        fold = yield from self._log.settling(partial(next_record.close, epoch=self._settings.epoch, names=names))
-        require_fence(fold, self._settings.epoch, self._log.folder)
+        fold = yield from self.log.settling(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        require_fence(fold, self._settings.epoch, self.log.folder)
         return fold
 
     def _drop(self, names: Sequence[SequenceName]) -> Work[None]:
-        fold = yield from self._log.settling(partial(next_record.drop, epoch=self._settings.epoch, names=names))
-        require_fence(fold, self._settings.epoch, self._log.folder)
+        fold = yield from self.log.settling(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        require_fence(fold, self._settings.epoch, self.log.folder)
         self.tally.add(CommitCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:

@@ -19,6 +19,7 @@ from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
+from distcommit.model.log_records import Head
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -281,12 +282,13 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
         left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
+        last = settings.store.job_log(settings.epoch).refresh().heads
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
-                works = [_finish_bucket(settings, manifest, bucket, seal=seal) for bucket in left]
+                works = [_finish_bucket(settings, manifest, bucket, last.get(bucket), seal=seal) for bucket in left]
                 found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
-                last = attempt == _TRIES - 1
-                again = [bucket for bucket, finish in found.items() if not (finish.whole or last)]
+                is_last = attempt == _TRIES - 1
+                again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]
                 for bucket, finish in found.items():
                     tally.include(finish.work)
                     if bucket not in again:
@@ -313,8 +315,11 @@ class _Finish:
     whole: bool
 
 
-def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, seal: bool) -> Work[_Finish]:
-    """Seals and publishes what is left of a bucket."""
+def _finish_bucket(
+    settings: RunSettings, manifest: Manifest, bucket: int, last: Head | None, *, seal: bool
+) -> Work[_Finish]:
+    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its `last`
+    head."""
     store, committer = settings.store, None
     work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
     try:
@@ -327,6 +332,9 @@ def _finish_bucket(settings: RunSettings, manifest: Manifest, bucket: int, *, se
             yield from committer.publish(take_over=True)
             committer.count_outcomes(plans, outcome)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
+        yield from committer.log.making_durable()
+        if last is None or committer.log.has(last):
+            outcome.heads = (committer.log.head(bucket),)
     except FencedError:
         raise
     except Exception as error:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from distcommit.engine.counts import Counts
 from distcommit.engine.events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
 from distcommit.engine.reports import PhaseCounts, Report, add_up
-from distcommit.model.errors import FencedError
+from distcommit.model.errors import FencedError, StaleStoreError
 from distcommit.model.ports import Clock
 
 
@@ -26,6 +26,7 @@ class Phase:
 
         Raises:
             FencedError: if a task found that a newer run has fenced this one.
+            StaleStoreError: if one found that the output is older than the store.
         """
         left_out: Counter[str] = Counter()
         for report in reports:
@@ -38,6 +39,8 @@ class Phase:
         self.report = total
         if total.fenced:
             raise FencedError(total.fenced)
+        if total.stale:
+            raise StaleStoreError(total.stale)
         return total
 
 

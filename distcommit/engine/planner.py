@@ -224,13 +224,16 @@ class _AllStates(KnownStates):
 
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
         super().__init__({urn: state for bucket in owned.values() for urn, state in bucket.items()})
-        self._store, self._others = settings.store, dict(owned)
+        self._store, self._epoch, self._others = settings.store, settings.epoch, dict(owned)
 
     def anywhere(self, urn: str) -> DatasetState | None:
         bucket = self._store.planning_bucket(urn)
         if bucket not in self._others:
             try:
-                self._others[bucket] = self._store.bucket_log(bucket).refresh().datasets
+                fold = self._store.bucket_log(bucket).refresh()
+                if fold.fence_epoch < self._epoch:
+                    raise DistcommitError("its recovery failed", bucket=bucket)
+                self._others[bucket] = fold.datasets
             except (DistcommitError, OSError) as error:
                 raise SourceError(
                     "it can't be told whether another dataset was read before",

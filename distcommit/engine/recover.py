@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts, RecoverCounts
 from distcommit.engine.reports import Report, Tally
+from distcommit.engine.sealing import step_context
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import DistcommitError, FencedError, TransientError
+from distcommit.model.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.model.lockstep import Work, in_step
+from distcommit.protocol.fold import Fold
+from distcommit.stores.anchors import require_published, require_whole
+from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.fencing import fencing_bucket, require_fence
 from distcommit.stores.retention import KEPT_RUNS, forget_runs
 from distcommit.stores.staging import staged_epochs, sweep_epoch, swept_epochs
@@ -33,13 +38,16 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     found: list[RecoverReport] = []
     store = settings.store
     try:
-        decided = _decided_epochs(settings)
-        staged = staged_epochs(store.fs, store.roots.staging)
-        works = [_recover_bucket(settings, decided, staged, bucket) for bucket in settings.buckets_of(partition)]
+        seen = _Seen(
+            _job_fold(settings),
+            staged_epochs(store.fs, store.roots.staging),
+            newest_end(read_marks(store.fs, store.roots.output)),
+        )
+        works = [_recover_bucket(settings, seen, bucket) for bucket in settings.buckets_of(partition)]
         found = in_step(works, store.fs.parallel_buckets)
         for bucket in found:
             tally.include(bucket.report)
-        forget_runs(store.fs, store.roots.store, settings.buckets_of(partition), KEPT_RUNS)
+        forget_runs(store.fs, store.roots.store, [head.bucket for head in tally.heads], KEPT_RUNS)
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -52,9 +60,19 @@ def oldest_held(reports: Iterable[RecoverReport]) -> int:
     return min((report.oldest_held_epoch for report in reports if report.oldest_held_epoch), default=0)
 
 
-def _decided_epochs(settings: RunSettings) -> frozenset[int]:
-    """Epochs whose held sequences are to be published, from a view of the job log that contains this run's own fence:
-    only then is what is not decided sure never to be.
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a partition has seen before it looks at its buckets: the job log, the epochs that are staged, and the newest
+    run that has marked its end in the output."""
+
+    job_fold: Fold
+    staged: list[int]
+    ended_epoch: int
+
+
+def _job_fold(settings: RunSettings) -> Fold:
+    """A view of the job log that contains this run's own fence: only then is it sure that what is not decided in it
+    never will be.
 
     Raises:
         FencedError: if a newer run has fenced the job log.
@@ -71,32 +89,38 @@ def _decided_epochs(settings: RunSettings) -> frozenset[int]:
             found=f"epoch {fold.fence_epoch}",
             todo="mount the store so that executors see new files at once (no stale folder listings)",
         )
-    return fold.decided_epochs
+    return fold
 
 
-def _recover_bucket(
-    settings: RunSettings, decided_epochs: frozenset[int], staged: list[int], bucket: int
-) -> Work[RecoverReport]:
+def _recover_bucket(settings: RunSettings, seen: _Seen, bucket: int) -> Work[RecoverReport]:
+    """One bucket. That it has lost its tail, or the output is older than it, is told before anything is done."""
     store, tally = settings.store, Tally(RecoverCounts())
     committer: BucketCommitter | None = None
     oldest = 0
     try:
         log = store.bucket_log(bucket, settings.epoch)
+        fold = require_whole(store, seen.job_fold, bucket, log)
+        if seen.job_fold.began_epoch:  # else older programs have written all of it
+            require_published(step_context(settings), log, fold, seen.ended_epoch)
         fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)
+        tally.heads = (log.head(bucket),)
         held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
         oldest = min(held, default=0)
         tally.add(RecoverCounts(buckets=1))
         if fold.pending():
             committer = BucketCommitter(settings, bucket, tally)
-            yield from committer.replay(decided_epochs)
+            yield from committer.replay(seen.job_fold.decided_epochs)
             fold = log.refresh()
-        for epoch in swept_epochs(staged, settings.epoch, fold):
+        for epoch in swept_epochs(seen.staged, settings.epoch, fold):
             tally.add(RecoverCounts(files_swept=sweep_epoch(store.fs, store.roots.staging, epoch, bucket)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         yield from log.checkpointing()
+        tally.heads = (log.head(bucket),)
     except FencedError:
         raise
+    except StaleStoreError as error:
+        tally.stale = str(error)
     except Exception as error:
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
         tally.explain(f"bucket {bucket}", type(error).__name__, str(error))

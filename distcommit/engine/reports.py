@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from distcommit.engine.counts import Counts
 from distcommit.engine.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
 from distcommit.model.errors import plain_text
+from distcommit.model.log_records import Head
 
 KEPT_REASONS = 20
 """How many reasons one partition reports; the rest are counted. Keeps the driver's memory O(partitions)."""
@@ -66,7 +67,8 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
     """What one partition, or one task, did in a phase; or the sum over several.
 
     `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
-    that it met, if any. `happened`: as far as it is told one by one. The process ids are those of the Python
+    that it met, if any; `stale`: why the output is older than the store, if it is. `heads`: where the buckets' logs are
+    that this was about, durably. `happened`: as far as it is told one by one. The process ids are those of the Python
     worker, and of what forked it.
     """
 
@@ -78,6 +80,8 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
     worker_pid: int = 0
     daemon_pid: int = 0
     happened: Happened = Happened()
+    stale: str = ""
+    heads: tuple[Head, ...] = ()
 
 
 class Tally(Generic[PhaseCounts]):
@@ -89,7 +93,8 @@ class Tally(Generic[PhaseCounts]):
     """
 
     def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
-        self.counts, self.fenced = counts, ""
+        self.counts, self.fenced, self.stale = counts, "", ""
+        self.heads: tuple[Head, ...] = ()
         self.reasons = self.notes = Reasons()
         self._observer = observer
         self._kept: list[TaskEvent] = []
@@ -122,6 +127,8 @@ class Tally(Generic[PhaseCounts]):
         self.counts += report.counts
         self.reasons += report.reasons
         self.notes += report.notes
+        self.stale = self.stale or report.stale
+        self.heads += report.heads
         for event in report.happened.kept:
             self.observe(event)
         self._seen.update(report.happened.left_out)
@@ -138,6 +145,8 @@ class Tally(Generic[PhaseCounts]):
             os.getpid(),
             os.getppid(),
             Happened(tuple(self._kept), left_out),
+            self.stale,
+            self.heads,
         )
 
 
@@ -149,6 +158,8 @@ def add_up(reports: Iterable[Report[PhaseCounts]], none: PhaseCounts) -> Report[
         Reasons.first_of((report.reasons for report in known), _KEPT_BY_DRIVER),
         Reasons.first_of((report.notes for report in known), _KEPT_BY_DRIVER),
         next((report.fenced for report in known if report.fenced), ""),
+        stale=next((report.stale for report in known if report.stale), ""),
+        heads=tuple(head for report in known for head in report.heads),
     )
 
 

@@ -31,10 +31,12 @@ from distcommit.model.errors import (
     SourceUnavailableError,
     TransientError,
 )
+from distcommit.model.log_records import Head
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.ports import Clock
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol import next_record
+from distcommit.stores.anchors import cut_began, cut_ended
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
@@ -88,7 +90,7 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY)
         FencedError: if a newer run was there.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
-    settings.store.job_log(settings.epoch).checkpoint(at_least=1)
+    cut_ended(settings.store, settings.epoch, recovered.report.heads)
     totals = totals_of([recovered.report], recovered.oldest_held_epoch)
     succeeded = not recovered.report.reasons and not totals.sequences_left
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
@@ -100,6 +102,7 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
     with phases("recover") as phase:
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
         report = phase.heard([each.report for each in found], RecoverCounts())
+        cut_began(settings.store, settings.epoch, report.heads)
     return RecoverReport(report, oldest_held(found))
 
 
@@ -123,6 +126,7 @@ def run(
     Raises:
         ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
         FencedError: if a newer run has begun. It replays what this one had sealed.
+        StaleStoreError: if the output is older than the store; nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
     """
     store, phases = settings.store, Phases(settings.clock, observer)
@@ -130,15 +134,14 @@ def run(
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
-        _require_placed(plans, store.groups)
-        _require_some(plans, store.job)
+        _require_plans(plans, store)
         record_settings(store, pinned, _found(plans))
         manifest = share_out(settings, plans)
         with _fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []
-    decided, error = True, ""
+    decided, error, heads = True, "", recovered.report.heads
     if settings.job_level and not _is_whole(planned):  # what would be read could not be published
         decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
@@ -148,8 +151,8 @@ def run(
             ingested, error = _ingest(launch, settings, manifest, phase)
         with phases("drain") as phase:
             drained, decided = _drain(launch, settings, planned, phase)
-    decided_from = _decided_from(settings, recovered)
-    store.job_log(settings.epoch).checkpoint(at_least=1, decided_from=decided_from)  # it also says that the run ended
+        heads = _heads(recovered, manifest, drained)
+    cut_ended(store, settings.epoch, heads, decided_from=_decided_from(settings, recovered))
     totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
     result = RunResult(
         run_id=settings.run_id,
@@ -163,6 +166,13 @@ def run(
     )
     observer.observe(_ended(result, settings.clock))
     return result
+
+
+def _heads(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> tuple[Head, ...]:
+    """Where the buckets' logs are at the end: those with work as the drain has left them, the others as they were. What
+    the drain has told nothing of, the next run looks at again."""
+    idle = (head for head in recovered.report.heads if head.bucket not in manifest.files)
+    return (*idle, *(head for report in drained for head in report.heads))
 
 
 def _ended(result: RunResult, clock: Clock) -> RunEnded:
@@ -185,6 +195,12 @@ def _all_went_through(totals: Totals) -> bool:
         and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
         and not totals.reasons
     )
+
+
+def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
+    """Raises the typed error for what keeps the whole run from going on."""
+    _require_placed(plans, store.groups)
+    _require_some(plans, store.job)
 
 
 def _require_some(plans: list[PlanReport], job: str) -> None:

@@ -143,6 +143,10 @@ class StaleStoreError(CorruptError):
     """The store is older than what was published, or not the one it was published from: no run begins on it."""
 
 
+class LostTailError(CorruptError):
+    """A bucket's log lacks what was at its end once: its datasets are left alone, by runs and by hand."""
+
+
 class UnknownVersionError(CorruptError):
     """Stored bytes are of a format version that this program does not know."""
 

@@ -232,7 +232,10 @@ class DatasetState(Struct, frozen=True):
 
 class Rebuilt(Struct, frozen=True):
     """The states of these datasets are what a person had made from the published files, whatever they were before.
-    How it is written: `stores.segment`."""
+    How it is written: `stores.segment`.
+
+    In the job log, of none: the heads of all buckets are forgotten, so that their logs go on as they stand.
+    """
 
     epoch: int
     datasets: tuple[DatasetState, ...]

@@ -81,6 +81,11 @@ class CommitStep(ABC):
         Needed only where `verify` can see an effect that a power loss could still undo.
         """
 
+    def is_gone(self) -> bool:
+        """Whether the effect of a step that was done is there no more, where that can be told. After a run died that is
+        the sign of a target that is older than the store."""
+        return False
+
     @classmethod
     def can_be_abandoned(cls) -> bool:
         """Whether this kind of step has both `withdraw` and `undo`. One that has not keeps its sequence from being

@@ -80,6 +80,7 @@ def apply(number: int, record: Record, fold: Fold) -> None:
                 _set(fold, urn, watermark)
         case Rebuilt():
             fold.datasets.update({state.dataset_urn: state for state in record.datasets})
+            fold.heads = {}
         case _:
             _apply_of_job(record, fold)
 

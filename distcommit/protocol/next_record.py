@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -32,6 +34,7 @@ from distcommit.model.log_records import (
     Moved,
     Rebucket,
     Rebuilt,
+    Record,
     SealedSequence,
     SequenceName,
     SetWatermark,
@@ -153,16 +156,51 @@ def rebuild(
     return record if as_planned and not there and valid(record, fold) else None
 
 
-def cut(fold: Fold, epoch: int, phase: CutPhase, heads: Iterable[Head]) -> Cut | None:
-    """In the job log: says where the bucket logs were when the run had fenced and replayed them, or had ended."""
-    record = Cut(epoch, phase, tuple(heads))
+def cut(fold: Fold, epoch: int, phase: CutPhase, seen: Iterable[Head]) -> Cut | None:
+    """In the job log: says where the bucket logs were when the run had fenced and replayed them, or had ended.
+
+    No head goes back: where a person was there after the run had looked, that head stays. So does that of a bucket of
+    which nothing was seen, and it is not whole.
+    """
+    found = {head.bucket: head for head in seen}
+    buckets = sorted(fold.heads.keys() | found.keys())
+    record = Cut(epoch, phase, tuple(_newest_head(fold.heads.get(b), found.get(b)) for b in buckets))
     is_there = epoch == (fold.began_epoch if phase is CutPhase.BEGAN else fold.ended_epoch)
     return record if not is_there and valid(record, fold) else None
 
 
+def _newest_head(last: Head | None, seen: Head | None) -> Head:
+    if seen is None or (last is not None and seen.number <= last.number):
+        if last is None:
+            raise AssertionError("a bucket with neither a head nor a look at it")
+        return replace(last, is_whole=seen is not None and seen.is_whole)
+    return seen
+
+
+def end(fold: Fold, epoch: int, seen: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
+    """In the job log: says that a run has ended, then what a checkpoint says, if one is due and nobody has begun since.
+
+    Arguments as of `cut` and `checkpoint`.
+    """
+    if fold.ended_epoch != epoch:
+        return cut(fold, epoch, CutPhase.ENDED, seen)
+    return checkpoint(fold, at_least=at_least, decided_from=decided_from) if fold.fence_epoch == epoch else None
+
+
+def forget_heads(fold: Fold, epoch: int, who: str) -> Rebuilt | None:
+    """In the job log: lets the bucket logs go on as they stand, whatever was known of them."""
+    record = Rebuilt(epoch, (), who)
+    return record if fold.heads and valid(record, fold) else None
+
+
 def heads(fold: Fold, seen: Iterable[Head], who: str) -> Heads | None:
-    """In the job log: says where bucket logs were after what a person did, of those that are above their last head."""
-    above = tuple(head for head in seen if valid(Heads((head,), who), fold))
+    """In the job log: says where bucket logs were after what a person did, of those that are above their last head. One
+    that was found to have lost its tail stays so."""
+    above = tuple(
+        replace(head, is_whole=fold.heads[head.bucket].is_whole if head.bucket in fold.heads else True)
+        for head in seen
+        if valid(Heads((head,), who), fold)
+    )
     return Heads(above, who) if above else None
 
 

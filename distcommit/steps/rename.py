@@ -193,6 +193,9 @@ class FsRenameCommitStep(CommitStep):
                 raise
             self._sync_what_is_left(posixpath.dirname(folder), root)
 
+    def is_gone(self) -> bool:
+        return self.context.fs.status(self.target) is None
+
     def probe(self) -> Verification:
         """One look at source and target."""
         fs = self.context.fs

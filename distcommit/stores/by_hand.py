@@ -1,6 +1,7 @@
 """What a person may do to a dataset: release a quarantined sequence, or set a watermark. Each is a record in the log.
 
-These records carry no epoch and need no fence, so that they work beside a run that is alive.
+These records carry no epoch and need no fence, so that they work beside a run that is alive. Where the log ended that
+they were written to, the job log is told before the command answers (`stores.anchors`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
+from distcommit.stores.anchors import by_hand, many_by_hand
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
@@ -54,15 +56,16 @@ def release(
 def retry_all(store: JobStore, who: str) -> Retried:
     """Lets the next run replay every quarantined dataset again, with all its attempts. Safe to call again."""
     done = Retried()
-    for bucket in range(store.buckets):
-        log = store.bucket_log(bucket)
-        try:
-            for state in log.refresh().datasets.copy().values():
-                if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
-                    _act(log, HandAction.RETRY, state.sequence, who)
-                    done.datasets.append(state.dataset_urn)
-        except (DistcommitError, OSError) as error:
-            done.unreadable[f"bucket {bucket}"] = str(error)
+    with many_by_hand(store, who) as open_log:
+        for bucket in range(store.buckets):
+            try:
+                log = open_log(bucket)
+                for state in log.refresh().datasets.copy().values():
+                    if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
+                        _act(log, HandAction.RETRY, state.sequence, who)
+                        done.datasets.append(state.dataset_urn)
+            except (DistcommitError, OSError) as error:
+                done.unreadable[f"bucket {bucket}"] = str(error)
     return done
 
 
@@ -74,22 +77,22 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
         ConflictError: if the dataset is not pending, or was held back by a run that has not decided to publish it: then
             the next run drops it.
     """
-    log = store.bucket_log(store.bucket_of(urn))
-    state = log.refresh().state_of(urn)
-    if state.open is None or state.status is not DatasetStatus.PENDING:
-        raise _not(urn, state, "pending")
-    sequence = state.open.sequence
-    if state.open.held and sequence.epoch not in store.job_log().refresh().decided_epochs:
-        raise ConflictError(
-            "this dataset was held back with its whole run",
-            dataset=urn,
-            expected="a sequence that the next run replays",
-            found=f"epoch {sequence.epoch}, which has not decided to publish",
-            todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
-        )
-    after = _act(log, HandAction.QUARANTINE, sequence, who).state_of(urn)
-    if after.status is not DatasetStatus.QUARANTINED:
-        raise _not(urn, after, "pending still")
+    with by_hand(store, store.bucket_of(urn), who) as log:
+        state = log.refresh().state_of(urn)
+        if state.open is None or state.status is not DatasetStatus.PENDING:
+            raise _not(urn, state, "pending")
+        sequence = state.open.sequence
+        if state.open.held and sequence.epoch not in store.job_log().refresh().decided_epochs:
+            raise ConflictError(
+                "this dataset was held back with its whole run",
+                dataset=urn,
+                expected="a sequence that the next run replays",
+                found=f"epoch {sequence.epoch}, which has not decided to publish",
+                todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
+            )
+        after = _act(log, HandAction.QUARANTINE, sequence, who).state_of(urn)
+        if after.status is not DatasetStatus.QUARANTINED:
+            raise _not(urn, after, "pending still")
 
 
 def retry(store: JobStore, urn: str, who: str) -> None:
@@ -98,8 +101,8 @@ def retry(store: JobStore, urn: str, who: str) -> None:
     Raises:
         ConflictError: if the dataset is not quarantined.
     """
-    log, sequence = _quarantined(store, urn)
-    _act(log, HandAction.RETRY, sequence, who)
+    with by_hand(store, store.bucket_of(urn), who) as log:
+        _act(log, HandAction.RETRY, _quarantined(log, urn), who)
 
 
 def accept(store: JobStore, urn: str, who: str) -> None:
@@ -110,11 +113,12 @@ def accept(store: JobStore, urn: str, who: str) -> None:
     Raises:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or not any more as this is written.
     """
-    log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-    _act(log, HandAction.GIVEN_UP, sequence, who)
-    after = _act(log, HandAction.ACCEPT, sequence, who).state_of(urn)
-    if sequence.epoch not in after.accepted_epochs:
-        raise _not(urn, after, "quarantined still")
+    with by_hand(store, store.bucket_of(urn), who) as log:
+        sequence = _quarantined(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
+        _act(log, HandAction.GIVEN_UP, sequence, who)
+        after = _act(log, HandAction.ACCEPT, sequence, who).state_of(urn)
+        if sequence.epoch not in after.accepted_epochs:
+            raise _not(urn, after, "quarantined still")
 
 
 def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
@@ -131,8 +135,14 @@ def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensC
         SinkUnavailableError: if its steps belong to a sink that is not among them; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
-    log, sequence = _quarantined(store, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {})
+    with by_hand(store, store.bucket_of(urn), who) as log:
+        sequence = _quarantined(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
+        _abandon(log, sequence, context, who)
+
+
+def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who: str) -> None:
+    urn = sequence.dataset_urn
     steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first: they go last, they can't refuse
     lasting = next((step for step in steps if not step.can_be_abandoned()), None)
     if lasting is not None:
@@ -167,14 +177,14 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
     Raises:
         ConflictError: if the dataset has a sequence that is not done.
     """
-    log = store.bucket_log(store.bucket_of(urn))
-    before = log.refresh().state_of(urn)
-    if before.status is not DatasetStatus.IDLE:
-        raise _not(urn, before, "idle")
-    wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
-    after = log.settle(wanted).state_of(urn)
-    if after.watermark != watermark:
-        raise _not(urn, after, "left alone meanwhile")
+    with by_hand(store, store.bucket_of(urn), who) as log:
+        before = log.refresh().state_of(urn)
+        if before.status is not DatasetStatus.IDLE:
+            raise _not(urn, before, "idle")
+        wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
+        after = log.settle(wanted).state_of(urn)
+        if after.watermark != watermark:
+            raise _not(urn, after, "left alone meanwhile")
 
 
 def set_watermarks(
@@ -194,20 +204,20 @@ def set_watermarks(
     buckets: dict[int, dict[str, Watermark]] = {}
     for urn, watermark in wanted.items():
         buckets.setdefault(store.bucket_of(urn), {})[urn] = watermark
-    for bucket, mine in sorted(buckets.items()):
-        log = store.bucket_log(bucket)
-        after = log.settle(partial(next_record.set_watermarks, wanted=mine, before=before, who=who))
-        for urn, watermark in mine.items():
-            if not next_record.is_set(after, urn, watermark):
-                raise _not(urn, after.state_of(urn), "idle and left alone meanwhile")
+    with many_by_hand(store, who) as open_log:
+        for bucket, mine in sorted(buckets.items()):
+            set_mine = partial(next_record.set_watermarks, wanted=mine, before=before, who=who)
+            after = open_log(bucket).settle(set_mine)
+            for urn, watermark in mine.items():
+                if not next_record.is_set(after, urn, watermark):
+                    raise _not(urn, after.state_of(urn), "idle and left alone meanwhile")
 
 
-def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:
-    log = store.bucket_log(store.bucket_of(urn))
+def _quarantined(log: CommitLog, urn: str, *allowed: DatasetStatus) -> SealedSequence:
     state = log.refresh().state_of(urn)
     if state.sequence is None or state.status not in (allowed or (DatasetStatus.QUARANTINED,)):
         raise _not(urn, state, "quarantined")
-    return log, state.sequence
+    return state.sequence
 
 
 def _name(sequence: SealedSequence) -> SequenceName:

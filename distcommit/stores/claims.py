@@ -106,6 +106,11 @@ def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
     return newest
 
 
+def newest_end(marks: dict[Mark, int]) -> int:
+    """The newest epoch that has come to its end, by these marks."""
+    return max(marks[Mark.ENDED], marks[Mark.CLEAN])
+
+
 def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
     """Puts a mark, durably, and takes older ones of its kind away."""
     folder = f"{output}/{CLAIM_FOLDER}"

@@ -9,11 +9,18 @@ from distcommit.model.errors import FencedError, StaleStoreError
 from distcommit.model.lockstep import Work, alone
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, put_mark, read_marks
+from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, newest_end, put_mark, read_marks, read_owner
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
 logger = logging.getLogger(__name__)
+
+OLDER_OUTPUT = (
+    "put the newest output back, with its folder .distcommit. If it was taken away on purpose or is lost, `distcommit"
+    " rebuild --keep-watermarks` lets the job go on in the output that is there; what is missing is published again"
+    " only where you set watermarks back. Or give the job new folders (paths)"
+)
+"""What to do where the output is older than its store."""
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
@@ -26,7 +33,8 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
         unsealed: whether the run delivers at least once.
 
     Raises:
-        StaleStoreError: if runs that this store does not know of have published into the output.
+        StaleStoreError: if runs that this store does not know of have published into the output, or the output knows
+            nothing of runs that this store knows.
         ConfigurationError: if staging or output belong to another job.
         FencedError, OutcomeUnknownError, StorageRefusedError: as `fence_job`.
     """
@@ -39,7 +47,18 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
 
 
 def require_newest(store: JobStore) -> None:
-    """Claims the job's folders, and raises as `begin_run` if the store is not the newest there is of its output."""
+    """Claims the job's folders, and raises as `begin_run` if the store is not the newest there is of its output, or the
+    output not the newest there is of the store."""
+    older = older_output(store)
+    if older:
+        raise StaleStoreError(
+            "the output is older than the store, or another one",
+            store=store.roots.store,
+            output=store.roots.output,
+            expected="the output that the newest run has left",
+            found=older,
+            todo=OLDER_OUTPUT,
+        )
     claim_folders(store)
     newer = newer_runs(store)
     if newer:
@@ -68,10 +87,11 @@ def claim_folders(store: JobStore) -> None:
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
     """Marks in the output that the run has come to its end; `clean` says that it left no sequence open anywhere.
 
-    The job log says so first (a checkpoint follows the run's fence), so that a store copied in mid-run is told.
+    The job log says so first (CUT, at its end), so that a store copied in mid-run is told.
     """
     try:
-        if store.job_log().refresh().has_ended:
+        fold = store.job_log().refresh()
+        if fold.has_ended and fold.fence_epoch == epoch:
             put_mark(store.fs, store.roots.output, epoch, Mark.CLEAN if clean else Mark.ENDED)
     except OSError:  # what the run has done stands; the next one marks the output again
         logger.warning(
@@ -89,13 +109,29 @@ def newer_runs(store: JobStore) -> str:
     while (fold := log.refresh()).fence_epoch != fenced:
         fenced = fold.fence_epoch
         marks = read_marks(store.fs, store.roots.output)
-    newest, ended = max(marks.values()), max(marks[Mark.ENDED], marks[Mark.CLEAN])
+    newest, ended = max(marks.values()), newest_end(marks)
     if marks[Mark.REBUILD] > ended:
         return "a rebuild that began and was not finished"
     if newest > fold.fence_epoch:
         return f"runs up to epoch {newest} in the output, up to {fold.fence_epoch} in the store"
     if ended == fold.fence_epoch and not fold.has_ended:
         return f"the end of epoch {ended} in the output, in the store only its beginning"
+    return ""
+
+
+def older_output(store: JobStore) -> str:
+    """What the store knows of runs that the output does not; empty if the output has been there for all of them.
+
+    The fold is read before the output is looked at: a run marks that first, and then cuts.
+    """
+    fold = store.job_log().refresh()
+    if not fold.began_epoch and not fold.ended_epoch:
+        return ""  # nothing was ever published, or by older programs alone
+    if read_owner(store.fs, store.roots.output) is None:
+        return "an output that nobody has claimed"
+    began = read_marks(store.fs, store.roots.output)[Mark.BEGAN]
+    if fold.began_epoch > began:
+        return f"runs up to epoch {fold.began_epoch} in the store, up to {began} in the output"
     return ""
 
 

@@ -9,18 +9,19 @@ import logging
 import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from distcommit.model.errors import CorruptError, DistcommitError, OutcomeUnknownError, storage_error
 from distcommit.model.lockstep import Request, Work, alone
-from distcommit.model.log_records import Checkpoint, Record
+from distcommit.model.log_records import Checkpoint, Head, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.paths import TEMPORARY, segment_name, segment_number
 from distcommit.protocol.validity import valid
-from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.segment import Segment, checksum_in, decode_segment, encode_segment
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class CommitLog:
         self._writer_id = uuid.uuid4().hex
         self._fold: Fold | None = None
         self._base = self._last = self._durable_to = 0
+        self._checksum = ""
         self._own: tuple[int, Segment] | None = None  # the newest that this writer has put: it need not be read back
 
     def create(self) -> None:
@@ -149,8 +151,10 @@ class CommitLog:
             if not valid(record, fold):
                 raise AssertionError(f"decided on an invalid record: {record!r}")
             number, segment = self._last + 1, Segment(self.epoch, self._writer_id, record)
+            data = encode_segment(segment)
+            segment = replace(segment, checksum=checksum_in(data))
             try:
-                won = yield from self._putting(f"{self.folder}/{segment_name(number)}", segment)
+                won = yield from self._putting(f"{self.folder}/{segment_name(number)}", data)
             except FileNotFoundError:
                 logger.info("own temporary file was swept by a newer run", extra={"log": self.folder})
                 unknown += 1
@@ -206,7 +210,7 @@ class CommitLog:
             yield MakeDurable(self._fs, self.folder)
             self._durable_to = seen
 
-    def _putting(self, path: str, segment: Segment) -> Work[bool]:
+    def _putting(self, path: str, data: bytes) -> Work[bool]:
         """Puts a segment above what is durable.
 
         Raises:
@@ -216,8 +220,20 @@ class CommitLog:
             yield from self.making_durable()
         except OSError as error:
             raise not_put(error, path) from error
-        won: bool = yield PutIfAbsent(self._fs, path, encode_segment(segment))
+        won: bool = yield PutIfAbsent(self._fs, path, data)
         return won
+
+    def head(self, bucket: int) -> Head:
+        """Where this log, that of a bucket, was at the last `refresh`."""
+        return Head(bucket, self._last, self._checksum)
+
+    def has(self, head: Head) -> bool:
+        """Whether the log, as the last `refresh` saw it, still has the segment that a head names, or goes on above it
+        after a checkpoint."""
+        if head.number >= self._last:
+            return (head.number, head.checksum) == (self._last, self._checksum)
+        segment = self._segment(head.number)
+        return segment is None or segment.checksum == head.checksum
 
     def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
         """All segments that are there as this call begins, in order, as they lie: what can't be read as the error that
@@ -267,7 +283,7 @@ class CommitLog:
         apply(number, segment.record, fold)
         if isinstance(segment.record, Checkpoint):
             self._base = number
-        self._last = number
+        self._last, self._checksum = number, segment.checksum
 
     def _segment(self, number: int) -> Segment | None:
         if self._own is not None and self._own[0] == number:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
@@ -45,11 +45,12 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One record with who wrote it. `epoch` is the writer's, 0 for a person."""
+    """One record with who wrote it. `epoch` is the writer's, 0 for a person; `checksum`: as it was stored."""
 
     epoch: int
     writer_id: str
     record: Record
+    checksum: str = field(default="", compare=False)
 
 
 def encode_segment(segment: Segment) -> bytes:
@@ -106,7 +107,13 @@ def decode_segment(data: bytes, path: str) -> Segment:
         record = known(_decoder.decode(raw))
     except (zlib.error, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _corrupt(path, f"an undecodable record ({error})") from error
-    return Segment(int(header["epoch"]), header["writer"].decode(), record)
+    return Segment(int(header["epoch"]), header["writer"].decode(), record, header["sum"].decode())
+
+
+def checksum_in(data: bytes) -> str:
+    """The checksum that a segment's bytes carry: it covers the record, and who wrote it."""
+    header = _HEADER.match(data)
+    return header["sum"].decode() if header else ""
 
 
 def _corrupt(path: str, found: str) -> CorruptError:

@@ -132,7 +132,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "drop-without-own-fence": (
         "held sequences are dropped on a view of the job log without the run's own fence",
-        [Change(_RECOVER, "_decided_epochs", "compare fence_run_id", instead="False")],
+        [Change(_RECOVER, "_job_fold", "compare fence_run_id", instead="False")],
     ),
     "checkpoint-forgets-decisions": (
         "a checkpoint keeps no decisions",
@@ -225,8 +225,8 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "undo-leaves-zombies-their-files": (
         "an abandoned sequence's targets go before its staged files",
         [
-            Change(_BY_HAND, "abandon", "call withdraw", instead="step.undo()"),
-            Change(_BY_HAND, "abandon", "call undo", instead="step.withdraw()"),
+            Change(_BY_HAND, "_abandon", "call withdraw", instead="step.undo()"),
+            Change(_BY_HAND, "_abandon", "call undo", instead="step.withdraw()"),
         ],
     ),
     "quarantine-forgets-its-sequence": (

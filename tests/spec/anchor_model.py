@@ -9,18 +9,21 @@ sets dataset a by hand (SET in the bucket's log, HEAD in the job log, then the a
 purpose. One disaster a history: a part (one bucket's log, the job log, task states, the whole store, the output,
 staging) is put back to any earlier moment, or the output is emptied. Then whole runs follow.
 
-The rules are those of a run's begin (`begin`) and of each bucket (`fence`): marks BEGAN and ENDED in the output anchor
-the job log; CUT1 after all is fenced and replayed, CUT2 after the drain, before the ENDED mark; both anchor buckets'
-logs by heads (here the whole log below: its number and its chained hash). No staged file of a row that was not sealed
-goes before a cut: those of older epochs after CUT1, those of own failures after CUT2. After a death the next run looks
-at the datasets of the run that died.
+The rules are those of a run's begin (`begin`) and of each bucket (`look`, `fence`): marks BEGAN and ENDED in the output
+anchor the job log; CUT1 after all is fenced and replayed, CUT2 after the drain, before the ENDED mark; both anchor
+buckets' logs by heads (here the whole log below; a number and the checksum of that segment say it). After a death the
+next run looks, before it fences a bucket, at what the runs that died have done there: a file of it that is missing
+tells an old output; a published file that no log names, of the run whose fence is the newest in its bucket, tells a
+log that lost its tail. That it was published is asked, not that it is staged no more: so staging may be swept at any
+time, and who empties it raises no alarm.
 
 Held: without a disaster no run is refused and no dataset is left alone; after one, no run seals anything in a dataset
 whose log and files disagree, or whose SET by hand is gone. What is left stands in `known_limit`.
 
-Not modelled: who has written a segment. The hash of a head has to cover it: else a run that slept while its bucket lost
-its tail, and closes once more what it had replayed, puts back the very log that the head names (4 of 168,531 histories,
-with every place of every crash).
+A head names a segment by its number and its own checksum, not by a hash chained through all below: numbers have no gaps
+(else the log is corrupt), and whoever lost the one that a head names has another one there, or none. Not modelled: who
+has written a segment. The checksum has to cover it, as it does: else a run that slept while its bucket lost its tail,
+and closes once more what it had replayed, puts back the very log that the head names.
 """
 
 from __future__ import annotations
@@ -105,11 +108,10 @@ def head_of(w: World, d: str) -> Log:
     return max(heads, key=len, default=())
 
 
-def newest_cut(w: World, kind: str, d: str, v: frozenset[str]) -> int:
-    """The newest cut whose run has not left this bucket alone: what was looked for and found stays found."""
-    return max(
-        [r[1] for r in w.job if r[0] == kind and ((d, True) in {x[::2] for x in r[2]} or "look_once" in v)], default=0
-    )
+def is_whole(w: World, d: str) -> bool:
+    """Whether the newest cut has found the bucket whole."""
+    cuts = [r for r in w.job if r[0] in ("CUT1", "CUT2")]
+    return not cuts or (d, True) in {x[::2] for x in cuts[-1][2]}
 
 
 def has_head(w: World, d: str, v: frozenset[str]) -> bool:
@@ -129,7 +131,6 @@ def harm(w: World, d: str) -> str:
 # ---- the steps of a run
 def begin(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
     fence, cut1, cut2 = newest(w.job, "FENCE"), newest(w.job, "CUT1"), newest(w.job, "CUT2")
-    lost: set[str] = set()
     if "no_marks" not in v:
         if w.began > fence:
             raise RefusedError("store older than its output")
@@ -139,27 +140,34 @@ def begin(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
         raise RefusedError("output older than its store")
     if "no_owner" not in v and cut1 and not w.claimed:
         raise RefusedError("output emptied, or elsewhere")
-    last = max(fence, w.began)
-    if "no_look" not in v:  # runs that died: their datasets, and nobody else's
-        died = range(1 if "look_at_all" in v else w.ended + 1, last + 1)
-        if any(e in died and (d, e) not in w.files for d in DATASETS for e in epochs(w, d, "DONE")):
-            raise RefusedError("output older than its store: a file of a run that died")
-        for d, e, attempt in w.rows:
-            from_ = w.ended + 1 if "look_below_cut" in v else newest_cut(w, "CUT1", d, v)
-            unswept = from_ <= e <= last and e > newest_cut(w, "CUT2", d, v)
-            if unswept and e not in epochs(w, d, "INTENT") and (d, e, attempt) not in w.staged:
-                lost.add(d)
     e = fence + 1
-    return w._replace(job=(*w.job, ("FENCE", e, "")), claimed=True), run._replace(e=e, lost=frozenset(lost))
+    return w._replace(job=(*w.job, ("FENCE", e, "")), claimed=True), run._replace(e=e)
 
 
 def mark_began(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
     return w._replace(began=max(w.began, run.e)), run
 
 
+def look(w: World, d: str, v: frozenset[str]) -> bool:
+    """Whether a bucket has lost what stood above its head: the run whose fence is its newest has published what is
+    sealed nowhere. Only if that run died, or nobody has found the bucket whole since.
+
+    Raises:
+        RefusedError: if a file is missing of what a run that died has done.
+    """
+    e = newest(log_of(w, d), "FENCE")
+    died = {e for e in epochs(w, d, "DONE") if "look_at_all" in v or e > w.ended}
+    if died and (d, max(died)) not in w.files:
+        raise RefusedError("output older than its store: a file of a run that died")
+    if e <= newest(w.job, "CUT2") and ("look_once" in v or is_whole(w, d)):
+        return False
+    sealed = epochs(w, d, "INTENT")
+    return e not in sealed and (d, e) in w.files and any(row[:2] == (d, e) for row in w.rows)
+
+
 def fence(d: str) -> Step:
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
-        if not has_head(w, d, v):
+        if not has_head(w, d, v) or ("no_look" not in v and look(w, d, v)):
             run = run._replace(lost=run.lost | {d})
         if d in run.lost:
             return w, run
@@ -257,19 +265,14 @@ def seal(d: str) -> Step:
 
 
 def clean(d: str) -> Step:
-    """Losers, once the sequence was read as DONE; with `own_early` all of the run's own."""
+    """Losers, once the sequence was read as DONE."""
 
     def step(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
-        if run.e in epochs(w, d, "DONE") or "own_early" in v:
+        if run.e in epochs(w, d, "DONE"):
             w = w._replace(staged=frozenset(x for x in w.staged if x[:2] != (d, run.e)))
         return w, run
 
     return step
-
-
-def sweep_own(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
-    open_now = {d for d in DATASETS if pending(w, d)} | run.lost
-    return w._replace(staged=frozenset(x for x in w.staged if x[1] != run.e or x[0] in open_now)), run
 
 
 def mark_ended(w: World, run: Run, v: frozenset[str]) -> tuple[World, Run]:
@@ -284,18 +287,17 @@ def steps_of(v: frozenset[str]) -> list[Step]:
     def both(*makers: Callable[[str], Step]) -> list[Step]:
         return [maker(d) for d in DATASETS for maker in makers]
 
-    early, cut1 = [sweep(d) for d in DATASETS], [cut("CUT1")]
-    before, after = (early, cut1) if "sweep_early" in v else (cut1, early)
-    began = [*before, mark_began, *after] if "began_late" in v else [*before, *after]
     return [
         begin,
         *([] if "began_late" in v else [mark_began]),
         *both(fence),
         *both(publish, close),
-        *began,
+        *both(sweep),
+        cut("CUT1"),
+        *([mark_began] if "began_late" in v else []),
         *both(stage, note),
         *both(seal, publish, close, clean),
-        *([mark_ended, cut("CUT2")] if "ended_first" in v else [cut("CUT2"), sweep_own, mark_ended]),
+        *([mark_ended, cut("CUT2")] if "ended_first" in v else [cut("CUT2"), mark_ended]),
     ]
 
 
@@ -532,9 +534,6 @@ NAIVE = (
     ("no_look", "no look at runs that died"),
     ("look_once", "a bucket that was found to have lost its tail is looked at no more"),
     ("look_at_all", "a look at the files of runs that have ended, too"),
-    ("look_below_cut", "a look at staged files from before CUT1"),
-    ("sweep_early", "older epochs are swept before CUT1"),
-    ("own_early", "own failures are swept before CUT2"),
     ("ended_first", "ENDED before CUT2"),
     ("began_late", "BEGAN after CUT1"),
 )

@@ -167,6 +167,7 @@ class LogModel:
                     self.datasets[state.dataset_urn] = LogDataset(
                         status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch
                     )
+                self.heads = {}
                 return True
 
     def difference(self, fold: Fold) -> str:

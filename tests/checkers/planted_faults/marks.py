@@ -29,9 +29,9 @@ MARKS = (
         (
             "app.rebuild",
             "rebuild_store",
-            "_set_aside(store, epoch, plan.set_aside)\nstore.job_log(epoch).checkpoint(at_least=1)\n"
+            "_set_aside(store, epoch, plan.set_aside)\n_end(store, epoch, who)\n"
             "put_mark(fs, roots.output, epoch, Mark.CLEAN)",
-            "store.job_log(epoch).checkpoint(at_least=1)\nput_mark(fs, roots.output, epoch, Mark.CLEAN)\n"
+            "_end(store, epoch, who)\nput_mark(fs, roots.output, epoch, Mark.CLEAN)\n"
             "_set_aside(store, epoch, plan.set_aside)",
         ),
     ),
@@ -46,6 +46,18 @@ MARKS = (
             "if not read_marks(store.fs, store.roots.output)[Mark.BEGAN]:\n"
             "    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)",
         ),
+    ),
+    fault(
+        FaultClass.MARK,
+        "any-output",
+        "a run does not look whether its output has been there for all older runs",
+        ("stores.fencing", "require_newest", "older_output(store)", '""'),
+    ),
+    fault(
+        FaultClass.MARK,
+        "any-log",
+        "a run does not look whether a bucket's log still has what it had at the last cut",
+        ("stores.anchors", "require_head", "head is not None and not log.has(head)", "False"),
     ),
     fault(
         FaultClass.MARK,

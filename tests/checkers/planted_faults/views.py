@@ -66,7 +66,7 @@ VIEWS = (
         "who abandons a dataset undoes its steps though somebody has released it meanwhile",
         (
             "stores.by_hand",
-            "abandon",
+            "_abandon",
             "fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING",
             "False",
         ),

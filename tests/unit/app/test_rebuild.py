@@ -16,12 +16,12 @@ from distcommit.app.rebuild import keep_store, known_states, plan_rebuild
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
-from distcommit.stores.claims import Mark, read_marks
+from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import planned
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation
-from distcommit.testing.simulation.world import ROOTS, World
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import (
@@ -44,7 +44,7 @@ STORE = "/job/store"
 rebuild = partial(rebuilt, WORLD)
 FIRST = source(a=[3, 2], b=2)
 SECOND = source(a=[6, 4], b=4, c=3)
-SECOND_EPOCH = 4
+SECOND_EPOCH = 5
 THIRD = source(a=[7, 5], b=5, c=4)
 FOURTH = ModelSource({**THIRD.datasets, "a": ModelDataset({"0": 9, "1": 5}, units=2)})
 
@@ -90,6 +90,8 @@ def test_without_the_rebuild_records_would_be_published_twice() -> None:
     for path in machine.paths(f"{OUTPUT}/.distcommit"):
         if not path.endswith("owner.json"):
             machine.remove(path)  # else no run begins
+    began = SimulatedFileSystem(machine), OUTPUT, WORLD.store(machine).job_log().refresh().fence_epoch, Mark.BEGAN
+    put_mark(*began)
     WORLD.run(machine, THIRD)
     assert not audit(WORLD, machine).exact
 
@@ -124,7 +126,7 @@ def test_a_rebuild_that_died_anywhere_is_finished_by_the_next() -> None:
         rng = random.Random(number)
         for after in (machine.after_kill(), *machine.after_power_loss(rng, 1, 1)):
             store = WORLD.store(after)
-            finished = read_marks(store.fs, OUTPUT)[Mark.CLEAN] > read_marks(store.fs, OUTPUT)[Mark.BEGAN]
+            finished = read_marks(store.fs, OUTPUT)[Mark.CLEAN] > SECOND_EPOCH
             if not finished:
                 with pytest.raises(StaleStoreError):
                     WORLD.run(after, THIRD)
@@ -177,7 +179,7 @@ def test_of_files_of_at_least_once_only_what_continues_without_a_gap_is_taken_fo
 def test_a_store_that_is_kept_as_it_is_may_run_again() -> None:
     machine = stale(clean=True)
     before = states(WORLD, machine)
-    assert keep_store(WORLD.store(machine), "rebuild-1").written
+    assert keep_store(WORLD.store(machine), "rebuild-1", "person").written
     assert states(WORLD, machine) == before
     epoch = WORLD.begin(machine, THIRD).epoch
     assert epoch > SECOND_EPOCH + 1

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distcommit.model.log_records import (
+    Checkpoint,
+    Cut,
     CutPhase,
     DatasetState,
     DatasetStatus,
@@ -82,8 +84,10 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         ),
         partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets.copy(), who="person"),
         partial(next_record.checkpoint, at_least=epoch),
-        partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), heads=heads),
+        partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), seen=heads),
         partial(next_record.heads, seen=heads, who="person"),
+        partial(next_record.end, epoch=epoch, seen=heads, at_least=2),
+        partial(next_record.forget_heads, epoch=epoch, who="person"),
         partial(next_record.rebucket, epoch=epoch, generation=fold.generation + 1, buckets=2, settings={}),
         partial(next_record.move, epoch=epoch, generation=1),
         partial(next_record.switch, epoch=epoch, generation=fold.generation + once),
@@ -167,3 +171,41 @@ def test_a_watermark_is_set_only_from_what_the_person_has_seen() -> None:
     apply(2, Intent(1, (SealedSequence("d", 1, None, Watermark({"0": 5}), ()),)), fold)
     assert fold.state_of("d").status is DatasetStatus.PENDING
     assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is None
+
+
+def test_a_cut_lowers_no_head_and_what_it_did_not_see_is_not_whole() -> None:
+    fold = Fold()
+    apply(1, Fence(1, "r1"), fold)
+    first = next_record.cut(fold, 1, CutPhase.BEGAN, [Head(0, 5, "a"), Head(1, 7, "b")])
+    assert first is not None
+    apply(2, first, fold)
+    assert next_record.cut(fold, 1, CutPhase.BEGAN, []) is None, "it is there"
+    second = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 4, "c")])
+    assert second is not None
+    assert second.heads == (Head(0, 5, "a"), Head(1, 7, "b", is_whole=False))
+    apply(3, second, fold)
+    by_hand = next_record.heads(fold, [Head(0, 5, "a"), Head(1, 8, "d")], "me")
+    assert by_hand is not None
+    assert by_hand.heads == (Head(1, 8, "d", is_whole=False),), (
+        "nothing new of one, and the other's loss is not made good"
+    )
+    apply(4, by_hand, fold)
+    assert next_record.forget_heads(fold, 0, "me") is None, "a newer run has fenced it"
+    forgotten = next_record.forget_heads(fold, 1, "me")
+    assert forgotten is not None
+    apply(5, forgotten, fold)
+    assert not fold.heads
+
+
+def test_a_run_s_end_is_a_cut_and_then_a_checkpoint_if_one_is_due_and_it_is_the_newest() -> None:
+    fold = Fold()
+    apply(1, Fence(1, "r1"), fold)
+    ended = next_record.end(fold, 1, [], at_least=2)
+    assert isinstance(ended, Cut)
+    apply(2, ended, fold)
+    assert fold.has_ended
+    assert next_record.end(fold, 1, [], at_least=3) is None
+    assert isinstance(next_record.end(fold, 1, [], at_least=2), Checkpoint)
+    apply(3, Fence(2, "r2"), fold)
+    assert next_record.end(fold, 1, [], at_least=2) is None
+    assert not fold.has_ended

@@ -8,6 +8,8 @@ from dataclasses import replace
 from distcommit.engine.run import run
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.stores.anchors import cut_ended
+from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.explore import crashes_of
@@ -49,6 +51,19 @@ def test_a_claim_never_outlives_the_store_that_it_names() -> None:
     for crash, machine, site in survivors:
         WORLD.run(machine, SOURCE)
         assert WORLD.violation(machine, SOURCE, {}) == "", (crash, site)
+
+
+def test_only_a_run_that_has_cut_and_is_the_newest_marks_its_end() -> None:
+    machine = SimulatedPosix()
+    machine.mkdir("/job")
+    first, store = WORLD.begin(machine, SOURCE), WORLD.store(machine)
+    end_run(store, first.epoch, clean=False)
+    second = WORLD.begin(machine, SOURCE)
+    cut_ended(store, second.epoch, ())
+    end_run(store, first.epoch, clean=False)
+    assert read_marks(store.fs, ROOTS.output)[Mark.ENDED] == 0
+    end_run(store, second.epoch, clean=False)
+    assert read_marks(store.fs, ROOTS.output)[Mark.ENDED] == second.epoch
 
 
 def test_a_run_that_ends_while_another_begins_is_no_sign_of_a_newer_store() -> None:

@@ -19,6 +19,7 @@ from distcommit.testing.simulation.programs.moves import MOVES
 from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
 from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.replaced import REPLACED
+from distcommit.testing.simulation.programs.restores import RESTORES
 from distcommit.testing.simulation.programs.retention import RETENTION
 from distcommit.testing.simulation.programs.settings import SETTINGS
 from distcommit.testing.simulation.programs.sink import SINK
@@ -37,6 +38,7 @@ _ALL = (
     *MOVES,
     *REBUILD,
     *REPLACED,
+    *RESTORES,
     *DELIVERY,
     *ATTEMPTS,
     *SETTINGS,

@@ -171,7 +171,7 @@ def _rebuild(machine: SimulatedPosix) -> None:
 
 def _rebuild_and_run(machine: SimulatedPosix) -> str:
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if marks[Mark.CLEAN] <= marks[Mark.BEGAN]:
+    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
         require_refused([partial(_WORLD.run, machine, _THIRD)], StaleStoreError)
         _rebuild(machine)
     _WORLD.run(machine, _THIRD)
@@ -217,7 +217,7 @@ def _still_refused(machine: SimulatedPosix) -> str:
 
 
 def _keep(machine: SimulatedPosix) -> None:
-    if not keep_store(_WORLD.store(machine), "rebuild").written:
+    if not keep_store(_WORLD.store(machine), "rebuild", "person").written:
         raise AssertionError("nothing was written")
 
 

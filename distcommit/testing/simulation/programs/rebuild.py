@@ -85,7 +85,7 @@ def _rebuild(world: World, machine: SimulatedPosix) -> None:
 def _finish(world: World, machine: SimulatedPosix) -> None:
     """Rebuilds again if the rebuild died; until then no run begins."""
     marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if marks[Mark.CLEAN] <= marks[Mark.BEGAN]:
+    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
         require_refused([partial(world.run, machine, _THIRD)], StaleStoreError)
         _rebuild(world, machine)
 

@@ -1,0 +1,286 @@
+"""Store, output and buckets' logs of which one is older than the others: refused, or named, or nothing was lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from distcommit.app.audit import audit_store
+from distcommit.app.rebuild import keep_store
+from distcommit.app.status import read_status
+from distcommit.engine.ingest import ingest_partition
+from distcommit.engine.run import RunResult
+from distcommit.model.errors import LostTailError, StaleStoreError
+from distcommit.model.log_records import Cut, CutPhase, Done, Intent
+from distcommit.model.ports import FolderEntry
+from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
+from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.stores.by_hand import retry_all, set_watermark
+from distcommit.stores.fencing import require_newest
+from distcommit.stores.segment import decode_segment
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.programs.parts import files_below, new_machine, planned, replace_files
+from distcommit.testing.simulation.programs.restores import AFTER, BEFORE, LOG_OF_A, THEN, WORLD, run_after_a_restore
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem
+
+Files = dict[str, bytes]
+
+
+class Moments:
+    """A run that dies before its operation of that number, and what lay below a folder before each one until then."""
+
+    def __init__(self, machine: SimulatedPosix, dies_at: int, root: str) -> None:
+        self.found: list[Files] = []
+
+        def gate(operation: Operation) -> None:
+            files = files_below(machine, root)
+            if not self.found or files != self.found[-1]:
+                self.found.append(files)
+            self.seen += 1
+            if self.seen > dies_at:
+                raise Crashed
+
+        self.seen, machine.gate = 0, gate
+        with suppress(Crashed):
+            WORLD.run(machine, THEN)
+        machine.gate = None
+
+
+def before() -> SimulatedPosix:
+    machine = new_machine()
+    assert WORLD.run(machine, BEFORE).succeeded
+    return machine
+
+
+def operations() -> int:
+    return Moments(before(), 1_000_000, "/nowhere").seen
+
+
+def killed(when: Callable[[SimulatedPosix, Operation], bool]) -> SimulatedPosix:
+    """The second run is killed before the first operation of which that is so."""
+    machine = before()
+
+    def gate(operation: Operation) -> None:
+        if when(machine, operation):
+            raise Crashed
+
+    machine.gate = gate
+    with pytest.raises(Crashed):
+        WORLD.run(machine, THEN)
+    machine.gate = None
+    return machine.after_kill()
+
+
+def segments(machine: SimulatedPosix, folder: str = LOG_OF_A) -> list[str]:
+    return sorted(path for path in files_below(machine, folder) if path.endswith(".seg"))
+
+
+def record_of(machine: SimulatedPosix, path: str) -> object:
+    return decode_segment(files_below(machine, path.rpartition("/")[0])[path], path).record
+
+
+def has(machine: SimulatedPosix, record: type, epoch: int) -> bool:
+    found = [record_of(machine, path) for path in segments(machine)]
+    return any(isinstance(each, record) and getattr(each, "epoch", 0) == epoch for each in found)
+
+
+def cut_back_before(machine: SimulatedPosix, record: type) -> Files:
+    """The newest segments of a log are gone, from the last record of that kind on; they are returned."""
+    paths = segments(machine)
+    first = max(place for place, path in enumerate(paths) if isinstance(record_of(machine, path), record))
+    gone = {path: files_below(machine, LOG_OF_A)[path] for path in paths[first:]}
+    for path in gone:
+        machine.unlink(path)
+    return gone
+
+
+def kinds(result: RunResult) -> set[str]:
+    return {reason.kind for reason in result.totals.reasons}
+
+
+@pytest.mark.parametrize("root", [LOG_OF_A, ROOTS.output, f"{ROOTS.store}/log/job", f"{ROOTS.store}/task_states"])
+def test_a_part_put_back_to_any_moment_is_refused_or_named_or_nothing_was_lost(root: str) -> None:
+    rng, last = random.Random(1), operations()
+    for dies_at in (last + 1, *rng.sample(range(last // 3, last), 7)):
+        lived = before()
+        moments = Moments(lived, dies_at, root).found
+        for files in rng.sample(moments, min(2, len(moments))):
+            machine = lived.after_kill()
+            replace_files(machine, root, files)
+            assert run_after_a_restore(machine) == "", (dies_at, len(moments))
+
+
+def test_an_output_that_is_emptied_or_elsewhere_is_refused() -> None:
+    machine = before()
+    elsewhere = replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere"))
+    with pytest.raises(StaleStoreError, match="nobody has claimed"):
+        require_newest(elsewhere)
+    assert not files_below(machine, "/job/elsewhere")
+    replace_files(machine, ROOTS.output, {})
+    with pytest.raises(StaleStoreError, match="rebuild --keep-watermarks"):
+        WORLD.run(machine, THEN)
+    assert keep_store(WORLD.store(machine), "kept", "person").written
+    assert WORLD.run(machine, THEN).succeeded
+
+
+def test_an_output_that_was_moved_with_its_marks_goes_on() -> None:
+    machine = before()
+    machine.mkdir("/job/elsewhere")
+    machine.mkdir(f"/job/elsewhere/{CLAIM_FOLDER}")
+    for path, data in files_below(machine, f"{ROOTS.output}/{CLAIM_FOLDER}").items():
+        replace_files(machine, "/nowhere", {path.replace(ROOTS.output, "/job/elsewhere"): data})
+    require_newest(replace(WORLD.store(machine), roots=replace(ROOTS, output="/job/elsewhere")))
+
+
+def test_an_output_of_the_run_before_is_refused() -> None:
+    machine = before()
+    output = files_below(machine, ROOTS.output)
+    WORLD.run(machine, THEN)
+    replace_files(machine, ROOTS.output, output)
+    with pytest.raises(StaleStoreError, match="runs up to epoch 5 in the store, up to 2 in the output"):
+        WORLD.run(machine, AFTER)
+
+
+def test_a_bucket_that_lost_its_newest_segments_is_left_alone_and_goes_on_once_they_are_back() -> None:
+    machine = before()
+    WORLD.run(machine, THEN)
+    lost = cut_back_before(machine, Done)
+    found = segments(machine)
+    for _ in range(2):
+        result = WORLD.run(machine, AFTER)
+        assert kinds(result) == {LostTailError.__name__, "not fenced"}
+        assert not result.succeeded
+        assert result.totals.datasets_published <= 1  # that of the other bucket
+        assert segments(machine) == found
+    assert "lost its newest segments" in read_status(WORLD.store(machine)).unreadable["bucket 1"]
+    with pytest.raises(LostTailError):
+        set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
+    assert "bucket 1" in retry_all(WORLD.store(machine), "person").unreadable
+    assert not audit_store(WORLD.store(machine), AFTER.provenance, deep=False).duplicates
+    replace_files(machine, "/nowhere", lost)
+    assert WORLD.run(machine, AFTER).succeeded
+    assert WORLD.violation(machine, AFTER, {}) == ""
+
+
+def test_another_segment_in_the_place_of_the_newest_one_is_told_too() -> None:
+    machine = before()
+    *_, newest = segments(machine)
+    set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
+    files = files_below(machine, LOG_OF_A)
+    files[segments(machine)[-1]] = files[newest]
+    replace_files(machine, LOG_OF_A, files)
+    assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+
+
+def test_a_log_that_an_older_program_has_gone_on_with_after_it_lost_its_tail_is_told_too() -> None:
+    machine = before()
+    files = files_below(machine, LOG_OF_A)
+    set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
+    replace_files(machine, LOG_OF_A, files)
+    for position in (0, 1):
+        log = WORLD.store(machine).bucket_log(1)
+        known = log.refresh().state_of("a")
+        log.settle(
+            partial(next_record.set_watermark, before=known, watermark=Watermark({"0": position}), who="another")
+        )
+    assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+
+
+def test_what_was_set_by_hand_is_missed() -> None:
+    machine = before()
+    log = files_below(machine, LOG_OF_A)
+    set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
+    replace_files(machine, LOG_OF_A, log)
+    assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+
+
+def test_what_a_run_that_died_published_and_no_log_names_is_missed_by_every_run() -> None:
+    """Its last head is that of its beginning: the log still has it."""
+    machine = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
+    cut_back_before(machine, Intent)
+    other = machine.after_kill()
+    for records in range(3, 15):  # more runs than task states are kept of
+        result = WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
+        assert LostTailError.__name__ in kinds(result)
+        assert result.totals.datasets_published == 1
+    assert run_after_a_restore(other) == ""
+
+
+def test_staging_that_somebody_emptied_after_a_run_died_is_no_sign_of_anything() -> None:
+    machine = killed(lambda _, operation: operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a"))
+    cut_back_before(machine, Intent)
+    for path in files_below(machine, ROOTS.staging):
+        if CLAIM_FOLDER not in path:
+            machine.unlink(path)
+    assert WORLD.run(machine, AFTER).succeeded
+    assert WORLD.violation(machine, AFTER, {}) == ""
+
+
+def test_a_file_of_a_run_that_died_must_be_there_and_of_one_that_ended_need_not() -> None:
+    machine = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
+    published = [path for path in files_below(machine, ROOTS.output) if "/a/" in path and path.endswith(".parquet")]
+    of_ended, of_died = min(published), max(published)
+    machine.unlink(of_ended)
+    other = machine.after_kill()
+    other.unlink(of_died)
+    for _ in range(2):
+        with pytest.raises(StaleStoreError, match="older than what was published into it"):
+            WORLD.run(other, AFTER)
+    assert keep_store(WORLD.store(other), "kept", "person").written
+    assert WORLD.run(other, AFTER).succeeded
+    assert WORLD.run(machine, AFTER).succeeded
+
+
+def test_a_person_may_act_beside_a_run_and_after_one_and_no_run_is_alarmed() -> None:
+    machine = before()
+    acted: list[str] = []
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.startswith(f"{ROOTS.output}/a") and not acted:
+            acted.append(operation.path)
+            set_watermark(WORLD.store(machine), "g", Watermark({"0": 0}), "person")
+
+    machine.gate = gate
+    WORLD.run(machine, THEN)
+    machine.gate = None
+    assert acted
+    set_watermark(WORLD.store(machine), "h", Watermark({"0": 1}), "person")
+    assert kinds(WORLD.run(machine, AFTER)) == set()
+
+
+def test_a_run_that_publishes_while_a_person_looks_is_no_sign_of_a_lost_tail() -> None:
+    machine = before()
+    settings = planned(machine, WORLD, THEN)
+    ran: list[str] = []
+
+    class Publishes(SimulatedFileSystem):
+        def list_folder(self, path: str) -> list[FolderEntry]:
+            if "/task_states/" in path and not ran:
+                ran.append(path)
+                ingest_partition(settings, 0)
+            return super().list_folder(path)
+
+    store = replace(WORLD.store(machine), fs=Publishes(machine))
+    set_watermark(store, "h", Watermark({"0": 1}), "person")
+    assert ran
+    assert store.bucket_log(0).refresh().state_of("g").done_epoch == settings.epoch
+
+
+def test_that_a_run_ended_is_a_cut_and_checkpoints_of_the_job_log_are_rare() -> None:
+    machine = new_machine()
+    for _ in range(25):
+        WORLD.run(machine, BEFORE)
+    found = [record_of(machine, path) for path in segments(machine, f"{ROOTS.store}/log/job")]
+    assert 40 < len(found) < 80
+    cuts = [record.phase for record in found if isinstance(record, Cut)]
+    assert cuts[-2:] == [CutPhase.BEGAN, CutPhase.ENDED]
+    fold = WORLD.store(machine).job_log().refresh()
+    assert fold.has_ended
+    assert {head.is_whole for head in fold.heads.values()} == {True}
