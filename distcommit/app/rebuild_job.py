@@ -12,7 +12,7 @@ from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
 from distcommit.stores.fencing import newer_runs
 from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore, open_store
+from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.pinned import record_settings
 
 
@@ -51,7 +51,7 @@ def rebuild_job(
             )
         with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
             return keep_store(store, run_id)
-    planned = store or JobStore(fs, roots, config.job, config.commit.buckets, groups=folders.groups)
+    planned = store or JobStore(fs, roots, config.job, config.commit.buckets or DEFAULT_BUCKETS, groups=folders.groups)
     found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
     if dry_run or found.problems:
         return found

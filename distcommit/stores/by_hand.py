@@ -18,6 +18,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
+from distcommit.stores.generation import require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
@@ -57,10 +58,14 @@ def retry_all(store: JobStore, who: str) -> Retried:
     for bucket in range(store.buckets):
         log = store.bucket_log(bucket)
         try:
-            for state in log.refresh().datasets.copy().values():
+            fold = log.refresh()
+            require_not_moved(store, fold)
+            for state in fold.datasets.copy().values():
                 if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
                     _act(log, HandAction.RETRY, state.sequence, who)
                     done.datasets.append(state.dataset_urn)
+        except ConflictError:
+            raise
         except (DistcommitError, OSError) as error:
             done.unreadable[f"bucket {bucket}"] = str(error)
     return done
@@ -75,7 +80,7 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
             the next run drops it.
     """
     log = store.bucket_log(store.bucket_of(urn))
-    state = log.refresh().state_of(urn)
+    state = _looked_at(store, log).state_of(urn)
     if state.open is None or state.status is not DatasetStatus.PENDING:
         raise _not(urn, state, "pending")
     sequence = state.open.sequence
@@ -168,12 +173,14 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
         ConflictError: if the dataset has a sequence that is not done.
     """
     log = store.bucket_log(store.bucket_of(urn))
-    before = log.refresh().state_of(urn)
+    before = _looked_at(store, log).state_of(urn)
     if before.status is not DatasetStatus.IDLE:
         raise _not(urn, before, "idle")
     wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
-    after = log.settle(wanted).state_of(urn)
-    if after.watermark != watermark:
+    fold = log.settle(wanted)
+    after = fold.state_of(urn)
+    if after.watermark != watermark or (fold.moved_to and after == before):
+        require_not_moved(store, fold)
         raise _not(urn, after, "left alone meanwhile")
 
 
@@ -199,15 +206,23 @@ def set_watermarks(
         after = log.settle(partial(next_record.set_watermarks, wanted=mine, before=before, who=who))
         for urn, watermark in mine.items():
             if not next_record.is_set(after, urn, watermark):
+                require_not_moved(store, after)
                 raise _not(urn, after.state_of(urn), "idle and left alone meanwhile")
 
 
 def _quarantined(store: JobStore, urn: str, *allowed: DatasetStatus) -> tuple[CommitLog, SealedSequence]:
     log = store.bucket_log(store.bucket_of(urn))
-    state = log.refresh().state_of(urn)
+    state = _looked_at(store, log).state_of(urn)
     if state.sequence is None or state.status not in (allowed or (DatasetStatus.QUARANTINED,)):
         raise _not(urn, state, "quarantined")
     return log, state.sequence
+
+
+def _looked_at(store: JobStore, log: CommitLog) -> Fold:
+    """A fold of a log in which a person wants to write; raises ConflictError if it has ended."""
+    fold = log.refresh()
+    require_not_moved(store, fold)
+    return fold
 
 
 def _name(sequence: SealedSequence) -> SequenceName:
