@@ -19,6 +19,7 @@ from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import open_session, partitions_of
 from distcommit.stores.fencing import begin_run, require_newest
+from distcommit.stores.generation import require_counting
 from distcommit.stores.job_lock import JobLock
 
 logger = logging.getLogger(__name__)
@@ -41,11 +42,12 @@ def begun(
         what launches its functions, its settings, and whom it is to tell what happens.
 
     Raises:
-        ConfigurationError, LockHeldError, FencedError: before anything is done.
+        ConfigurationError, ConflictError, LockHeldError, FencedError: before anything is done.
     """
     config, store = folders.config, folders.opened(create=True)
     run_id = new_run_id()
     with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+        require_counting(store, store.job_log().refresh())
         require_newest(store)  # before Spark takes its seconds to start
         spark = session or open_session(config.spark, f"distcommit {config.job}")
         try:

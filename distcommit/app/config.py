@@ -22,6 +22,7 @@ from distcommit.model.source import SourceSettings
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.spark.settings import SparkSettings
+from distcommit.stores.job_store import MAX_BUCKETS
 
 
 class _Section(BaseModel):
@@ -39,7 +40,7 @@ class PathSettings(_Section):
 class CommitSettings(_Section):
     """How datasets are committed."""
 
-    buckets: int = Field(default=64, ge=1, le=65536)
+    buckets: int | None = Field(default=None, ge=1, le=MAX_BUCKETS)
     policy: CommitPolicy = CommitPolicy.FULL
     scope: Literal["dataset", "job"] = "dataset"
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"

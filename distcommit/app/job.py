@@ -20,12 +20,14 @@ from distcommit.app.imports import ImportResult, import_watermarks
 from distcommit.app.job_folders import JobFolders
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.read_log import LogResult, read_log
+from distcommit.app.rebucket import RebucketResult, rebucket_job
 from distcommit.app.rebuild import RebuildResult
 from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
 from distcommit.engine.events import Observer
+from distcommit.engine.observed import Nobody
 from distcommit.engine.run import RecoverResult, RunResult, recover, run
 from distcommit.model.errors import ConfigurationError, TransientError, printable
 from distcommit.model.pins import Pin
@@ -39,6 +41,7 @@ from distcommit.stores.pinned import record_settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_NOBODY = Nobody()
 logger = logging.getLogger(__name__)
 
 
@@ -284,6 +287,10 @@ class Job:
         return rebuild_job(
             self._folders, _who(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
         )
+
+    def rebucket(self, buckets: int, observer: Observer = _NOBODY) -> RebucketResult:
+        """Gives the job another number of buckets, or finishes that where an earlier call died: see `rebucket_job`."""
+        return rebucket_job(self._folders, buckets, observer)
 
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""

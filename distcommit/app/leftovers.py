@@ -9,7 +9,7 @@ from distcommit.app.published import files_below
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_record import next_epoch
-from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_name, epoch_name
+from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_number, epoch_name
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import epoch_of, swept_epochs
 
@@ -38,11 +38,11 @@ def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
 
 
 def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: int) -> Iterator[Leftover]:
-    buckets = {bucket_name(bucket): bucket for bucket in range(store.buckets)}
     for entry in store.fs.list_folder(f"{store.roots.staging}/{epoch_name(staged)}"):
         path = f"{epoch_name(staged)}/{entry.name}"
-        bucket = buckets.get(entry.name)
-        if not entry.is_folder or bucket is None:
+        bucket = bucket_number(entry.name)
+        is_ours = bucket is not None and (bucket < store.buckets or store.generation > 0)
+        if not entry.is_folder or bucket is None or not is_ours:
             yield from _foreign(store, entry, path)
             continue
         fold = folds.get(bucket)
@@ -51,7 +51,8 @@ def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: in
                 yield from _foreign(store, below, f"{path}/{below.name}")
             elif staged >= epoch:
                 yield Leftover(f"{path}/{below.name}", f"the next run is of epoch {epoch}, and sweeps older ones")
-            elif fold is not None and swept_epochs([staged], epoch, fold):
+            # of another generation: all was idle when that ended
+            elif bucket >= store.buckets or (fold is not None and swept_epochs([staged], epoch, fold)):
                 yield Leftover(f"{path}/{below.name}")
 
 

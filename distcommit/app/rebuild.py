@@ -30,8 +30,9 @@ from distcommit.sinks.files.offsets import offsets_of
 from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
+from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.staging import staged_epochs, sweep_epoch
+from distcommit.stores.staging import staged_buckets, staged_epochs, sweep_epoch
 
 _LISTED = 100
 SET_ASIDE = "set_aside"
@@ -227,9 +228,10 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or somebody else has begun meanwhile.
         FencedError: if somebody else has begun since.
-        ConflictError: if somebody has changed a dataset by hand meanwhile.
+        ConflictError: if somebody has changed a dataset by hand meanwhile, or the number of buckets is being changed.
         ConfigurationError: if they belong to another job.
     """
+    _require_open(store)
     claim_folders(store)
     fs, roots = store.fs, store.roots
     epoch = max(found.epoch, store.job_log().refresh().fence_epoch + 1, *_marked(store))
@@ -239,7 +241,7 @@ def rebuild_store(store: JobStore, found: RebuildResult, run_id: str, who: str, 
         fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
     # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
-        for bucket in range(store.buckets):
+        for bucket in staged_buckets(fs, roots.staging, staged):
             sweep_epoch(fs, roots.staging, staged, bucket)
     known = known_states(store)
     plan = _plan(store, known, accept_gaps=accept_gaps)
@@ -276,6 +278,7 @@ def _end(store: JobStore, epoch: int, who: str) -> None:
 def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
     """Declares what the store knows to be what counts, whatever is published: it gets an epoch above all others, and
     nothing else is changed. Raises as `rebuild_store`."""
+    _require_open(store)
     claim_folders(store)
     epoch = max(store.job_log().refresh().fence_epoch + 1, *_marked(store))
     put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
@@ -283,6 +286,13 @@ def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
     _end(store, epoch, who)
     put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
     return RebuildResult(epoch=epoch, written=True)
+
+
+def _require_open(store: JobStore) -> None:
+    """Whether a rebuild can write in the store's logs; else nothing of it may begin."""
+    require_counting(store, store.job_log().refresh())
+    for bucket in range(store.buckets):
+        require_not_moved(store, store.bucket_log(bucket).refresh())
 
 
 def _marked(store: JobStore) -> list[int]:

@@ -13,7 +13,7 @@ from distcommit.stores.anchors import require_whole
 from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
 from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
 from distcommit.stores.job_lock import JobLock
-from distcommit.stores.job_store import JobStore, open_store
+from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.pinned import record_settings
 
 
@@ -62,7 +62,7 @@ def rebuild_job(
             )
         with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
             return keep_store(store, run_id, who)
-    planned = store or JobStore(fs, roots, config.job, config.commit.buckets, groups=folders.groups)
+    planned = store or JobStore(fs, roots, config.job, config.commit.buckets or DEFAULT_BUCKETS, groups=folders.groups)
     found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
     if dry_run or found.problems:
         return found

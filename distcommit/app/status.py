@@ -59,6 +59,7 @@ class StatusResult(msgspec.Struct, frozen=True):
     error; without the job log `epoch` is 0.
 
     `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it.
+    `generation`: of the bucket logs; `moving_to`: how many buckets there are to be, if a move to that is under way.
     """
 
     job: str
@@ -70,6 +71,8 @@ class StatusResult(msgspec.Struct, frozen=True):
     unreadable: dict[str, str]
     last_run: RunRecord | None = None
     no_record: str = ""
+    generation: int = 0
+    moving_to: int = 0
 
 
 def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: "") -> StatusResult:
@@ -101,6 +104,8 @@ def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: 
         unreadable=unreadable,
         last_run=last_run,
         no_record=no_record,
+        generation=store.generation,
+        moving_to=job_fold.under_way.buckets if job_fold and job_fold.under_way else 0,
     )
 
 

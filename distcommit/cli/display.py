@@ -13,19 +13,18 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from distcommit.engine.events import Event, Observer, Progress, Progressed
 
 _PLAIN_EVERY_S = 5.0
-_STARTING = "start Spark"
 
 
 @contextmanager
-def shown_progress(console: Console) -> Iterator[Observer]:
-    """Shows how far the run is until the block ends."""
+def shown_progress(console: Console, first: str = "start Spark") -> Iterator[Observer]:
+    """Shows how far the run is until the block ends; `first`: what it does before it tells anything."""
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as live:
-            line = live.add_task(_STARTING)
+            line = live.add_task(first)
             yield _LiveLine(live, line)
     else:
-        yield _PlainLines(console)
+        yield _PlainLines(console, first)
 
 
 class _LiveLine:
@@ -42,11 +41,11 @@ class _LiveLine:
 class _PlainLines:
     """A line when a phase begins, and every few seconds; repeats nothing that has not changed."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, first: str) -> None:
         self._console = console
         self._began_s = time.monotonic()
         self._phase, self._text, self._shown_s = "", "", 0.0
-        self._line(_STARTING)
+        self._line(first)
 
     def observe(self, event: Event) -> None:
         if not isinstance(event, Progressed):

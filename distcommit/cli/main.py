@@ -23,6 +23,7 @@ from distcommit.cli.output import (
     demo_view,
     import_view,
     log_view,
+    rebucket_view,
     rebuild_view,
     recover_view,
     run_view,
@@ -31,6 +32,7 @@ from distcommit.cli.output import (
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import ConfigurationError
 from distcommit.stores.by_hand import Release
+from distcommit.stores.job_store import MAX_BUCKETS
 
 _EXIT_CODES = """\
 [bold]Exit codes[/]
@@ -326,6 +328,21 @@ def rebuild(
         result = configured.rebuild(accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run)
         terminal.show(result, rebuild_view)
     _exit(5 if result.problems else 0)
+
+
+@app.command()
+def rebucket(
+    job: JobFile,
+    buckets: Annotated[int, typer.Option(min=1, max=MAX_BUCKETS, help="How many there are to be.", show_default=False)],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Give the job another number of buckets; all datasets have to be idle. Given again, it finishes what was begun."""
+    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with shown_progress(terminal.err, "look") as shown:
+            result = configured.rebucket(buckets, shown)
+        terminal.show(result, rebucket_view)
 
 
 def _show_datasets(terminal: Terminal, job: Job, urns: Collection[str]) -> None:

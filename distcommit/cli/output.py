@@ -13,6 +13,7 @@ from rich.text import Text
 from distcommit.app.compare import CompareResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.read_log import LogResult
+from distcommit.app.rebucket import RebucketResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.cli.records import last_run
@@ -118,10 +119,35 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
         "store": escape(result.store),
         **last_run(result),
         "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
+        **_moving(result),
         **_lost(sum(row.positions_lost for row in result.datasets)),
     }
     blocks.append(fact_table(facts))
     return page(*blocks)
+
+
+def _moving(result: StatusResult) -> dict[str, str]:
+    if not result.moving_to:
+        return {}
+    todo = f"`distcommit rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
+    return {"half made": f"a move to {result.moving_to} buckets: {todo}"}
+
+
+def rebucket_view(result: RebucketResult) -> RenderableType:
+    """What `rebucket` did."""
+    if result.epoch:
+        went_on = "; an earlier command had begun it" if result.went_on else ""
+        verdict = good_verdict("rebucketed", f"the job may run again{went_on}")
+    else:
+        verdict = good_verdict("nothing to do", "that is how many there are")
+    facts = {
+        "job": escape(result.job),
+        "buckets": f"{result.buckets_before} before, {result.buckets} now (generation {result.generation})",
+        **({"datasets": f"{result.datasets:,} carried over"} if result.epoch else {}),
+        **({"logs before": f"stay in {escape(result.old_logs)}, and are read no more"} if result.epoch else {}),
+        **({"job file": escape(result.job_file)} if result.job_file else {}),
+    }
+    return page(verdict, fact_table(facts))
 
 
 def log_view(result: LogResult) -> RenderableType:

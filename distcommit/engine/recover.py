@@ -20,7 +20,7 @@ from distcommit.stores.anchors import require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.fencing import fencing_bucket, require_fence
 from distcommit.stores.retention import KEPT_RUNS, forget_runs
-from distcommit.stores.staging import staged_epochs, sweep_epoch, swept_epochs
+from distcommit.stores.staging import staged_buckets, staged_epochs, sweep_epoch, swept_epochs
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,9 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
         found = in_step(works, store.fs.parallel_buckets)
         for bucket in found:
             tally.include(bucket.report)
-        forget_runs(store.fs, store.roots.store, [head.bucket for head in tally.heads], KEPT_RUNS)
+        if partition == 0 and store.generation:
+            tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, seen.staged)))
+        forget_runs(store.fs, store.roots.store, [head.bucket for head in tally.heads], store.buckets, KEPT_RUNS)
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -127,6 +129,15 @@ def _recover_bucket(settings: RunSettings, seen: _Seen, bucket: int) -> Work[Rec
     if committer is not None:
         tally.include(_replayed(committer.tally))
     return RecoverReport(tally.report(), oldest)
+
+
+def _sweep_other_generations(settings: RunSettings, staged: list[int]) -> int:
+    """Deletes what older runs left in task output of buckets above those that there are now: every dataset was idle
+    when their number was changed. Returns how many files went."""
+    fs, root = settings.store.fs, settings.store.roots.staging
+    older = [epoch for epoch in staged if epoch < settings.epoch]
+    gone = [(epoch, b) for epoch in older for b in staged_buckets(fs, root, epoch) if b >= settings.store.buckets]
+    return sum(sweep_epoch(fs, root, epoch, bucket) for epoch, bucket in gone)
 
 
 def _replayed(done: Tally[CommitCounts]) -> Report[RecoverCounts]:

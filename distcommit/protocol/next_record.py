@@ -8,7 +8,7 @@ it wanted has come about, the fold says; a fenced writer is told by `Fold.fence_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -193,9 +193,11 @@ def forget_heads(fold: Fold, epoch: int, who: str) -> Rebuilt | None:
     return record if fold.heads and valid(record, fold) else None
 
 
-def heads(fold: Fold, seen: Iterable[Head], who: str) -> Heads | None:
-    """In the job log: says where bucket logs were after what a person did, of those that are above their last head. One
-    that was found to have lost its tail stays so."""
+def heads(fold: Fold, generation: int, seen: Iterable[Head], who: str) -> Heads | None:
+    """In the job log: says where bucket logs of the generation that counts were after what a person did, of those that
+    are above their last head. One that was found to have lost its tail stays so."""
+    if fold.generation != generation:
+        return None
     above = tuple(
         replace(head, is_whole=fold.heads[head.bucket].is_whole if head.bucket in fold.heads else True)
         for head in seen
@@ -214,6 +216,21 @@ def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
     """In a bucket's log: ends it, if all of its datasets are idle."""
     record = Moved(epoch, generation)
     return record if valid(record, fold) else None
+
+
+def begin(ended: Iterable[Fold], bucket: int, bucket_of: Callable[[str], int]) -> Checkpoint:
+    """How the log of a bucket begins: whoever writes it writes the same.
+
+    Args:
+        ended: of all logs of the generation before, in any order, each past its MOVED.
+        bucket: one of the new generation.
+        bucket_of: which of these a dataset is in.
+    """
+    folds = list(ended)
+    newest = max(folds, key=lambda fold: (fold.fence_epoch, fold.fence_run_id))
+    states = (state for fold in folds for urn, state in fold.datasets.items() if bucket_of(urn) == bucket)
+    mine = tuple(sorted(states, key=lambda state: state.dataset_urn))
+    return Checkpoint(newest.fence_epoch, newest.fence_run_id, (), mine, 0)
 
 
 def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:

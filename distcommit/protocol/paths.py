@@ -27,6 +27,9 @@ INGEST_ENDED = "_INGEST_ENDED"
 SPOOL_FOLDER = "batches"
 """Folder in the staging root where micro-batches are spooled; their query takes away what it left there."""
 
+GENERATIONS = "log/generations"
+"""Folder in the store with the bucket logs of each generation but the first, whose logs are beside it."""
+
 RUNS = "runs"
 """Folder in the store of what each run leaves of itself."""
 
@@ -38,6 +41,17 @@ _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
 def bucket_name(bucket: int) -> str:
     """Folder name of a bucket."""
     return f"bucket={bucket:05d}"
+
+
+def bucket_number(name: str) -> int | None:
+    """The bucket of such a folder name, None for any other name."""
+    digits = name.removeprefix("bucket=")
+    return int(digits) if digits.isdecimal() and digits.isascii() and bucket_name(int(digits)) == name else None
+
+
+def log_folder(generation: int, bucket: int) -> str:
+    """Folder of a bucket's log, relative to the store."""
+    return f"{GENERATIONS}/{generation:05d}/{bucket_name(bucket)}" if generation else f"log/{bucket_name(bucket)}"
 
 
 def epoch_name(epoch: int) -> str:

@@ -21,6 +21,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.fencing import OLDER_OUTPUT, require_fence
+from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CHECKPOINT_EVERY, CommitLog
 from distcommit.stores.task_states import TaskStateReader
@@ -184,6 +185,7 @@ def by_hand(store: JobStore, bucket: int, who: str) -> Iterator[CommitLog]:
 
     Raises:
         LostTailError: if it has lost its newest segments; nothing was done.
+        ConflictError: if the job has another number of buckets by now, or is on its way to one.
     """
     with many_by_hand(store, who) as open_log:
         yield open_log(bucket)
@@ -194,11 +196,12 @@ def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLo
     """As `by_hand`, for the logs of several buckets, which are asked for one by one."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
+    require_counting(store, job_fold)
     opened: dict[int, tuple[CommitLog, Head]] = {}
 
     def open_log(bucket: int) -> CommitLog:
         log = store.bucket_log(bucket)
-        require_whole(store, job_fold, bucket, log)
+        require_not_moved(store, require_whole(store, job_fold, bucket, log))
         opened[bucket] = log, log.head(bucket)
         return log
 
@@ -210,4 +213,4 @@ def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLo
         for head in moved:
             opened[head.bucket][0].make_durable()
         if moved:
-            job_log.settle(partial(next_record.heads, seen=moved, who=who))
+            job_log.settle(partial(next_record.heads, generation=store.generation, seen=moved, who=who))

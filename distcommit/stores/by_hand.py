@@ -20,6 +20,7 @@ from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
 from distcommit.stores.anchors import by_hand, many_by_hand
+from distcommit.stores.generation import require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
@@ -64,6 +65,8 @@ def retry_all(store: JobStore, who: str) -> Retried:
                     if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
                         _act(log, HandAction.RETRY, state.sequence, who)
                         done.datasets.append(state.dataset_urn)
+            except ConflictError:
+                raise
             except (DistcommitError, OSError) as error:
                 done.unreadable[f"bucket {bucket}"] = str(error)
     return done
@@ -182,8 +185,10 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
         if before.status is not DatasetStatus.IDLE:
             raise _not(urn, before, "idle")
         wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
-        after = log.settle(wanted).state_of(urn)
-        if after.watermark != watermark:
+        fold = log.settle(wanted)
+        after = fold.state_of(urn)
+        if after.watermark != watermark or (fold.moved_to and after == before):
+            require_not_moved(store, fold)
             raise _not(urn, after, "left alone meanwhile")
 
 
@@ -210,6 +215,7 @@ def set_watermarks(
             after = open_log(bucket).settle(set_mine)
             for urn, watermark in mine.items():
                 if not next_record.is_set(after, urn, watermark):
+                    require_not_moved(store, after)
                     raise _not(urn, after.state_of(urn), "idle and left alone meanwhile")
 
 

@@ -37,6 +37,7 @@ from distcommit.steps.watermark import HighWatermarkCommitStep, as_one_move
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
+from distcommit.stores.generation import require_not_moved
 from distcommit.stores.job_store import JobStore, Roots, open_store, remove_store
 from distcommit.stores.log import CommitLog
 
@@ -227,6 +228,7 @@ class LogCommitStepStore(CommitStepStore):
         )
         if fold.sequence(name) is not None and fold.state_of(name.dataset_urn).status is DatasetStatus.PENDING:
             require_fence(fold, opened.epoch, log.folder)
+        require_not_moved(opened.store, fold)
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
         """The dataset's watermark; moves when a sequence is closed. Reads only."""
@@ -249,6 +251,7 @@ class LogCommitStepStore(CommitStepStore):
             fold = log.settle(partial(next_record.close, epoch=opened.epoch, names=(name,)))
             if fold.sequence(name) is not None:
                 require_fence(fold, opened.epoch, log.folder)
+            require_not_moved(opened.store, fold)
 
         return close
 
@@ -271,7 +274,9 @@ class LogCommitStepStore(CommitStepStore):
         """What is stored of a dataset, without fencing anybody."""
         opened = self._open.get(store)
         if opened is not None:
-            return self._log(opened, opened.store.bucket_of(urn)).refresh().state_of(urn)
+            fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
+            if not fold.moved_to:  # else it goes on elsewhere
+                return fold.state_of(urn)
         found = open_store(self._fs, self._roots(store), store, create=False)
         return found.bucket_log(found.bucket_of(urn)).refresh().state_of(urn)
 

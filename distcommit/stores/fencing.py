@@ -10,6 +10,7 @@ from distcommit.model.lockstep import Work, alone
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.claims import OWNER_VERSION, Mark, Owner, claim, newest_end, put_mark, read_marks, read_owner
+from distcommit.stores.generation import require_counting
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 
@@ -135,16 +136,24 @@ def older_output(store: JobStore) -> str:
     return ""
 
 
-def fence_job(store: JobStore, run_id: str) -> int:
+def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
     """Fences the job log and returns the run's epoch: the number of its FENCE there, or what follows the newest epoch
     if that is higher, as it is after a rebuild.
 
+    Args:
+        store: the store.
+        run_id: the run's.
+        moving: whether it moves the store to another generation, or goes on with that.
+
     Raises:
         FencedError: if another run fenced it at the same moment. This run ends; it never tries again.
+        ConflictError: if the store is not open as it counts: see `require_counting`.
         OutcomeUnknownError, StorageRefusedError: if the log can't be written.
     """
     log = store.job_log()
-    fold = log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=log.refresh().fence_epoch))
+    before = log.refresh()
+    require_counting(store, before, moving=moving)
+    fold = log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=before.fence_epoch))
     if fold.fence_run_id != run_id:
         raise FencedError(
             "another run of this job began at the same moment",
@@ -153,6 +162,7 @@ def fence_job(store: JobStore, run_id: str) -> int:
             found=f"run {fold.fence_run_id}, epoch {fold.fence_epoch}",
             todo="let it finish, or start again after it",
         )
+    require_counting(store, fold, moving=moving)  # from here on nobody else can begin to move it
     log.sweep_temporary()
     return fold.fence_epoch
 
@@ -175,7 +185,7 @@ def fencing_bucket(log: CommitLog, epoch: int, run_id: str) -> Work[Fold]:
 
 
 def require_fence(fold: Fold, epoch: int, log_folder: str) -> None:
-    """Raises FencedError if a run newer than `epoch` has fenced the log."""
+    """Raises FencedError if a run newer than `epoch` has fenced the log, or if it has ended."""
     if fold.fence_epoch > epoch:
         raise FencedError(
             "a newer run has fenced this one",
@@ -183,4 +193,12 @@ def require_fence(fold: Fold, epoch: int, log_folder: str) -> None:
             expected=f"epoch {epoch}",
             found=f"epoch {fold.fence_epoch} (run {fold.fence_run_id})",
             todo="nothing: the newer run replays what this one had sealed",
+        )
+    if fold.moved_to:
+        raise FencedError(
+            "the job has got another number of buckets since this run began",
+            log=log_folder,
+            expected="a log that goes on",
+            found=f"one that goes on in generation {fold.moved_to}",
+            todo="run again, which opens the store again; this run had sealed nothing that is not done",
         )

@@ -1,9 +1,10 @@
 """The durable state of one job: its layout, its creation, and the logs in it.
 
-<store>/store.json                 format version, job name, number of buckets; written once
+<store>/store.json                 format version, job name, first number of buckets; written once
 <store>/settings/<number>.json     settings that give what is stored its meaning: see `stores.pinned`
 <store>/log/job/<number>.seg       the job log
-<store>/log/bucket=<b>/<number>.seg
+<store>/log/bucket=<b>/<number>.seg                       as the store was made
+<store>/log/generations/<g>/bucket=<b>/<number>.seg       of generation g: with another number of buckets
 <store>/task_states/, plans/       Parquet tables, by run and bucket
 <store>/runs/<epoch>.json          what each run left of itself: see `stores.run_records`; nothing depends on them
 <store>/lock/, progress/           politeness and display; nothing depends on them
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -22,13 +23,14 @@ from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
-from distcommit.protocol.paths import TEMPORARY, bucket_name
+from distcommit.protocol.paths import GENERATIONS, TEMPORARY, log_folder
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.log import CommitLog
 
 STORE_VERSION = 1
+DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _MARKER = "store.json"
 _REMOVED = "REMOVED"
 _PROBE = "probe-"
@@ -42,7 +44,7 @@ class StoreMarker(msgspec.Struct, frozen=True):
     format: str
     version: int
     job: str
-    buckets: Annotated[int, msgspec.Meta(ge=1, le=65536)]
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=MAX_BUCKETS)]
     store_id: str
 
 
@@ -60,6 +62,7 @@ class JobStore:
     """An opened store. Small and picklable: it goes to every executor.
 
     `groups`: the rule by which datasets have their buckets.
+    `generation`: whose bucket logs these are; once another one counts, nothing can be written in them.
     """
 
     fs: FileSystem
@@ -68,6 +71,7 @@ class JobStore:
     buckets: int
     store_id: str = ""
     groups: CommitGroups = _BY_DATASET
+    generation: int = 0
 
     def bucket_of(self, urn: str) -> int:
         """The bucket that holds the dataset's state. Every process that asks gets the same answer.
@@ -87,7 +91,7 @@ class JobStore:
 
     def bucket_log(self, bucket: int, epoch: int = 0) -> CommitLog:
         """A bucket's log, for a writer of `epoch`."""
-        return CommitLog(self.fs, f"{self.roots.store}/log/{bucket_name(bucket)}", epoch)
+        return CommitLog(self.fs, f"{self.roots.store}/{log_folder(self.generation, bucket)}", epoch)
 
 
 def open_store(
@@ -106,7 +110,8 @@ def open_store(
         fs: the file system of all three roots.
         roots: the folders.
         job: the job's name; a store belongs to one job.
-        buckets: the number of buckets that the configuration names; None takes what the store has.
+        buckets: the number of buckets that the configuration names; None takes what the store has, or
+            `DEFAULT_BUCKETS` for a new one.
         create: whether a missing store is made (and the file system probed for what the protocol needs).
         lost_store_id: the id of a lost store that the one to be made takes the place of.
         groups: the job's rule for commit groups.
@@ -115,7 +120,8 @@ def open_store(
         ConfigurationError: if there is no store, it is another job's, it has another number of buckets, or the file
             system can't do what the protocol needs.
         StaleStoreError: if a store has to be made and its output was published from another one, which is lost.
-        UnknownVersionError, CorruptError: if the marker is not one that this version writes.
+        UnknownVersionError, CorruptError: if the marker is not one that this version writes; or, where there has been
+            another number of buckets, if the job log, which says how many count, can't be read.
     """
     path = f"{roots.store}/{_MARKER}"
     try:
@@ -126,9 +132,7 @@ def open_store(
             raise ConfigurationError(
                 "there is no store here", path=roots.store, expected=f"a file {_MARKER}", todo=todo
             ) from None
-        if buckets is None:
-            raise ConfigurationError("a new store needs a number of buckets", path=roots.store) from None
-        marker = _create(fs, roots, job, buckets, lost_store_id)
+        marker = _create(fs, roots, job, buckets or DEFAULT_BUCKETS, lost_store_id)
     except PermissionError as error:
         raise ConfigurationError("the store can't be read", path=path, found=str(error)) from error
     if marker.job != job:
@@ -139,16 +143,25 @@ def open_store(
             found=f"job {marker.job!r}",
             todo="give each job a paths.store of its own",
         )
-    if buckets is not None and marker.buckets != buckets:
+    store = _as_it_counts(JobStore(fs, roots, job, marker.buckets, marker.store_id, groups))
+    if buckets is not None and store.buckets != buckets:
         raise ConfigurationError(
-            "this store was made with another number of buckets",
+            "this store has another number of buckets",
             path=roots.store,
             expected=f"commit.buckets: {buckets}",
-            found=f"{marker.buckets} buckets",
-            todo=f"set commit.buckets to {marker.buckets}; or carry what is stored over to new folders:"
-            " `distcommit import-watermarks NEW.yaml --from OLD.yaml`",
+            found=f"{store.buckets} buckets",
+            todo=f"set commit.buckets to {store.buckets}, or leave it out; to have {buckets}, give"
+            f" `distcommit rebucket JOB.yaml --buckets {buckets}`",
         )
-    return JobStore(fs, roots, job, marker.buckets, marker.store_id, groups)
+    return store
+
+
+def _as_it_counts(store: JobStore) -> JobStore:
+    """The store with the number of buckets that counts: as it was made, unless there is another generation of logs."""
+    if not store.fs.list_folder(f"{store.roots.store}/{GENERATIONS}"):
+        return store
+    fold = store.job_log().refresh()
+    return replace(store, generation=fold.generation, buckets=fold.buckets or store.buckets)
 
 
 def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:

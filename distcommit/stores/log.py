@@ -71,11 +71,11 @@ class CommitLog:
         self._checksum = ""
         self._own: tuple[int, Segment] | None = None  # the newest that this writer has put: it need not be read back
 
-    def create(self) -> None:
-        """Makes the log: a folder with an empty checkpoint as segment 1, so that a log without segments is a damaged
-        one, never a new one. Idempotent; durable after a sync of the folder above."""
+    def create(self, beginning: Checkpoint | None = None) -> None:
+        """Makes the log: a folder with a checkpoint as segment 1 (an empty one, if none is given), so that a log
+        without segments is a damaged one, never a new one. Idempotent; durable after a sync of the folder above."""
         self._fs.make_folders(self.folder)
-        genesis = Segment(self.epoch, self._writer_id, Fold().checkpoint())
+        genesis = Segment(self.epoch, self._writer_id, beginning or Fold().checkpoint())
         for attempt in range(_TRIES):
             if self._numbers():
                 return

@@ -9,7 +9,7 @@ from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.work import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import attempt_folder, bucket_folder, epoch_name, work_unit_of
+from distcommit.protocol.paths import attempt_folder, bucket_folder, bucket_number, epoch_name, work_unit_of
 from distcommit.steps.folders import GuardedFolders
 from distcommit.stores.deletion import delete_tree
 
@@ -57,6 +57,12 @@ def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> i
     files = remove_attempts(fs, staging_root, folders)
     remove_empty(fs, staging_root, epoch, bucket)
     return files
+
+
+def staged_buckets(fs: FileSystem, staging_root: str, epoch: int) -> list[int]:
+    """Buckets of which a run's attempts have left anything, whatever the number of buckets was then."""
+    found = (bucket_number(e.name) for e in fs.list_folder(f"{staging_root}/{epoch_name(epoch)}") if e.is_folder)
+    return sorted(bucket for bucket in found if bucket is not None)
 
 
 def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:

@@ -211,10 +211,15 @@ class TestTakingOver:
         assert min(fences) > epoch
         assert Job.from_file(job.path).audit().exact
 
-    def test_another_number_of_buckets_is_carried_over_too(self, job: KafkaJob, spark: SparkSession) -> None:
+    def test_another_number_of_buckets_is_refused_and_given_by_the_printed_command(
+        self, job: KafkaJob, spark: SparkSession
+    ) -> None:
         code, said = typed(f"distcommit run {job.path} --set commit.buckets=3")
-        assert (code, "import-watermarks NEW.yaml --from OLD.yaml" in said) == (2, True), said
-        assert typed(self.command(job, "--set", "commit.buckets=3"))[0] == 0
-        job.write(paths={name: f"new-{name}" for name in ("store", "staging", "output")}, commit={"buckets": 3})
+        assert code == 2, said
+        (command,) = re.findall(r"`(distcommit rebucket JOB.yaml --buckets 3)`", said)
+        assert typed(command.replace("JOB.yaml", str(job.path)))[0] == 0
+        job.write(commit={"buckets": 3})
         job.produce(2)
         assert run(job, spark).totals.records_published == 4
+        job.assert_exact()
+        assert typed(self.command(job))[0] == 0, "another job goes on from its newest generation"

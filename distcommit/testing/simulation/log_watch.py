@@ -42,7 +42,8 @@ _OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt)
 
 
 class LogWatch:
-    """Every record that was ever put into the logs of a store, also of segments that were truncated since.
+    """Every record that was ever put into the logs of a store, also of segments that were truncated since; in logs
+    of every generation.
 
     Args:
         store: the store as it is when the watch begins.
@@ -54,8 +55,8 @@ class LogWatch:
     def saw(self, path: str, data: bytes) -> None:
         """Takes in that somebody has put a file. Of a number that was truncated away nobody takes notice."""
         folder, _, name = path.rpartition("/")
-        number, records = segment_number(name), self._records.get(folder)
-        if number is not None and records is not None and (not records or number > records[-1][0]):
+        number, records = segment_number(name), self._records.setdefault(folder, [])
+        if number is not None and (not records or number > records[-1][0]):
             records.append((number, decode_segment(data, path)))
 
     def violation(self, store: JobStore) -> str:
@@ -90,7 +91,8 @@ def _standing(log: CommitLog) -> list[Placed]:
 def _violation(store: JobStore, records: Mapping[str, Sequence[Placed]]) -> str:
     job_log = store.job_log()
     decided = _decided(records[job_log.folder])
-    for log in _logs(store):
+    ended = records.keys() - {log.folder for log in _logs(store)}
+    for log in [*_logs(store), *(CommitLog(store.fs, folder) for folder in sorted(ended))]:
         mine = records[log.folder]
         wrong = _log_violation(mine, log.refresh()) or (
             "" if log.folder == job_log.folder else _held_violation(mine, decided)

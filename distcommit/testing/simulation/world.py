@@ -30,7 +30,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
-from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.log_watch import log_violation
 
@@ -72,7 +72,7 @@ class World:
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
     whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
-    above 0 its tasks commit once, at their end.
+    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are.
     """
 
     buckets: int = 1
@@ -87,10 +87,13 @@ class World:
     files: FileSink = _SINK
     at_least_once: bool = False
     min_interval_s: float = 0
+    resized: bool = False
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
-        return open_store(SimulatedFileSystem(calls), ROOTS, "job", self.buckets, create=True)
+        fs = SimulatedFileSystem(calls)
+        buckets = None if self.resized and has_store(fs, ROOTS) else self.buckets
+        return open_store(fs, ROOTS, "job", buckets, create=True)
 
     def run(
         self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None

@@ -19,10 +19,12 @@ from distcommit.model.log_records import (
     Failed,
     Fence,
     Gate,
+    Generation,
     HandAction,
     Head,
     Intent,
     LeftSequence,
+    Rebucket,
     Record,
     SealedSequence,
     SequenceName,
@@ -85,7 +87,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets.copy(), who="person"),
         partial(next_record.checkpoint, at_least=epoch),
         partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), seen=heads),
-        partial(next_record.heads, seen=heads, who="person"),
+        partial(next_record.heads, generation=fold.generation, seen=heads, who="person"),
         partial(next_record.end, epoch=epoch, seen=heads, at_least=2),
         partial(next_record.forget_heads, epoch=epoch, who="person"),
         partial(next_record.rebucket, epoch=epoch, generation=fold.generation + 1, buckets=2, settings={}),
@@ -184,7 +186,7 @@ def test_a_cut_lowers_no_head_and_what_it_did_not_see_is_not_whole() -> None:
     assert second is not None
     assert second.heads == (Head(0, 5, "a"), Head(1, 7, "b", is_whole=False))
     apply(3, second, fold)
-    by_hand = next_record.heads(fold, [Head(0, 5, "a"), Head(1, 8, "d")], "me")
+    by_hand = next_record.heads(fold, 0, [Head(0, 5, "a"), Head(1, 8, "d")], "me")
     assert by_hand is not None
     assert by_hand.heads == (Head(1, 8, "d", is_whole=False),), (
         "nothing new of one, and the other's loss is not made good"
@@ -209,3 +211,12 @@ def test_a_run_s_end_is_a_cut_and_then_a_checkpoint_if_one_is_due_and_it_is_the_
     apply(3, Fence(2, "r2"), fold)
     assert next_record.end(fold, 1, [], at_least=2) is None
     assert not fold.has_ended
+
+
+def test_heads_of_logs_that_do_not_count_any_more_are_never_said() -> None:
+    fold = Fold()
+    begun: list[Record] = [Fence(1, "r"), Rebucket(1, 1, 4), Generation(1, 1)]
+    for number, record in enumerate(begun, start=1):
+        apply(number, record, fold)
+    assert next_record.heads(fold, 0, [Head(3, 57, "a")], "me") is None, "a head that the new log will not have"
+    assert next_record.heads(fold, 1, [Head(3, 1, "b")], "me") is not None

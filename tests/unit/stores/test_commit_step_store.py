@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,7 +17,10 @@ from distcommit.protocol.paths import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.stores import job_store
 from distcommit.stores.commit_step_store import LogCommitStepStore
+from distcommit.stores.job_store import Roots
+from distcommit.stores.rebucket import rebucket
 
 
 @register
@@ -240,3 +244,40 @@ def test_a_log_that_could_not_be_fenced_is_fenced_before_it_is_used(
     assert later.watermark("job", "d") is None
     with pytest.raises(ConflictError, match="can't be sealed"):
         store.seal("job", "d")
+
+
+def test_a_store_that_has_got_another_number_of_buckets_is_read_on_and_has_to_be_opened_again(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
+    store.put("job", "d", move(None, 5))
+    store.seal("job", "d")
+    sequence = store.get_commit_sequence("job", "d")
+    assert sequence is not None
+    late = open_store(context, tmp_path)
+    late.create("job")
+    closing = late.get_commit_sequence("job", "d")
+    assert closing is not None
+    closing.commit()
+    folder = tmp_path / "stores" / "job"
+    job = job_store.open_store(
+        context.fs, Roots(str(folder), context.staging_root, context.output_root), "job", create=False
+    )
+    assert rebucket(job, 9, "moves", lambda step: None).datasets == 1
+    assert late.watermark("job", "d") == Watermark({"": 5}), "as it is in the generation that counts"
+    late.put("job", "d", move(5, 7))
+    acts: list[Callable[[], object]] = [
+        lambda: late.seal("job", "d"),
+        closing.commit,
+        sequence.commit,
+        lambda: late.quarantine("job", "d"),
+    ]
+    for act in acts:
+        with pytest.raises(ConflictError):
+            act()
+    again = open_store(context, tmp_path)
+    again.put("job", "d", move(5, 7))
+    again.seal("job", "d")
+    going_on = again.get_commit_sequence("job", "d")
+    assert going_on is not None
+    going_on.commit()
+    assert late.watermark("job", "d") == again.watermark("job", "d") == Watermark({"": 7})

@@ -16,7 +16,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.stores.fencing import fence_job
-from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, Roots, has_store, open_store
 from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.simulation.stored_bytes import of_version
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem
@@ -49,7 +49,7 @@ def test_a_store_that_is_there_is_opened_as_it_is_and_never_made_anew() -> None:
     assert make(machine, None, create=False).buckets == 3
     assert make(machine).buckets == 3
     assert machine.paths("/job") == before
-    assert {operation.kind for operation in machine.made} == {"read"}, "opening costs O(1)"
+    assert {operation.kind for operation in machine.made} == {"read", "scandir"}, "opening costs O(1)"
 
 
 def test_a_missing_store_is_not_made_unasked() -> None:
@@ -57,10 +57,14 @@ def test_a_missing_store_is_not_made_unasked() -> None:
     with pytest.raises(ConfigurationError, match="there is no store here") as caught:
         make(machine, create=False)
     assert caught.value.ids == {"path": "/job/store"}
-    with pytest.raises(ConfigurationError, match="needs a number of buckets"):
-        make(machine, None)
     assert list(machine.walk("/job")) == []
     assert not has_store(SimulatedFileSystem(machine), ROOTS)
+
+
+def test_a_new_store_for_which_nobody_names_a_number_of_buckets_has_the_default() -> None:
+    machine = Machine()
+    assert make(machine, None).buckets == DEFAULT_BUCKETS
+    assert make(machine, None).buckets == make(machine, DEFAULT_BUCKETS).buckets
 
 
 def test_another_job_s_store_is_refused() -> None:

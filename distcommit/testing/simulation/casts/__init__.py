@@ -7,8 +7,9 @@ choice. `parts` is what casts are made of, and where to start reading; then `tas
 from __future__ import annotations
 
 from distcommit.testing.simulation.casts.people import PEOPLE
+from distcommit.testing.simulation.casts.rebucket import REBUCKET
 from distcommit.testing.simulation.casts.rebuild import REBUILD
 from distcommit.testing.simulation.casts.runs import RUNS
 from distcommit.testing.simulation.casts.tasks import TASKS
 
-CASTS = {cast.name: cast for cast in (*TASKS, *PEOPLE, *REBUILD, *RUNS)}
+CASTS = {cast.name: cast for cast in (*TASKS, *PEOPLE, *REBUILD, *REBUCKET, *RUNS)}

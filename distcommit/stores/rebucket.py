@@ -1,0 +1,186 @@
+"""Another number of buckets: all logs of the generation that counts are ended, new ones begin where they ended, and
+then the job log says that these count. Its executable model is `tests/spec/generation_model.py`.
+
+A crash anywhere is finished by doing it again, by anybody: it takes a new epoch and goes on with what is under way. Who
+was fenced meanwhile can neither end a log nor switch, and what it may still begin is what everybody else begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from distcommit.model.errors import ConflictError, CorruptError
+from distcommit.model.lockstep import Work, in_step
+from distcommit.model.log_records import Checkpoint, DatasetStatus
+from distcommit.model.parallel import in_flight
+from distcommit.protocol import next_record
+from distcommit.protocol.fold import Fold
+from distcommit.stores.anchors import cut_ended, heads_now, require_whole
+from distcommit.stores.claims import Mark, put_mark
+from distcommit.stores.fencing import end_run, fence_job, require_fence, require_newest
+from distcommit.stores.generation import require_counting
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.log import CommitLog
+from distcommit.stores.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rebucketed:
+    """What was done. `epoch`: 0 if there was nothing to do; `went_on`: with what an earlier command had begun."""
+
+    store: JobStore
+    epoch: int = 0
+    datasets: int = 0
+    went_on: bool = False
+
+
+def rebucket(store: JobStore, buckets: int, run_id: str, tell: Callable[[str], None]) -> Rebucketed:
+    """Gives a job another number of buckets. Costs O(buckets) operations, of both generations.
+
+    Args:
+        store: the store, as it counts.
+        buckets: how many there are to be.
+        run_id: who does it; nobody else has it.
+        tell: told each step as it begins.
+
+    Returns:
+        what was done, with the store as it counts then; durable.
+
+    Raises:
+        ConflictError: if a dataset is not idle (no log was changed, but for fences), or a move to another number is
+            under way, or the store does not count any more.
+        ConfigurationError: if the job's sink names no commit group for a dataset.
+        FencedError: if somebody else has begun since: they go on, or this is to be given again.
+        StaleStoreError: if the store is older than its output.
+        LostTailError: if a bucket's log has lost its newest segments.
+        CorruptError: if a log can't be read, or one of the new ones is there and is not what it has to be.
+    """
+    fold = store.job_log().refresh()
+    require_counting(store, fold, moving=True)
+    _require_same(store, fold, buckets)
+    if fold.under_way is None and store.buckets == buckets:
+        return Rebucketed(store)
+    require_newest(store)
+    _require_whole(store, fold)
+    if fold.under_way is None:  # the usual refusal, before anything is changed
+        _require_movable(store, in_flight(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
+    tell("fence")
+    epoch = fence_job(store, run_id, moving=True)
+    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    _require_whole(store, store.job_log(epoch).refresh())
+    _require_movable(store, in_step([_fencing(log, run_id) for log in _logs(store, epoch)], store.fs.parallel_buckets))
+    after = _begin(store, epoch, buckets)
+    tell("end logs")
+    ended = in_step([_moving(log, after.generation) for log in _logs(store, epoch)], store.fs.parallel_buckets)
+    tell("begin logs")
+    _begin_logs(after, epoch, ended)
+    tell("switch")
+    _switch(store, epoch, after)
+    cut_ended(after, epoch, heads_now(after))
+    end_run(after, epoch, clean=True)
+    return Rebucketed(after, epoch, sum(len(fold.datasets) for fold in ended), went_on=fold.under_way is not None)
+
+
+def _require_whole(store: JobStore, job_fold: Fold) -> None:
+    """What has lost its tail would begin anew as if it were all there is."""
+    for bucket, log in enumerate(_logs(store)):
+        require_whole(store, job_fold, bucket, log)
+
+
+def _logs(store: JobStore, epoch: int = 0) -> list[CommitLog]:
+    return [store.bucket_log(bucket, epoch) for bucket in range(store.buckets)]
+
+
+def _require_same(store: JobStore, fold: Fold, buckets: int) -> None:
+    if fold.under_way is not None and fold.under_way.buckets != buckets:
+        raise ConflictError(
+            "the job is on its way to another number of buckets than this",
+            store=store.roots.store,
+            expected=f"{fold.under_way.buckets} buckets",
+            found=f"{buckets} buckets",
+            todo=f"`distcommit rebucket JOB.yaml --buckets {fold.under_way.buckets}` finishes it; then give this again",
+        )
+
+
+def _require_movable(store: JobStore, folds: Sequence[Fold]) -> None:
+    states = [state for fold in folds for state in fold.datasets.values()]
+    for state in states:
+        store.bucket_of(state.dataset_urn)  # raises while nothing is changed, where the sink names no group for it
+    busy = sorted(f"{s.dataset_urn} ({s.status.value})" for s in states if s.status is not DatasetStatus.IDLE)
+    if busy:
+        raise ConflictError(
+            "the number of buckets can't be changed while sequences are not done",
+            store=store.roots.store,
+            expected="all datasets to be idle",
+            found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
+            todo="`distcommit recover` it, or release what is quarantined, then give this again; nothing was changed",
+        )
+
+
+def _fencing(log: CommitLog, run_id: str) -> Work[Fold]:
+    """Fences a log, unless it has ended already."""
+    fold = yield from log.settling(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
+    if not fold.moved_to:
+        require_fence(fold, log.epoch, log.folder)
+    return fold
+
+
+def _begin(store: JobStore, epoch: int, buckets: int) -> JobStore:
+    """Lets nothing go on but this; returns the store as it is to be."""
+    log, generation = store.job_log(epoch), store.generation + 1
+    begun = partial(next_record.rebucket, epoch=epoch, generation=generation, buckets=buckets, settings={})
+    fold = log.settle(begun)
+    require_fence(fold, epoch, log.folder)
+    _require_same(store, fold, buckets)
+    return replace(store, generation=generation, buckets=buckets)
+
+
+def _moving(log: CommitLog, generation: int) -> Work[Fold]:
+    """Ends a log: from here on nothing is valid in it."""
+    fold = yield from log.settling(partial(next_record.move, epoch=log.epoch, generation=generation))
+    if not fold.moved_to:
+        require_fence(fold, log.epoch, log.folder)
+        raise ConflictError("a bucket's log can't be ended", log=log.folder, todo="give this again")
+    return fold
+
+
+def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold]) -> None:
+    """Makes the new logs, durably, and sees that each is what it has to be: what a backup or another program may have
+    left there would count from the switch on."""
+    logs = _logs(after, epoch)
+    wanted = [next_record.begin(ended, bucket, after.bucket_of) for bucket in range(after.buckets)]
+
+    def make(one: tuple[CommitLog, Checkpoint]) -> str:
+        log, beginning = one
+        log.create(beginning)
+        found = [segment.record if isinstance(segment, Segment) else segment for _, segment in log.segments()]
+        return "" if found == [beginning] else log.folder
+
+    found = in_flight(after.fs.parallel_calls, make, list(zip(logs, wanted, strict=True)))
+    wrong = [folder for folder in found if folder]
+    if wrong:
+        job_log = after.job_log(epoch)
+        require_fence(job_log.refresh(), epoch, job_log.folder)  # who has switched writes in them
+        raise CorruptError(
+            "a log of the generation that is to be made is there, and is another one",
+            path=wrong[0],
+            expected="its beginning, as this writes it",
+            todo=f"see what has left it there, move {wrong[0].rpartition('/')[0]} away and give this again",
+        )
+    after.fs.sync([log.folder for log in logs], after.roots.store)
+
+
+def _switch(store: JobStore, epoch: int, after: JobStore) -> None:
+    log = store.job_log(epoch)
+    fold = log.settle(partial(next_record.switch, epoch=epoch, generation=after.generation))
+    require_fence(fold, epoch, log.folder)
+    logger.info(
+        "the job has %d buckets", after.buckets, extra={"generation": after.generation, "store": store.roots.store}
+    )

@@ -1,0 +1,111 @@
+"""`distcommit rebucket`: what it shows, asks for and refuses; and the Python API of commit steps beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from msgspec import structs
+from rich.console import Console, RenderableType
+
+from distcommit.app.job import Job
+from distcommit.app.rebucket import RebucketResult
+from distcommit.cli.output import rebucket_view, status_view
+from distcommit.engine.clock import SystemClock
+from distcommit.model.log_records import DatasetStatus
+from distcommit.stores import by_hand
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import JobStore
+from tests.unit.cli.test_cli import JOB, invoke, job_file, last_json, store
+
+__all__ = ["job_file", "store"]
+
+
+def made_idle(store: JobStore) -> None:
+    """Everything that is open is declared done."""
+    by_hand.quarantine(store, "waiting", "person")
+    for urn in ("waiting", "stuck"):
+        by_hand.accept(store, urn, "person")
+
+
+def text_of(view: RenderableType) -> str:
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(view)
+    return shown.get()
+
+
+def test_what_is_open_is_named_and_nothing_is_changed(store: JobStore, job_file: Path) -> None:
+    result = invoke("rebucket", job_file, "--buckets", 9)
+    assert result.exit_code == 3
+    assert "found stuck (quarantined), waiting (pending)" in result.stderr
+    assert "nothing was changed" in result.stderr
+    assert store.job_log().refresh().fence_epoch == 1
+
+
+def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_number(
+    store: JobStore, job_file: Path
+) -> None:
+    made_idle(store)
+    result = invoke("rebucket", job_file, "--buckets", 9, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert "start Spark" not in result.stderr
+    assert [line.split()[-1] for line in result.stderr.splitlines()] == ["look", "fence", "logs", "logs", "switch"]
+    shown = last_json(result)
+    assert (shown["buckets_before"], shown["buckets"], shown["generation"], shown["datasets"]) == (4, 9, 1, 3)
+    assert shown["job_file"] == "set commit.buckets to 9 (it says 4), or leave it out"
+    refused = invoke("status", job_file)
+    assert refused.exit_code == 2
+    assert "expected commit.buckets: 4; found 9 buckets" in refused.stderr
+    assert "distcommit rebucket JOB.yaml --buckets 4" in refused.stderr
+    job_file.write_text(JOB.replace("buckets: 4, ", ""))
+    shown = last_json(invoke("status", job_file, "--json"))
+    assert (shown["buckets"], shown["generation"], shown["moving_to"]) == (9, 1, 0)
+    assert {row["dataset"]: row["status"] for row in shown["datasets"]} == dict.fromkeys(
+        ("idle", "stuck", "waiting"), DatasetStatus.IDLE.value
+    )
+    again = invoke("rebucket", job_file, "--buckets", 9)
+    assert again.exit_code == 0
+    assert "nothing to do" in again.stdout
+    ended = invoke("log", job_file, "--json")
+    assert [line["record"] for line in json.loads(ended.stdout)["lines"]][-4:] == [
+        "Fence",
+        "Rebucket",
+        "Generation",
+        "Checkpoint",
+    ]
+
+
+def test_a_number_that_no_job_has_is_refused(store: JobStore, job_file: Path) -> None:
+    for wrong in ("0", "65537", "many"):
+        assert invoke("rebucket", job_file, "--buckets", wrong).exit_code == 2
+    assert invoke("rebucket", job_file).exit_code == 2
+
+
+def test_a_run_that_is_alive_is_not_disturbed(store: JobStore, job_file: Path) -> None:
+    made_idle(store)
+    with JobLock(store.fs, store.roots.store, "alive", 30, SystemClock()):
+        result = invoke("rebucket", job_file, "--buckets", 9)
+    assert result.exit_code == 3
+    assert "another run of this job is alive" in result.stderr
+    assert store.job_log().refresh().under_way is None
+
+
+def test_status_says_that_a_move_is_half_made(store: JobStore, job_file: Path) -> None:
+    found = structs.replace(Job.from_file(job_file).status(), moving_to=9)
+    shown = invoke("status", job_file).stdout
+    assert "half made" not in shown
+    assert "`distcommit rebucket JOB.yaml --buckets 9` finishes it" in text_of(status_view(found, show_all=False))
+
+
+def test_what_was_begun_before_and_what_is_left_to_do_is_shown() -> None:
+    result = RebucketResult("planes", 4, 9, 1, epoch=3, datasets=3, went_on=True, old_logs="/s/log", job_file="say 9")
+    shown = text_of(rebucket_view(result))
+    for text in (
+        "an earlier command had begun it",
+        "4 before, 9 now (generation 1)",
+        "3 carried over",
+        "/s/log",
+        "say 9",
+    ):
+        assert text in shown
