@@ -70,7 +70,7 @@ def test_states_go_on_in_as_many_logs_as_asked_and_the_next_run_is_exact() -> No
     machine = lived()
     before, told = known_states(BEFORE.store(machine)), list[str]()
     done = rebucket(BEFORE.store(machine), 3, "moves", told.append)
-    assert (done.epoch, done.datasets, done.went_on) == (4, 3, False)
+    assert (done.epoch, done.datasets, done.went_on) == (5, 3, False)
     assert told == ["fence", "end logs", "begin logs", "switch"]
     store = AFTER.store(machine)
     assert store.job_log().refresh().has_ended
@@ -96,7 +96,7 @@ def test_the_first_segments_say_the_same_whoever_wrote_them() -> None:
         assert number == 1
         assert isinstance(segment, Segment)
         assert isinstance(segment.record, Checkpoint)
-        assert (segment.record.fence_epoch, segment.record.fence_run_id) == (4, "moves")
+        assert (segment.record.fence_epoch, segment.record.fence_run_id) == (5, "moves")
         found.append(segment.record)
     for fold in ended:
         fold.fence_epoch, fold.fence_run_id = 4, "moves"
@@ -359,7 +359,7 @@ def test_a_fold_of_a_log_that_has_ended_stops_its_run() -> None:
     log = old.bucket_log(0)
     with pytest.raises(FencedError, match="goes on in generation 1"):
         require_fence(log.refresh(), 9, log.folder)
-    assert log.settle(partial(next_record.fence, epoch=9, run_id="late")).fence_epoch == 4
+    assert log.settle(partial(next_record.fence, epoch=9, run_id="late")).fence_epoch == 5
     assert next_record.move(log.refresh(), 4, 2) is None
 
 

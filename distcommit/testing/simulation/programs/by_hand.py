@@ -103,12 +103,13 @@ def _refusals(machine: SimulatedPosix) -> None:
     if World().run(machine, ModelSource(SOURCE.datasets, careless=True)).succeeded:
         raise AssertionError("a run succeeds though a dataset is quarantined")
     urn = unsettled(machine).dataset_urn
+    idle = next(other for other in SOURCE.datasets if other != urn)
     require_refused(
         (
-            partial(by_hand.retry, store, "b", "person"),
-            partial(by_hand.accept, store, "b", "person"),
-            partial(by_hand.abandon, store, "b", "person"),
-            partial(by_hand.quarantine, store, "b", "person"),
+            partial(by_hand.retry, store, idle, "person"),
+            partial(by_hand.accept, store, idle, "person"),
+            partial(by_hand.abandon, store, idle, "person"),
+            partial(by_hand.quarantine, store, idle, "person"),
             partial(by_hand.set_watermark, store, urn, None, "person"),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "another job", create=False),
             partial(open_store, SimulatedFileSystem(machine), ROOTS, "job", 7, create=True),
