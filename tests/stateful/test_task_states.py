@@ -15,7 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from distcommit.model.errors import CorruptError
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
 from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
-from distcommit.stores.plans import Manifest, put_manifest, read_bucket_plan, read_manifest, write_bucket_plan
+from distcommit.stores.plans import (
+    MANIFEST_VERSION,
+    Manifest,
+    put_manifest,
+    read_bucket_plan,
+    read_manifest,
+    write_bucket_plan,
+)
 from distcommit.stores.task_states import (
     TaskStateReader,
     TaskStateWriter,
@@ -88,7 +95,7 @@ class TaskStateMachine(RuleBasedStateMachine):
         self.machine.gate = dies_before(nth) if nth else None
         with suppress(Crashed), known_ids(self.ids):
             files = {bucket: write_bucket_plan(self.fs, ROOT, RUN, bucket, p) for bucket, p in self.plans.items()}
-            put_manifest(self.fs, ROOT, Manifest(1, RUN, 1, files))
+            put_manifest(self.fs, ROOT, Manifest(MANIFEST_VERSION, RUN, 1, files))
             self.published = True
         self.machine.gate = None
 

@@ -99,7 +99,7 @@ def test_the_first_segments_say_the_same_whoever_wrote_them() -> None:
         assert (segment.record.fence_epoch, segment.record.fence_run_id) == (5, "moves")
         found.append(segment.record)
     for fold in ended:
-        fold.fence_epoch, fold.fence_run_id = 4, "moves"
+        fold.fence_epoch, fold.fence_run_id = 5, "moves"
     assert found == [next_record.begin(reversed(ended), bucket, store.bucket_of) for bucket in range(3)]
     assert sorted(state.dataset_urn for one in found for state in one.datasets) == ["a", "c", "g"]
 
