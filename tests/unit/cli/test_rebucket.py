@@ -72,7 +72,7 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
         "Fence",
         "Rebucket",
         "Generation",
-        "Checkpoint",
+        "Cut",
     ]
 
 
