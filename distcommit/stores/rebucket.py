@@ -16,10 +16,11 @@ from distcommit.model.errors import ConflictError, CorruptError
 from distcommit.model.lockstep import Work, in_step
 from distcommit.model.log_records import Checkpoint, DatasetStatus
 from distcommit.model.parallel import in_flight
+from distcommit.model.steps import StepContext
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.stores.anchors import cut_ended, heads_now, require_whole
-from distcommit.stores.claims import Mark, put_mark
+from distcommit.stores.anchors import cut_ended, heads_now, require_published, require_whole
+from distcommit.stores.claims import Mark, newest_end, put_mark, read_marks
 from distcommit.stores.fencing import end_run, fence_job, require_fence, require_newest
 from distcommit.stores.generation import require_counting
 from distcommit.stores.job_store import JobStore
@@ -89,9 +90,14 @@ def rebucket(store: JobStore, buckets: int, run_id: str, tell: Callable[[str], N
 
 
 def _require_whole(store: JobStore, job_fold: Fold) -> None:
-    """What has lost its tail would begin anew as if it were all there is."""
+    """What has lost its tail would begin anew as if it were all there is, and nobody could tell any more that the
+    output is older."""
+    context = StepContext(store.fs, store.roots.staging, store.roots.output)
+    ended = newest_end(read_marks(store.fs, store.roots.output))
     for bucket, log in enumerate(_logs(store)):
-        require_whole(store, job_fold, bucket, log)
+        fold = require_whole(store, job_fold, bucket, log)
+        if job_fold.began_epoch:
+            require_published(context, log, fold, ended)
 
 
 def _logs(store: JobStore, epoch: int = 0) -> list[CommitLog]:

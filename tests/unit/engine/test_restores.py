@@ -23,6 +23,7 @@ from distcommit.protocol import next_record
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.by_hand import retry_all, set_watermark
 from distcommit.stores.fencing import require_newest
+from distcommit.stores.rebucket import rebucket
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import files_below, new_machine, planned, replace_files
@@ -236,6 +237,30 @@ def test_a_file_of_a_run_that_died_must_be_there_and_of_one_that_ended_need_not(
     assert keep_store(WORLD.store(other), "kept", "person").written
     assert WORLD.run(other, AFTER).succeeded
     assert WORLD.run(machine, AFTER).succeeded
+
+
+def test_what_was_put_back_is_not_carried_over_to_another_number_of_buckets() -> None:
+    machine = before()
+    WORLD.run(machine, THEN)
+    cut_back_before(machine, Done)
+    other = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
+    other.unlink(max(p for p in files_below(other, ROOTS.output) if "/a/" in p and p.endswith(".parquet")))
+    for each, refused in ((machine, LostTailError), (other, StaleStoreError)):
+        store = files_below(each, ROOTS.store)
+        with pytest.raises(refused):
+            rebucket(WORLD.store(each), 3, "moves", lambda _: None)
+        assert files_below(each, ROOTS.store) == store
+
+
+def test_a_bucket_that_loses_its_tail_after_a_rebucket_is_told_by_its_new_head() -> None:
+    machine = before()
+    resized = replace(WORLD, resized=True)
+    after = rebucket(WORLD.store(machine), 3, "moves", lambda _: None).store
+    folder = after.bucket_log(after.bucket_of("a")).folder
+    files = files_below(machine, folder)
+    set_watermark(after, "a", Watermark({"0": 1}), "person")
+    replace_files(machine, folder, files)
+    assert LostTailError.__name__ in kinds(resized.run(machine, AFTER))
 
 
 def test_a_person_may_act_beside_a_run_and_after_one_and_no_run_is_alarmed() -> None:
