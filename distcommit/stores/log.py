@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from distcommit.model.errors import CorruptError, DistcommitError, OutcomeUnknownError, storage_error
+from distcommit.model.errors import (
+    CorruptError,
+    DistcommitError,
+    OutcomeUnknownError,
+    UnknownVersionError,
+    storage_error,
+)
 from distcommit.model.lockstep import Request, Work, alone
 from distcommit.model.log_records import Checkpoint, Head, Record
 from distcommit.model.ports import FileSystem, NotPutError, not_put
@@ -229,10 +235,15 @@ class CommitLog:
 
     def has(self, head: Head) -> bool:
         """Whether the log, as the last `refresh` saw it, still has the segment that a head names, or goes on above it
-        after a checkpoint."""
+        after a checkpoint: below that a segment may be gone, or damaged, which harms nothing."""
         if head.number >= self._last:
             return (head.number, head.checksum) == (self._last, self._checksum)
-        segment = self._segment(head.number)
+        try:
+            segment = self._segment(head.number)
+        except (CorruptError, UnknownVersionError):
+            if head.number >= self._base:
+                raise
+            return True
         return segment is None or segment.checksum == head.checksum
 
     def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
