@@ -44,7 +44,7 @@ class Budgets(msgspec.Struct, frozen=True):
     explore_s: float = 13
     interleave_s: float = 4
     faults_s: float = 4
-    unit_limit_s: float = 240
+    unit_limit_s: float = 300
     """Beyond it the unit tests are taken for hung."""
     unit: tuple[str, ...] = ("protocol", "steps", "stores", "engine")
     """Whose unit tests are run."""
