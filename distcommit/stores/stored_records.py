@@ -5,7 +5,11 @@ What an older program wrote takes the defaults; what no program writes is refuse
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec import Struct, ValidationError
+from msgspec.structs import asdict
 
 from distcommit.model.log_records import (
     ByHand,
@@ -119,20 +123,9 @@ def stored(record: Record) -> StoredRecord:
             held, passed = record.gate is Gate.HELD, record.gate is Gate.PASSED
             return StoredIntent(record.epoch, record.sequences, held, passed)
         case Rebuilt():
-            return StoredRebuilt(record.epoch, tuple(map(_stored_state, record.datasets)), record.who)
+            return StoredRebuilt(**_fields(record, _stored_state))
         case Checkpoint():
-            return StoredCheckpoint(
-                record.fence_epoch,
-                record.fence_run_id,
-                record.decided_epochs,
-                tuple(map(_stored_state, record.datasets)),
-                record.previous,
-                record.cuts,
-                record.heads,
-                record.generation,
-                record.buckets,
-                record.under_way,
-            )
+            return StoredCheckpoint(**_fields(record, _stored_state))
         case _:
             return record
 
@@ -150,66 +143,27 @@ def known(written: StoredRecord) -> Record:
             gate = Gate.HELD if written.held else Gate.PASSED if written.published else Gate.OPEN
             return Intent(written.epoch, written.sequences, gate)
         case StoredRebuilt():
-            return Rebuilt(written.epoch, tuple(map(_known_state, written.datasets)), written.who)
+            return Rebuilt(**_fields(written, _known_state))
         case StoredCheckpoint():
-            return Checkpoint(
-                written.fence_epoch,
-                written.fence_run_id,
-                written.decided_epochs,
-                tuple(map(_known_state, written.datasets)),
-                written.previous,
-                written.cuts,
-                written.heads,
-                written.generation,
-                written.buckets,
-                written.under_way,
-            )
+            return Checkpoint(**_fields(written, _known_state))
         case _:
             return written
 
 
+def _fields(record: Rebuilt | Checkpoint | StoredRebuilt | StoredCheckpoint, changed: Callable[[Any], Any]) -> Any:
+    return asdict(record) | {"datasets": tuple(map(changed, record.datasets))}
+
+
 def _stored_state(state: DatasetState) -> StoredState:
-    mine = state.open
-    return StoredState(
-        state.dataset_urn,
-        state.status,
-        state.sequence,
-        mine.held if mine else False,
-        state.watermark,
-        state.closed_epoch,
-        state.done_epoch,
-        mine.tried_epochs if mine else (),
-        mine.reason if mine else "",
-        state.origin,
-        state.skipped,
-        state.accepted_epochs,
-        state.done_records,
-        state.done_files,
-        state.done_left_out,
-        mine.outage if mine else False,
-        state.done_content_sum,
-    )
+    fields = asdict(state)
+    mine = fields.pop("open")
+    return StoredState(**fields, **(asdict(mine) if mine else {}))
 
 
 def _known_state(written: StoredState) -> DatasetState:
     is_idle = written.status is DatasetStatus.IDLE
     if is_idle is not (written.sequence is None):
         raise ValidationError(f"a dataset that is {written.status.value} {'with' if is_idle else 'without'} a sequence")
-    mine = None
-    if written.sequence is not None:
-        more = (written.held, written.tried_epochs, written.reason, written.outage)
-        mine = OpenSequence(written.status, written.sequence, *more)
-    return DatasetState(
-        written.dataset_urn,
-        mine,
-        written.watermark,
-        written.closed_epoch,
-        written.done_epoch,
-        written.origin,
-        written.skipped,
-        written.accepted_epochs,
-        written.done_records,
-        written.done_files,
-        written.done_left_out,
-        written.done_content_sum,
-    )
+    fields = asdict(written)
+    mine = {name: fields.pop(name) for name in OpenSequence.__struct_fields__}
+    return DatasetState(**fields, open=None if is_idle else OpenSequence(**mine))

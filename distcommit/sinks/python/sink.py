@@ -65,6 +65,9 @@ class PythonSink(BaseModel, SinkSettings):
     def pins(self) -> Mapping[str, Pin]:
         return {"name": Pin(self.name), **self.made.pins()}
 
+    def published_in(self, dataset_urn: str, output: str) -> str:
+        return self.made.published_in(dataset_urn, output)
+
     @property
     def grouped_by(self) -> str:
         return self.made.grouped_by

@@ -14,6 +14,7 @@ from distcommit import Job
 from distcommit.app.config import JobConfig, load_config
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.sink import Sink
 from distcommit.model.urn import bucket_of
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink
@@ -170,3 +171,9 @@ def test_a_sink_that_does_not_say_how_it_groups_is_refused_before_anything_is_do
     with pytest.raises(ConfigurationError, match="does not say how it groups datasets"):
         job.run()
     assert not (tmp_path / "store").exists()
+
+
+def test_whatever_a_sink_may_say_is_asked_of_the_class_that_a_job_file_names() -> None:
+    of_files_alone = {"abilities", "needs_access"}
+    says = {name for name in vars(Sink) if not name.startswith("_")} - of_files_alone
+    assert says - vars(PythonSink).keys() == set()

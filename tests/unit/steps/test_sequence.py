@@ -31,11 +31,11 @@ class Said(CommitStep):
         self.done.append(self.name)
 
     def to_row(self) -> list[Any]:
-        raise NotImplementedError
+        return [self.name]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
-        raise NotImplementedError
+        return cls([], *row)
 
 
 class Other(Said):
