@@ -1,7 +1,7 @@
-"""Sources and sinks by the type that a job file names: each is a package below `distcommit.sources` or `.sinks`.
+"""Sources, sinks and constructs by the type that a job file names. Only what a job names is imported.
 
-Its name is the type, and its `SETTINGS` the class of the section, as `module:Class` in it. Only what a job names is
-imported.
+A source or a sink is a package below `distcommit.sources` or `.sinks`, whose `SETTINGS` names the class of its section
+as `module:Class` in it; a construct is a module below `distcommit.constructs`, whose `SETTINGS` is the class.
 """
 
 from __future__ import annotations
@@ -14,22 +14,34 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-Section = Literal["source", "sink"]
+Section = Literal["source", "sink", "converter", "row_checker", "task_checker", "fork"]
+_PACKAGES: dict[Section, str] = {
+    "source": "distcommit.sources",
+    "sink": "distcommit.sinks",
+    "converter": "distcommit.constructs.converters",
+    "row_checker": "distcommit.constructs.row_checkers",
+    "task_checker": "distcommit.constructs.task_checkers",
+    "fork": "distcommit.constructs.forks",
+}
 
 
 @cache
 def types_of(section: Section) -> tuple[str, ...]:
     """The types that a section can have, in the order of the alphabet."""
-    package = import_module(f"distcommit.{section}s")
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg))
+    package, of_packages = import_module(_PACKAGES[section]), section in ("source", "sink")
+    modules = pkgutil.iter_modules(package.__path__)
+    return tuple(sorted(m.name for m in modules if m.ispkg == of_packages and not m.name.startswith("_")))
 
 
 @cache
 def settings_class(section: Section, name: str) -> type[BaseModel]:
-    """The class that holds the settings of a type, and is the source or sink itself."""
-    package = import_module(f"distcommit.{section}s.{name}")
-    module, _, class_name = package.SETTINGS.partition(":")
-    found: type[BaseModel] = getattr(import_module(f"{package.__name__}.{module}"), class_name)
+    """The class that holds the settings of a type, and is the source, sink or construct itself."""
+    module = import_module(f"{_PACKAGES[section]}.{name}")
+    named = module.SETTINGS
+    if isinstance(named, str):
+        submodule, _, class_name = named.partition(":")
+        named = getattr(import_module(f"{module.__name__}.{submodule}"), class_name)
+    found: type[BaseModel] = named
     return found
 
 
