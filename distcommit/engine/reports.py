@@ -69,8 +69,8 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
 
     `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
     that it met, if any; `stale`: why the output is older than the store, if it is. `heads`: where the buckets' logs are
-    that this was about, durably. `happened`: as far as it is told one by one. `flow`: what the constructs did. The process ids are those of the Python
-    worker, and of what forked it.
+    that this was about, durably. `happened`: as far as it is told one by one. `flow`: what the constructs did. The
+    process ids are those of the Python worker, and of what forked it.
     """
 
     counts: OfPhase_co
