@@ -28,7 +28,7 @@ from distcommit.sources.kafka.names import (
     topic_named_by,
 )
 from distcommit.sources.kafka.plan import expired, plan_dataset, stored_positions, unreadable
-from distcommit.sources.kafka.secret_files import SECRET_FILE, with_secret_files
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
