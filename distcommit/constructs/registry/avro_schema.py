@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from distcommit.constructs.registry import avro_columns as columns
 from distcommit.constructs.registry.avro_datums import REASONS, Datums, Wrong
+from distcommit.constructs.registry.client import UnusableSchemaError
 
 AvroSchema = Any
 """An Avro schema in its JSON form: a name, a union (list), or a complex type (dict)."""
@@ -65,10 +66,6 @@ _PROMOTIONS = {
 }
 
 
-class UnusableSchemaError(ValueError):
-    """A schema that can't become columns, or two that do not fit: what is wrong, and where."""
-
-
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
     """A schema whose names are full, and the types that it names."""
@@ -88,7 +85,14 @@ def parse(text: str, referenced: list[str]) -> ParsedSchema:
         for each in referenced:
             fastavro.parse_schema(json.loads(each), named)
         return ParsedSchema(fastavro.parse_schema(json.loads(text), named), named)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, fastavro.schema.SchemaParseException) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        fastavro.schema.SchemaParseException,
+    ) as error:
         raise UnusableSchemaError(f"it is no Avro schema: {type(error).__name__}: {error}") from error
 
 
@@ -280,8 +284,12 @@ def _arrow_type(schema: AvroSchema, kind: str, path: str) -> pa.DataType:
     logical = schema.get("logicalType") if isinstance(schema, dict) else None
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        if not (isinstance(precision, int) and isinstance(scale, int) and 0 < precision <= 76 and 0 <= scale <= precision):
-            raise UnusableSchemaError(f"{_at(path)} is a decimal of {precision} digits, {scale} of them behind the point")
+        if not (
+            isinstance(precision, int) and isinstance(scale, int) and 0 < precision <= 76 and 0 <= scale <= precision
+        ):
+            raise UnusableSchemaError(
+                f"{_at(path)} is a decimal of {precision} digits, {scale} of them behind the point"
+            )
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if kind == "fixed":
         if not schema["size"]:

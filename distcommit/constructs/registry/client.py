@@ -24,6 +24,10 @@ class UnknownSchemaError(LookupError):
     """The registry has no such schema."""
 
 
+class UnusableSchemaError(ValueError):
+    """A schema that can't become columns, or two that do not fit: what is wrong, and where."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundSchema:
     """A schema as the registry has it.
@@ -72,7 +76,6 @@ class Registry:
 
     def __init__(self, settings: RegistrySettings, todo: str = "correct the converter's registry") -> None:
         self._settings, self._todo = settings, todo
-        self._references: dict[tuple[str, int], tuple[tuple[str, str], ...]] = {}
 
     @cached_property
     def _client(self) -> SchemaRegistryClient:

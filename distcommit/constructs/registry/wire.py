@@ -34,7 +34,9 @@ class Framed:
         if not len(offsets):
             return pa.array([], pa.binary())
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
-        return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers).take(pa.array(np.arange(0, len(offsets), 2)))
+        return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers).take(
+            pa.array(np.arange(0, len(offsets), 2))
+        )
 
 
 @dataclass(frozen=True, slots=True)
