@@ -1,4 +1,4 @@
-"""What a CommitStep, CommitStepStore, FileSystem, Source or Sink of yours has to keep, as pytest classes to subclass.
+"""What a CommitStep, CommitStepStore, FileSystem, Source, Converter or Sink of yours has to keep: classes to subclass.
 
     from distcommit.testing.contracts import CommitStepContract
 
@@ -15,6 +15,7 @@ must not know what is simulated or modelled. Start reading at `commit_steps`, or
 """
 
 from distcommit.testing.contracts.commit_steps import CommitStepContract, CommitStepStoreContract, NoteCommitStep
+from distcommit.testing.contracts.converter import ConverterContract
 from distcommit.testing.contracts.file_system import FileSystemContract
 from distcommit.testing.contracts.object_store import ObjectStoreContract
 from distcommit.testing.contracts.sink import SinkContract
@@ -23,6 +24,7 @@ from distcommit.testing.contracts.source import SourceContract
 __all__ = [
     "CommitStepContract",
     "CommitStepStoreContract",
+    "ConverterContract",
     "FileSystemContract",
     "NoteCommitStep",
     "ObjectStoreContract",
