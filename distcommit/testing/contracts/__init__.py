@@ -17,6 +17,7 @@ must not know what is simulated or modelled. Start reading at `commit_steps`, or
 from distcommit.testing.contracts.commit_steps import CommitStepContract, CommitStepStoreContract, NoteCommitStep
 from distcommit.testing.contracts.file_system import FileSystemContract
 from distcommit.testing.contracts.object_store import ObjectStoreContract
+from distcommit.testing.contracts.row_checker import RowCheckerContract
 from distcommit.testing.contracts.sink import SinkContract
 from distcommit.testing.contracts.source import SourceContract
 
@@ -26,6 +27,7 @@ __all__ = [
     "FileSystemContract",
     "NoteCommitStep",
     "ObjectStoreContract",
+    "RowCheckerContract",
     "SinkContract",
     "SourceContract",
 ]

@@ -1,0 +1,43 @@
+"""Columns that have a value."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from distcommit.constructs.columns import field_of
+from distcommit.constructs.settings import RowCheckerSettings
+
+
+class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
+    """Passes records that have a value in each of the columns. NaN and the empty text are values."""
+
+    type: Literal["not_null"] = "not_null"
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        for column in self.columns:
+            field_of(schema, column, self.type)
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        self.check_schema(batch.schema)
+        return reduce(pc.and_, (_has_value(batch.column(column)) for column in self.columns))
+
+    def describe(self) -> str:
+        return f"{', '.join(self.columns)} not null"
+
+
+def _has_value(column: pa.Array) -> pa.BooleanArray:
+    # nulls may be in the dictionary, or in the runs, where `is_valid` does not look
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    return pc.is_valid(column)
+
+
+SETTINGS = NotNull
