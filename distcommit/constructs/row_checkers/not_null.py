@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.columns import field_of
+from distcommit.constructs.literals import has_value
 from distcommit.constructs.settings import RowCheckerSettings
 
 
@@ -25,19 +26,10 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)
-        return reduce(pc.and_, (_has_value(batch.column(column)) for column in self.columns))
+        return reduce(pc.and_, (has_value(batch.column(column)) for column in self.columns))
 
     def describe(self) -> str:
         return f"{', '.join(self.columns)} not null"
-
-
-def _has_value(column: pa.Array) -> pa.BooleanArray:
-    # nulls may be in the dictionary, or in the runs, where `is_valid` does not look
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    return pc.is_valid(column)
 
 
 SETTINGS = NotNull
