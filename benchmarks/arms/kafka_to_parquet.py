@@ -21,7 +21,7 @@ from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.topics import Topics
 from distcommit.app.config import parse_config
 from distcommit.app.job import Job
-from distcommit.sources.kafka.client import BATCH_SCHEMA
+from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 ROW_GROUP_BYTES = 64 << 20
 _ZSTD_LEVEL = 1

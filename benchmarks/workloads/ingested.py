@@ -17,8 +17,7 @@ from distcommit.engine.progress import progress_folder
 from distcommit.engine.run import new_run_id, recover
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
-from distcommit.ingest.decode import Decoder
-from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.ports import FileSystem
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
@@ -48,7 +47,7 @@ def run_settings(store: JobStore, source: Source, partitions: int, sink: FileSin
         run_id=run_id,
         epoch=epoch,
         partitions=partitions,
-        flow=WorkUnitFlow(source, Decoder(), sink or FileSink(), False),
+        flow=TaskFlow.straight(source, sink or FileSink()),
         policy=CommitPolicy.FULL,
         job_level=False,
         min_interval_s=0.5,
@@ -115,7 +114,7 @@ def _ingested(
 
 
 def _succeeded(settings: RunSettings, unit: WorkUnit, attempt: str, outputs: tuple[StagedFile, ...]) -> TaskState:
-    now_ms = settings.clock.now_ms()
+    now_ms, sink = settings.clock.now_ms(), settings.flow.sink_of(MAIN_BRANCH).name
     return TaskState(
         run_id=settings.run_id,
         epoch=settings.epoch,
@@ -126,7 +125,7 @@ def _succeeded(settings: RunSettings, unit: WorkUnit, attempt: str, outputs: tup
         low=unit.low,
         expected_high=unit.expected_high,
         actual_high=unit.expected_high,
-        branches=(BranchResult(MAIN_BRANCH, settings.flow.sink.name, outputs, records_written=len(outputs)),),
+        branches=(BranchResult(MAIN_BRANCH, sink, outputs, records_written=len(outputs)),),
         records_read=len(outputs),
         started_ms=now_ms,
         finished_ms=now_ms,

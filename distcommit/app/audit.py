@@ -13,6 +13,7 @@ from itertools import islice
 import msgspec
 
 from distcommit.app.contents import SequenceContent, altered
+from distcommit.app.coverage import BranchCoverage, Coverage
 from distcommit.app.leftovers import leftovers
 from distcommit.app.published import files_below
 from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
@@ -21,6 +22,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
@@ -33,7 +35,8 @@ _THREADS = 4
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One source partition. `first` to `watermark` (exclusive) is what has to be there, less `skipped` and `holes`."""
+    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
+    `holes` and `filtered`: input records of which nothing was to be written in that branch."""
 
     dataset: str
     partition: str
@@ -46,6 +49,8 @@ class AuditRow(msgspec.Struct, frozen=True):
     past_watermark: int
     skipped: int
     holes: int = 0
+    branch: str = MAIN_BRANCH
+    filtered: int = 0
 
 
 class AuditResult(msgspec.Struct):
@@ -55,8 +60,10 @@ class AuditResult(msgspec.Struct):
     nothing is missing; duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, only count.
     Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
-    `holes` had no record in the source. `earlier_incarnations` counts files of a source that was made again under its
-    name since (a Kafka topic of another id): their offsets are not those that the watermark counts in.
+    `holes` had no record in the source; `filtered` ones nothing was to be written of, on purpose (they count for each
+    branch). `records` are those that were written, of which several may have come of one. `earlier_incarnations` counts
+    files of a source that was made again under its name since (a Kafka topic of another id): their offsets are not
+    those that the watermark counts in.
     `published_by_two`: source positions that two datasets have published, which are among the duplicates.
     `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
@@ -94,6 +101,7 @@ class AuditResult(msgspec.Struct):
     altered: list[str] = []
     altered_count: int = 0
     unsummed_files: int = 0
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,7 @@ class _Audit:
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
             for path in files_below(self._fs, f"{parent}/{folder}")
         ]
-        total, rejected, twice, holes = OffsetSets(), OffsetSets(), OffsetSets(), OffsetSets()
+        coverage, holes = Coverage(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
@@ -180,21 +188,19 @@ class _Audit:
                 continue
             self._content(path, found, content)
             records += footer.records
-            repeated += footer.records - sets.count() if self._provenance else 0
+            repeated += max(0, footer.records - sets.count()) if self._provenance and not footer.makes_several else 0
             published.setdefault(footer.incarnation, OffsetSets()).update(sets)
             if is_other(footer.incarnation, incarnation):
                 self._result.earlier_incarnations += 1
                 continue
             holes.update(found.holes)
-            twice = twice.union(total.intersection(sets))
-            total = total.union(sets)
-            if footer.kind == "rejected":
-                rejected = rejected.union(sets)
+            coverage.add(footer, sets)
         self._result.records += records
         if state is not None:
             self._result.datasets += 1
             if self._provenance is not None and state.watermark is not None:
-                self._rows(state, total, rejected, twice, holes)
+                for branch, found_there in sorted(coverage.branches().items()):
+                    self._rows(state, branch, found_there, holes)
             self._share(state.dataset_urn, published)
         if content is not None and (why := content.altered()):
             self._altered(content.state.dataset_urn, why)
@@ -234,11 +240,13 @@ class _Audit:
             if footer is None:
                 return "no footer of ours"
             sets, holes = map(parsed, (footer.offsets, footer.holes))
+            for text in footer.filtered.values():
+                parsed(text)
             if self._deep:
                 table = read_records(self._fs, path)
                 if table.num_rows != footer.records:
                     return f"{table.num_rows} records, its footer says {footer.records}"
-                if self._provenance is not None:
+                if self._provenance is not None and not footer.stripped:
                     found = OffsetSets()
                     found.add(table, self._provenance)
                     if found.difference(sets).count() or sets.difference(found).count():
@@ -248,9 +256,8 @@ class _Audit:
             return str(error)
         return _Read(footer, sets, holes, why)
 
-    def _rows(
-        self, state: DatasetState, total: OffsetSets, rejected: OffsetSets, twice: OffsetSets, holes: OffsetSets
-    ) -> None:
+    def _rows(self, state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> None:
+        total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
         high = state.watermark or Watermark({})
         ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
         given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
@@ -265,6 +272,8 @@ class _Audit:
             expected_all = expected_all.union(expected)
             there = total.intersection(expected)
             missing = expected.difference(there)
+            filtered = missing.intersection(found.not_owed)
+            missing = missing.difference(filtered)
             skipped, without = missing.intersection(given_up), missing.intersection(holes)
             row = AuditRow(
                 dataset=state.dataset_urn,
@@ -272,12 +281,14 @@ class _Audit:
                 first=first,
                 watermark=watermark,
                 published=there.count(),
-                rejected=rejected.intersection(expected).count(),
+                rejected=found.rejected.intersection(expected).count(),
                 duplicates=twice.count(partition),
                 gaps=missing.count() - skipped.count() - without.count(),
                 past_watermark=total.count(partition) - there.count(),
                 skipped=skipped.count(),
                 holes=without.count(),
+                branch=branch,
+                filtered=filtered.count(),
             )
             self._result.partitions.append(row)
             self._result.duplicates += row.duplicates
@@ -285,6 +296,7 @@ class _Audit:
             self._result.rejected += row.rejected
             self._result.skipped += row.skipped
             self._result.holes += row.holes
+            self._result.filtered += row.filtered
         self._result.past_watermark += total.difference(expected_all).count()
 
     def _unknown(self, path: str, why: str) -> None:

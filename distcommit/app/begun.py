@@ -15,7 +15,6 @@ from distcommit.engine.observed import observed
 from distcommit.engine.progress import watched
 from distcommit.engine.run import new_run_id
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.flow import WorkUnitFlow
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import open_session, partitions_of
 from distcommit.stores.fencing import begin_run, require_newest
@@ -44,8 +43,10 @@ def begun(
     Raises:
         ConfigurationError, ConflictError, LockHeldError, FencedError: before anything is done.
     """
-    config, store = folders.config, folders.opened(create=True)
-    run_id = new_run_id()
+    config, run_id = folders.config, new_run_id()
+    flow = config.task_flow()
+    flow.check()
+    store = folders.opened(create=True)
     with JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         require_counting(store, store.job_log().refresh())
         require_newest(store)  # before Spark takes its seconds to start
@@ -58,7 +59,7 @@ def begun(
                 run_id=run_id,
                 epoch=begin_run(store, run_id, unsealed=at_least_once),
                 partitions=partitions,
-                flow=WorkUnitFlow(config.source, config.value, config.sink, config.on_undecodable == "divert"),
+                flow=flow,
                 policy=config.commit.policy,
                 job_level=config.commit.scope == "job",
                 min_interval_s=config.commit.min_interval_ms / 1000,

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from distcommit.app.coverage import covered_by
 from distcommit.app.positions import ForeignPositions
 from distcommit.app.published import read_published
 from distcommit.app.rebuild import known_states
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position
+from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.job_store import JobStore
 
@@ -92,12 +94,15 @@ def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
 
 
 def _published(store: JobStore, unreadable: list[str]) -> dict[str, OffsetSets]:
-    """All offsets in the published files, by dataset."""
+    """The input records of which the published files say what became of them, by dataset."""
     found: dict[str, OffsetSets] = {}
     for folder in read_published(store.fs, store.roots.output):
         unreadable += folder.unusable
+        by_incarnation: dict[str, list[tuple[Footer, OffsetSets]]] = {}
         for file in folder.files:
-            found.setdefault(file.footer.dataset_urn, OffsetSets()).update(file.offsets)
+            by_incarnation.setdefault(file.footer.incarnation, []).append((file.footer, file.offsets))
+        for files in by_incarnation.values():
+            found.setdefault(files[0][0].dataset_urn, OffsetSets()).update(covered_by(files))
     return found
 
 

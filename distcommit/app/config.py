@@ -6,19 +6,16 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from distcommit.app.built_in import settings_class, validated
+from distcommit.app.built_in import Section, settings_class
+from distcommit.app.flow_settings import ChainSettings, FlowSettings
 from distcommit.app.places import check_places, keeps_access, normal_place
-from distcommit.ingest.decode import Decoder
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import SinkSettings
-from distcommit.model.source import SourceSettings
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.spark.settings import SparkSettings
@@ -87,16 +84,10 @@ class LockSettings(_Section):
     lease_ttl_s: float = Field(default=30, gt=0)
 
 
-class JobConfig(_Section):
+class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """A job, as its file says it."""
 
     job: str = Field(min_length=1, max_length=200)
-    source: Annotated[SourceSettings, PlainValidator(partial(validated, "source"))]
-    value: Decoder = Decoder()
-    on_undecodable: Literal["fail", "divert"] = "fail"
-    sink: Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))] = Field(
-        default_factory=lambda: validated("sink", {}, "files")
-    )
     paths: PathSettings
     commit: CommitSettings = CommitSettings()
     replay: ReplaySettings = ReplaySettings()
@@ -113,7 +104,8 @@ class JobConfig(_Section):
 
     @model_validator(mode="after")
     def _own_sinks_are_exactly_once(self) -> JobConfig:
-        if self.commit.delivery == "at_least_once" and not self.sink.abilities.at_least_once:
+        sinks = self.sink_sections().values()
+        if self.commit.delivery == "at_least_once" and not all(sink.abilities.at_least_once for sink in sinks):
             raise ValueError(
                 "commit.delivery: at_least_once goes with the sink of type files only. A sink's proof is one row for"
                 " each dataset and epoch: of two attempts that nobody chose between, the second would be taken for"
@@ -165,7 +157,8 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
-    if not keeps_access(places["output"]) and config.sink.needs_access:
+    needs_access = any(sink.needs_access for sink in config.sink_sections().values())
+    if not keeps_access(places["output"]) and needs_access:
         raise ConfigurationError(
             "files have no owner and mode there",
             path=places["output"],
@@ -189,6 +182,11 @@ def _override(tree: dict[str, Any], text: str) -> None:
     holder[last] = yaml.safe_load(value)
 
 
+_LISTS: Mapping[str, Section] = {
+    "converters": "converter",
+    "row_checkers": "row_checker",
+    "task_checkers": "task_checker",
+}
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -227,15 +225,32 @@ def _explain(problem: Any, tree: Any) -> str:
 
 
 def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:
+    """The keys that the section has which `keys` lead to in a tree; none if it is not known what it is."""
     model: Any = JobConfig
-    for index, part in enumerate(keys):
-        if index == 0 and part in ("source", "sink"):
-            model = settings_class(part, tree[part].get("type", "files"))
-            continue
-        annotation = model.model_fields[part].annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+    section: Any = None
+    for part in keys:
+        try:
+            tree = tree[int(part)] if isinstance(tree, list) else tree[part]
+        except (LookupError, ValueError, TypeError):
+            return []
+        if section is not None or part in ("source", "sink"):
+            of, section = section or part, None
+            if of != "branch":
+                model = settings_class(of, tree.get("type", "files"))
+        elif part in _LISTS:
+            section = _LISTS[part]
+        elif part == "branches":
+            section, model = "branch", ChainSettings
+        elif part == "fork":
+            model = settings_class("fork", tree.get("type", ""))
         else:
-            options = [a for a in getattr(annotation, "__args__", ()) if isinstance(a, type)]
-            model = next((a for a in options if issubclass(a, BaseModel)), model)
+            model = _section_class(model, part)
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _section_class(model: Any, part: str) -> Any:
+    annotation = model.model_fields[part].annotation
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    options = [a for a in getattr(annotation, "__args__", ()) if isinstance(a, type)]
+    return next((a for a in options if issubclass(a, BaseModel)), model)

@@ -118,7 +118,7 @@ class Job:
             flow = settings.flow
             if isinstance(source, MicroBatchSource):
                 spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
-                flow = replace(flow, source=stack.enter_context(spool))
+                flow = flow.with_source(stack.enter_context(spool))
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
             result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -146,7 +146,7 @@ class Job:
             ConfigurationError: if there is no store.
         """
         config = self.config
-        published_in = partial(config.sink.published_in, output=config.paths.output)
+        published_in = partial(config.task_flow().published_in, output=config.paths.output)
         return read_status(self.open_store(create=False), published_in)
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
@@ -168,11 +168,11 @@ class Job:
             ConfigurationError: if there is no store, or if the job's sink is not one of files: its target is then to be
                 asked.
         """
-        sink = self.config.sink
-        if not sink.abilities.audit:
+        flow = self.config.task_flow()
+        if not flow.can_be_audited:
             raise ConfigurationError(
                 "the audit reads published files, and this job has a sink of its own",
-                sink=sink.name,
+                sink=next(sink.name for sink in flow.sinks if not sink.abilities.audit),
                 todo="count each dataset's records at the sink's target, against the watermarks that `status` shows",
             )
         store, at_least_once = self.open_store(create=False), self.config.commit.delivery == "at_least_once"
@@ -192,7 +192,7 @@ class Job:
         Raises:
             ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
         """
-        by_hand.abandon(self._folders.opened(), urn, _who(), self.config.sink.committers)
+        by_hand.abandon(self._folders.opened(), urn, _who(), self.config.task_flow().committers)
 
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again: mends what a mistake has quarantined."""

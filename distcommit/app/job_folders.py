@@ -33,7 +33,7 @@ class JobFolders:
     @property
     def groups(self) -> CommitGroups:
         """The rule by which datasets have their buckets."""
-        return CommitGroups(self.config.sink)
+        return CommitGroups(self.config.task_flow().grouping_sink)
 
     def places(self) -> tuple[FileSystem, Roots]:
         """The file system, and the folders there."""

@@ -24,13 +24,13 @@ def pinned_settings(config: JobConfig, path: Path | None = None, overrides: Sequ
     Raises:
         ConfigurationError: if a class of the user's own, which pins its own, can't be made.
     """
-    source, sink = config.source, config.sink
+    source, sinks = config.source, config.sink_sections()
     settings = {
         "source.type": Pin(source.type, _ANOTHER_TYPE),
         **_in_section("source", source.pins()),
-        "sink.type": Pin(sink.type),
-        **_in_section("sink", sink.pins()),
-        "sink.commit_group": Pin(sink.grouped_by, unrecorded=BY_DATASET),
+        **{f"{section}.type": Pin(sink.type) for section, sink in sinks.items()},
+        **{name: pin for section, sink in sinks.items() for name, pin in _in_section(section, sink.pins()).items()},
+        "sink.commit_group": Pin(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
     }
     if path is None or any(text.startswith("paths") for text in overrides):
         return PinnedSettings(settings)

@@ -73,6 +73,8 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
         if footer is None:
             return f"{path}: it has no footer of ours"
         offsets, holes = map(parsed, (footer.offsets, footer.holes))
+        for text in footer.filtered.values():
+            parsed(text)
         return PublishedFile(path, footer, offsets, holes)
     except (DistcommitError, OSError) as error:
         return f"{path}: {error}"

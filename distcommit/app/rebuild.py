@@ -19,6 +19,7 @@ from functools import partial
 import msgspec
 
 from distcommit.app.continued import Continued, EpochFiles
+from distcommit.app.coverage import covered_by
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -165,8 +166,8 @@ def _newer(result: RebuildResult, files: list[PublishedFile], state: DatasetStat
         skipped = known.skipped if known is not None else ()
         incarnation = known.high.incarnation if known is not None and known.high is not None else ""
         covered = offsets_of(skipped)
+        covered.update(covered_by((file.footer, file.offsets) for file in group))
         for file in group:
-            covered.update(file.offsets)
             covered.update(file.holes)
             named = file.footer.incarnation
             if named and incarnation not in ("", named):

@@ -22,10 +22,10 @@ def rebuild_job(
 ) -> RebuildResult:
     """What `Job.rebuild` does."""
     config = folders.config
-    if not keep_watermarks and (not config.sink.abilities.audit or config.source.provenance is None):
+    if not keep_watermarks and (not config.task_flow().can_be_audited or config.source.provenance is None):
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files",
-            expected="a source with offsets, and the sink of type files",
+            expected="a source with offsets, and sinks of type files",
             todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
         )
     fs, roots = folders.places()

@@ -48,3 +48,28 @@ def field_of(
             todo="cast the column before, or name another",
         )
     return field
+
+
+def unique_names(schema: pa.Schema, construct: str) -> pa.Schema:
+    """The schema, if no two of its columns have one name.
+
+    Raises:
+        ConfigurationError: else, or if it has no columns.
+    """
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice or not schema.names:
+        raise ConfigurationError(
+            "two columns would have one name" if twice else "no column would be left",
+            construct=construct,
+            expected="columns of different names",
+            found=", ".join(twice) or "none",
+            todo="drop or rename one before" if twice else "keep one",
+        )
+    return schema
+
+
+def replaced(schema: pa.Schema, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> pa.Schema:
+    """The schema with another type for the one column of that name; `nullable`: as it was, unless that says it."""
+    place = schema.get_field_index(name)
+    field = schema.field(place)
+    return schema.set(place, pa.field(name, kind, field.nullable if nullable is None else nullable))

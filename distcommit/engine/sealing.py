@@ -23,7 +23,7 @@ def name_of(sequence: SealedSequence) -> SequenceName:
 def step_context(settings: RunSettings) -> StepContext:
     """Where the steps of a run have their effects."""
     roots = settings.store.roots
-    return StepContext(settings.store.fs, roots.staging, roots.output, settings.flow.sink.committers)
+    return StepContext(settings.store.fs, roots.staging, roots.output, settings.flow.committers)
 
 
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:
@@ -72,7 +72,9 @@ def _steps(
         for result in state.branches:
             by_branch.setdefault(result.branch, []).append((result, are_whole(state, result)))
     steps: list[CommitStep] = []
-    for branch, found in by_branch.items():
+    # Files first: they can be taken back.
+    for branch, found in sorted(by_branch.items(), key=lambda item: bool(settings.flow.sink_of(item[0]).committers)):
         results, whole = zip(*found, strict=True)
-        steps += settings.flow.sink.commit_steps(SealRequest(urn, settings.epoch, branch, results, whole), context)
+        request = SealRequest(urn, settings.epoch, branch, results, whole)
+        steps += settings.flow.sink_of(branch).commit_steps(request, context)
     return steps

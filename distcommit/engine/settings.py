@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distcommit.engine.clock import SystemClock
-from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.log_records import Gate
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
@@ -26,7 +26,7 @@ class RunSettings:
     run_id: str
     epoch: int
     partitions: int
-    flow: WorkUnitFlow
+    flow: TaskFlow
     policy: CommitPolicy
     job_level: bool
     min_interval_s: float

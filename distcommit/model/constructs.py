@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -91,15 +89,6 @@ class RowChecker(ABC):
         """What it asks for, in a few words, such as `price is not null`: the reason of a record that does not pass."""
 
 
-class CheckOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """What a task-level checker says of a branch of one attempt at a work unit. `detail`: expected and found."""
-
-    checker: str
-    passed: bool
-    mandatory: bool
-    detail: str
-
-
 @dataclass(frozen=True, slots=True)
 class BranchCounts:
     """What one attempt at a work unit has made of its records in a branch, at its end.
@@ -142,6 +131,13 @@ class ForkOperator(ABC):
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
         """Whether the branch takes records of that schema at all; else it is passed over for them. The default: yes."""
         return True
+
+    def check_branches(self, branches: Sequence[str]) -> None:  # noqa: B027 - optional hook
+        """Asked before anything runs, with the names of all branches.
+
+        Raises:
+            ValueError: if it can't send records to these.
+        """
 
     @abstractmethod
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:

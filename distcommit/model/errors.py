@@ -176,6 +176,10 @@ class RecordError(DistcommitError):
     """A record could not be decoded: the work unit fails, or the record goes to the error file."""
 
 
+class QualityError(DistcommitError):
+    """What was read is not as a mandatory task checker wants it: the work unit fails."""
+
+
 class SourceError(DistcommitError):
     """The source refused or lost something: only the datasets concerned stop."""
 

@@ -59,15 +59,45 @@ class StagingArea:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an attempt's records come from.
+    """Where an attempt's records come from, and what the flow makes of them.
 
     Attributes:
         provenance: the columns with each record's partition and offset; None if the source has none.
         incarnation: what the source's positions count in (a Kafka topic id), as in the watermark.
+        branches: all branches that records go to, without those of errors.
+        makes_several: whether several records may have been made of one.
     """
 
     provenance: Provenance | None = None
     incarnation: str = ""
+    branches: Sequence[str] = (MAIN_BRANCH,)
+    makes_several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where each record of a batch came from: arrays as long as the batch, without nulls.
+
+    Attributes:
+        partitions: the source partition of the input record, as text or integers.
+        offsets: its offset there. Several records may have come of one, and then have the same.
+    """
+
+    partitions: pa.Array
+    offsets: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What became of input records of an attempt of which nothing was written in a branch, on purpose.
+
+    Attributes:
+        positions: by branch, which they are: text of `OffsetSets`, of branches that have any.
+        counts: by construct, how many it has taken out; of a construct behind a fork with its branch in front.
+    """
+
+    positions: Mapping[str, str]
+    counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +126,26 @@ class SinkWriter(ABC):
     """
 
     @abstractmethod
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Takes records for the dataset."""
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        """Takes records for the dataset.
 
-    @abstractmethod
-    def reject(self, batch: pa.RecordBatch) -> None:
-        """Takes records that could not be decoded, in the source's schema (`on_undecodable: divert`)."""
+        Args:
+            batch: the records.
+            origins: where they came from; None where the source's provenance columns say it, as nothing stands between
+                source and writer, or where the source has none.
+        """
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:  # noqa: B027 - optional hook
         """Told of positions at which the source has no records, as it is read past them; by default they are forgotten.
 
         What somebody is to know them by later is kept beside the records, or comes back in `Prepared.holes`.
         """
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        """Told, right before `prepare_commit`, of input records that nothing was written of: not here, or not in
+        another branch. One of an attempt's writers keeps it with what it has written, so that an audit can tell them
+        from lost ones; whether this one does. The default does not."""
+        return False
 
     @abstractmethod
     def prepare_commit(self) -> Prepared:
@@ -173,9 +211,9 @@ class Sink(ABC):
         `sink` of the job file. A store is refused with others than it was filled with."""
         return {}
 
-    def published_in(self, dataset_urn: str, output: str) -> str:
-        """Where a reader finds what is published of a dataset, in words for people: a folder, a table, a topic. Empty
-        if the sink does not say. `output`: the job's `paths.output`."""
+    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
+        """Where a reader finds what is published of a dataset in that branch, in words for people: a folder, a table, a
+        topic. Empty if the sink does not say. `output`: the job's `paths.output`."""
         return ""
 
     @property

@@ -124,6 +124,12 @@ class Source(ABC):
     provenance: ClassVar[Provenance | None] = None
     """How records name their origin; None if the source has no integer offsets (the audit then counts only)."""
 
+    @property
+    def batch_schema(self) -> pa.Schema | None:
+        """The schema of all batches that it reads, so that constructs can be checked before any record is read; None
+        if only the records can tell, or it has several."""
+        return None
+
     def pins(self) -> Mapping[str, Pin]:
         """Settings that decide which dataset a record belongs to, or what positions count in, by their names in the
         section `source` of the job file. A store is refused with others than it was filled with."""

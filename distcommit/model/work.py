@@ -14,6 +14,25 @@ from distcommit.model.watermark import Position, Watermark, at_or_past
 MAIN_BRANCH = "main"
 """The branch that all records of a dataset go to where nothing forks."""
 
+ERRORS = "errors"
+"""The branch of records that were turned away before a fork, or where nothing forks. Those that a branch behind a fork
+has turned away go to `errors/` and its name."""
+
+
+def errors_of(branch: str) -> str:
+    """The error branch of a branch; that of all of them for the name of none."""
+    return f"{ERRORS}/{branch}" if branch else ERRORS
+
+
+def is_errors(branch: str) -> bool:
+    """Whether it is an error branch."""
+    return branch == ERRORS or branch.startswith(f"{ERRORS}/")
+
+
+def rejecting_branch(errors: str) -> str:
+    """The branch that the records of an error branch were turned away from; empty if from all of them."""
+    return errors.removeprefix(ERRORS).removeprefix("/")
+
 
 class SkippedRange(Struct, frozen=True, array_like=True):
     """Positions of one source partition of which nothing is published, [low, high), and why.
@@ -116,12 +135,40 @@ class StagedFile(Struct, frozen=True, array_like=True, gc=False):
     records: int = 0
 
 
+class CheckOutcome(Struct, frozen=True, array_like=True):
+    """What a task checker says of a branch of one attempt. `detail`: expected and found."""
+
+    checker: str
+    passed: bool
+    mandatory: bool
+    detail: str
+
+
+class ConstructCounts(Struct, frozen=True, array_like=True):
+    """What a construct has done in one attempt at a work unit. `branch`: where it stands; empty: before a fork.
+
+    Of the records that it was given (`taken`), those that were rejected by it, those that nothing became of, on purpose
+    (`filtered`), and those that an optional checker found wrong (`noted`). `made`: records that came of the others.
+    """
+
+    branch: str
+    construct: str
+    taken: int = 0
+    made: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    noted: int = 0
+    seconds: float = 0.0
+
+
 class BranchResult(Struct, frozen=True):
     """What one attempt at a work unit prepared in one branch, by the sink of that name.
 
     `files` are staged files, `infos` commit infos (plain data); `holes` are those that nothing of it names.
     `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files, and
-    in what was written before there were such sums.
+    in what was written before there were such sums. `records_diverted`: what an error branch was given; in what was
+    written before there were such branches, what this one has published as rejected. `checks`: what the task checkers
+    say.
     """
 
     branch: str
@@ -132,13 +179,14 @@ class BranchResult(Struct, frozen=True):
     records_diverted: int = 0
     holes: tuple[SkippedRange, ...] = ()
     content_sum: str = ""
+    checks: tuple[CheckOutcome, ...] = ()
 
 
 class TaskState(Struct, frozen=True):
     """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
 
-    One that has succeeded has a result for each branch of its dataset. What one that failed has says only how many
-    records it had written.
+    One that has succeeded has a result for each branch of its dataset, and for those of errors that there were. What
+    one that failed has says only how many records it had written, and what was checked.
     """
 
     run_id: str
@@ -156,6 +204,7 @@ class TaskState(Struct, frozen=True):
     error: str = ""
     started_ms: int = 0
     finished_ms: int = 0
+    constructs: tuple[ConstructCounts, ...] = ()
 
     @property
     def files(self) -> tuple[StagedFile, ...]:

@@ -18,6 +18,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
     MAIN_BRANCH,
     BranchResult,
+    CheckOutcome,
+    ConstructCounts,
     DatasetPlan,
     SkippedRange,
     StagedFile,
@@ -65,24 +67,47 @@ _TAIL = [
     _required("started_ms", pa.int64()),
     _required("finished_ms", pa.int64()),
 ]
-_BRANCH = pa.struct(
+_UNCHECKED_BRANCH = [
+    _required("branch", pa.string()),
+    _required("sink", pa.string()),
+    _required("files", _many(_STAGED_FILE)),
+    _required("infos", _many(pa.binary())),
+    _required("records_written", pa.int64()),
+    _required("records_diverted", pa.int64()),
+    _required("holes", pa.string()),
+    _required("content_sum", pa.string()),
+]
+_CHECK = pa.struct(
     [
-        _required("branch", pa.string()),
-        _required("sink", pa.string()),
-        _required("files", _many(_STAGED_FILE)),
-        _required("infos", _many(pa.binary())),
-        _required("records_written", pa.int64()),
-        _required("records_diverted", pa.int64()),
-        _required("holes", pa.string()),
-        _required("content_sum", pa.string()),
+        _required("checker", pa.string()),
+        _required("passed", pa.bool_()),
+        _required("mandatory", pa.bool_()),
+        _required("detail", pa.string()),
     ]
 )
+_BRANCH = [*_UNCHECKED_BRANCH, _required("checks", _many(_CHECK))]
+_CONSTRUCT = pa.struct(
+    [
+        _required("branch", pa.string()),
+        _required("construct", pa.string()),
+        *(_required(name, pa.int64()) for name in ("taken", "made", "rejected", "filtered", "noted")),
+        _required("seconds", pa.float64()),
+    ]
+)
+
+
+def _with_branches(branch: list[pa.Field]) -> list[pa.Field]:
+    return [*_HEAD, _required("branches", _many(pa.struct(branch))), _required("records_read", pa.int64()), *_TAIL]
+
+
 TASK_STATE_SCHEMA = pa.schema(
-    [*_HEAD, _required("branches", _many(_BRANCH)), _required("records_read", pa.int64()), *_TAIL],
-    metadata={_VERSION_KEY: b"4"},
+    [*_with_branches(_BRANCH), _required("constructs", _many(_CONSTRUCT))], metadata={_VERSION_KEY: b"5"}
 )
 """One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`, and so are
 holes; commit infos are MessagePack, each by itself."""
+
+_UNCHECKED = pa.schema(_with_branches(_UNCHECKED_BRANCH), metadata={_VERSION_KEY: b"4"})
+"""As it was before constructs had counts and checks outcomes."""
 
 _WITHOUT_BRANCHES = pa.schema(
     [
@@ -119,12 +144,20 @@ PLAN_SCHEMA = pa.schema(
 )
 """One row for each work unit; what concerns its dataset is repeated on each row."""
 
-_TASK_STATES = {b"1": _WITHOUT_BRANCHES, b"2": _WITH_INFOS, b"3": _WITH_HOLES, b"4": TASK_STATE_SCHEMA}
+_TASK_STATES = {
+    b"1": _WITHOUT_BRANCHES,
+    b"2": _WITH_INFOS,
+    b"3": _WITH_HOLES,
+    b"4": _UNCHECKED,
+    b"5": TASK_STATE_SCHEMA,
+}
 _PLANS = {b"1": PLAN_SCHEMA}
 _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
 _file = attrgetter(*(field.name for field in _STAGED_FILE))
+_check = attrgetter(*(field.name for field in _CHECK))
+_construct = attrgetter(*(field.name for field in _CONSTRUCT))
 _skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
 
 
@@ -156,6 +189,8 @@ def _stored(name: str, value: Any) -> Any:
     """The value of a task state's column."""
     if name == "branches":
         return [*map(_stored_branch, value)]
+    if name == "constructs":
+        return [*map(_construct, value)]
     return _encode(value).decode() if name in _WATERMARKS else value
 
 
@@ -169,6 +204,7 @@ def _stored_branch(result: BranchResult) -> tuple[Any, ...]:
         result.records_diverted,
         _encode(result.holes).decode(),
         result.content_sum,
+        [*map(_check, result.checks)],
     )
 
 
@@ -181,7 +217,13 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     stored = _read(data, path, _TASK_STATES)
     try:
         branches = _branches(stored) if "branches" in stored else _only_branch(stored)
-        columns = {name: stored[name].to_pylist() for name in TASK_STATE_SCHEMA.names if name != "branches"}
+        nothing: list[Any] = [()] * len(branches)
+        made = ("branches", "constructs")
+        columns = {name: stored[name].to_pylist() for name in TASK_STATE_SCHEMA.names if name not in made}
+        columns["constructs"] = nothing
+        if "constructs" in stored:
+            lists = stored["constructs"].to_pylist()
+            columns["constructs"] = [tuple(ConstructCounts(**each) for each in found) for found in lists]
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]
         columns["outcome"] = [TaskOutcome(text) for text in columns["outcome"]]
@@ -194,14 +236,26 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
 def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult, ...]]:
     """The results of each row."""
     rows = _in_one(stored["branches"])
-    columns = {field.name: rows.values.field(at) for at, field in enumerate(_BRANCH)}
+    columns = {field.name: rows.values.field(at) for at, field in enumerate(rows.values.type)}
+    checks = columns["checks"].to_pylist() if "checks" in columns else [()] * len(rows.values)
     results = [
-        BranchResult(branch, sink, files, tuple(map(_plain, infos)), written, diverted, _skipped(holes), content_sum)
-        for branch, sink, files, infos, written, diverted, holes, content_sum in zip(
+        BranchResult(
+            branch,
+            sink,
+            files,
+            tuple(map(_plain, infos)),
+            written,
+            diverted,
+            _skipped(holes),
+            content_sum,
+            tuple(CheckOutcome(**check) for check in checked),
+        )
+        for branch, sink, files, infos, written, diverted, holes, content_sum, checked in zip(
             columns["branch"].to_pylist(),
             columns["sink"].to_pylist(),
             _files(columns["files"]),
-            *(columns[name].to_pylist() for name in list(columns)[3:]),
+            *(columns[field.name].to_pylist() for field in _UNCHECKED_BRANCH[3:]),
+            checks,
             strict=True,
         )
     ]

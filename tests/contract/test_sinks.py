@@ -15,7 +15,7 @@ import pytest
 
 from distcommit.model.committer import CommitOutcome, CommitRequest, Committed
 from distcommit.model.errors import ConfigurationError, CorruptError
-from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
@@ -29,7 +29,7 @@ class TestSqliteSink(SinkContract):
         if not (place / "rows.db").exists():
             return []
         with sqlite3.connect(place / "rows.db") as db:
-            rows = db.execute("SELECT dataset, columns FROM records WHERE NOT rejected").fetchall()
+            rows = db.execute("SELECT dataset, columns FROM records").fetchall()
         db.close()
         return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in rows]
 
@@ -136,7 +136,7 @@ class TriesWithRows(SqliteCommitter):
     """Tries its target with a row that readers see."""
 
     def probe(self) -> None:
-        self._db.execute("INSERT INTO records VALUES ('a', 0, FALSE, '{\"offset\": 0}')")
+        self._db.execute("INSERT INTO records VALUES ('a', 0, '{\"offset\": 0}')")
 
 
 class Eager(SqliteWriter):
@@ -145,10 +145,10 @@ class Eager(SqliteWriter):
     committer: SqliteCommitter
     attempt: AttemptIdentity
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        super().write(batch)
-        rows = [(self.attempt.dataset_urn, 1, False, msgspec.json.encode(row)) for row in batch.to_pylist()]
-        self.committer._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        super().write(batch, origins)
+        rows = [(self.attempt.dataset_urn, 1, msgspec.json.encode(row)) for row in batch.to_pylist()]
+        self.committer._db.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
 
 
 class InTuples(SqliteWriter):

@@ -14,8 +14,7 @@ from distcommit.engine.run import RunResult, run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
-from distcommit.ingest.decode import Decoder
-from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.ports import FileStatus, FolderEntry
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -62,7 +61,7 @@ def begin(
         run_id=run_id,
         epoch=epoch,
         partitions=1,
-        flow=WorkUnitFlow(read, Decoder(), FileSink(compression="none"), False),
+        flow=TaskFlow.straight(read, FileSink(compression="none")),
         policy=CommitPolicy.FULL,
         job_level=job_level,
         at_least_once=at_least_once,

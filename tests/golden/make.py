@@ -35,6 +35,7 @@ GOLDEN_7 = Path(__file__).parent / "v7"
 GOLDEN_8 = Path(__file__).parent / "v8"
 GOLDEN_9 = Path(__file__).parent / "v9"
 GOLDEN_10 = Path(__file__).parent / "v10"
+GOLDEN_11 = Path(__file__).parent / "v11"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -117,6 +118,13 @@ def make_10(folder: Path) -> None:
     (folder / "manifest.json").write_bytes(encode_document(samples.MANIFEST))
 
 
+def make_11(folder: Path) -> None:
+    """Writes what came with constructs: version 5 of task states, and of footers version 2."""
+    folder.mkdir(parents=True)
+    (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_CONSTRUCTS))
+    (folder / "footer.txt").write_text(samples.footer_with_branches().to_metadata()["distcommit"], encoding="utf-8")
+
+
 def make_5(folder: Path) -> None:
     """Writes what came with reasons of what is pending (segments of version 3, a state that shows an outage) and with
     pinned settings: the record of them."""
@@ -182,6 +190,8 @@ if __name__ == "__main__":
         GOLDEN_7: make_7,
         GOLDEN_8: make_8,
         GOLDEN_9: make_9,
+        GOLDEN_10: make_10,
+        GOLDEN_11: make_11,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

@@ -69,6 +69,7 @@ from tests.golden.make import (
     GOLDEN_8,
     GOLDEN_9,
     GOLDEN_10,
+    GOLDEN_11,
     make,
     make_2,
     make_3,
@@ -199,13 +200,21 @@ def test_what_came_with_sinks_is_read_as_what_was_written() -> None:
 
 def test_what_came_with_branches_is_read_as_what_was_written() -> None:
     data = (GOLDEN_6 / "task_states.parquet").read_bytes()
-    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
+    assert pq.read_schema(pa.BufferReader(data)).metadata[b"distcommit-table-version"] == b"4"
     assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_BRANCHES
     segment = decode_segment((GOLDEN_6 / "intent-sink.seg").read_bytes(), PATH)
     assert segment == samples.SINK_SEGMENT_2
     assert isinstance(segment.record, Intent)
     (sealed,) = segment.record.sequences
     assert dump_steps([sink_step(sealed)]) == sealed.steps
+
+
+def test_what_came_with_constructs_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_11 / "task_states.parquet").read_bytes()
+    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
+    assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_CONSTRUCTS
+    footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_11 / "footer.txt").read_text(encoding="utf-8")})
+    assert footer == samples.footer_with_branches()
 
 
 def sink_step(sealed: SealedSequence) -> SinkCommitStep:
@@ -398,6 +407,8 @@ BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
         ("task states", TASK_STATE_SCHEMA.names),
         ("branches", [field.name for field in BRANCH]),
         ("files", [field.name for field in BRANCH.field("files").type.value_type]),
+        ("checks", [field.name for field in BRANCH.field("checks").type.value_type]),
+        ("constructs", [field.name for field in TASK_STATE_SCHEMA.field("constructs").type.value_type]),
     ],
 )
 def test_the_specification_names_each_column_in_its_order(table: str, names: list[str]) -> None:

@@ -15,8 +15,7 @@ from typing import Any
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import Result
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.decode import Decoder
-from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.log_records import DatasetState, SealedSequence
 from distcommit.model.source import Source
 from distcommit.model.steps import StepContext
@@ -44,7 +43,7 @@ def begin(store: JobStore, source: Source, event: Run, number: int) -> RunSettin
         run_id=run_id,
         epoch=begin_run(store, run_id),
         partitions=2,
-        flow=WorkUnitFlow(source, Decoder(), FileSink(compression="none"), False),
+        flow=TaskFlow.straight(source, FileSink(compression="none")),
         policy=event.policy,
         job_level=event.job_level,
         min_interval_s=0,

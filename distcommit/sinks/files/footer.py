@@ -19,10 +19,13 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files import avro_container
 
 METADATA_KEY = "distcommit"
-FOOTER_VERSION = 1
+FOOTER_VERSION = 2
+_READABLE = (1, FOOTER_VERSION)
+"""Version 1 knew neither branches nor what constructs make of records."""
 
 FileKind = Literal["data", "rejected"]
 """Whether a file holds records as they were asked for, or records that were turned away."""
@@ -42,11 +45,18 @@ class _Version(msgspec.Struct):
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """Where the records of one file come from.
 
-    `offsets` is the text of `OffsetSets`, "" when the source has no offsets. `records` counts rows: if it is more than
-    the offsets, the file holds a record twice. `holes` is the text of the `OffsetSets` that its work unit passed and
-    that had no record, "" for none; another file of the same attempt may name others. `incarnation` is what the
-    offsets count in (a Kafka topic id), "" if unknown. `content_sum` is what the records come to, whatever their order
-    (`sinks.files.content`), as 16 hexadecimal digits; "" in files that were written before there was one.
+    `offsets` is the text of `OffsetSets`, "" when the source has no offsets: which input records the file's records
+    were made of. `records` counts rows: if it is more than the offsets, the file holds a record twice, unless
+    `makes_several`: then a construct may have made several records of one. `stripped`: the records do not say their own
+    positions. `holes` is the text of the `OffsetSets` that its work unit passed and that had no record, "" for none;
+    another file of the same attempt may name others. `incarnation` is what the offsets count in (a Kafka topic id), ""
+    if unknown. `content_sum` is what the records come to, whatever their order (`sinks.files.content`), as 16
+    hexadecimal digits; "" in files that were written before there was one.
+
+    `branch` is the one that the records went to, of all `branches` of the flow; of rejected ones the branch that turned
+    them away, "" if all did. `filtered` are input records of the same attempt that nothing was written of, on purpose,
+    by branch as text of `OffsetSets`, and `filtered_by` how many each construct took out: one of an attempt's files has
+    them, for all of its branches.
     """
 
     version: int = FOOTER_VERSION
@@ -61,6 +71,12 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     holes: str = ""
     incarnation: str = ""
     content_sum: str = ""
+    branch: str = MAIN_BRANCH
+    branches: tuple[str, ...] = (MAIN_BRANCH,)
+    makes_several: bool = False
+    stripped: bool = False
+    filtered: dict[str, str] = {}
+    filtered_by: dict[str, _Count] = {}
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata."""
@@ -79,7 +95,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             return None
         try:
             found = msgspec.json.decode(text, type=_Version).version
-            if found == FOOTER_VERSION:
+            if found in _READABLE:
                 return msgspec.json.decode(text, type=Footer)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise CorruptError(
@@ -87,7 +103,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             ) from error
         raise UnknownVersionError(
             "a file's footer is of an unknown version",
-            expected=f"version {FOOTER_VERSION}",
+            expected=f"version {FOOTER_VERSION} or earlier",
             found=f"version {found}",
             todo="read it with the version of distcommit that wrote it; if there is none of that version, the file is"
             " damaged (no checksum covers this number): restore it",

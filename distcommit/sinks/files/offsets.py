@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from xxhash import xxh3_64
 
 from distcommit.model.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
+from distcommit.model.sink import Origins
 from distcommit.model.source import Provenance
 from distcommit.model.work import SkippedRange
 
@@ -51,8 +52,15 @@ class OffsetSets:
             ConfigurationError: if a provenance column is missing, or not of an integer type (partition: or text).
             SourceError: if a row has no partition, no offset or a negative offset.
         """
-        partitions = _column(rows, provenance.partition_column)
-        offsets = _column(rows, provenance.offset_column)
+        self._add_columns(
+            _column(rows, provenance.partition_column), _column(rows, provenance.offset_column), provenance
+        )
+
+    def add_origins(self, origins: Origins, provenance: Provenance) -> None:
+        """Adds where records came from, as `add` does. Raises as it does."""
+        self._add_columns(origins.partitions, origins.offsets, provenance)
+
+    def _add_columns(self, partitions: pa.Array, offsets: pa.Array, provenance: Provenance) -> None:
         if not pa.types.is_integer(offsets.type):
             raise _wrong_type(provenance.offset_column, offsets.type, "an integer column")
         named = partitions.type.value_type if pa.types.is_dictionary(partitions.type) else partitions.type

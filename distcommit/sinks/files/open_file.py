@@ -9,15 +9,34 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from distcommit.model.ports import FileAccess, FileStatus, FileSystem, StagedWriter
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins
 from distcommit.model.source import Provenance
-from distcommit.model.work import SkippedRange
+from distcommit.model.work import SkippedRange, is_errors, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import Encoder
-from distcommit.sinks.files.footer import FileKind, Footer
+from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 
 _BATCH_OVERHEAD_BYTES = 4096  # what a batch of few rows costs in memory beside its data
+
+
+_APART = Provenance("distcommit:partition", "distcommit:offset")
+"""Columns that say where records came from, on their way to a file; they are not written."""
+
+
+def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
+    """The batch with columns, at its end, that an `OpenFile` takes off again."""
+    batch = batch.append_column(_APART.partition_column, origins.partitions)
+    return batch.append_column(_APART.offset_column, origins.offsets)
+
+
+def without_origins(schema: pa.Schema) -> pa.Schema:
+    """The schema of what is written."""
+    return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_APART)] else schema
+
+
+def _names(provenance: Provenance) -> tuple[str, str]:
+    return provenance.partition_column, provenance.offset_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +67,20 @@ class OpenFile:
         path: str,
         target: str,
         final_path: str,
-        kind: FileKind,
         schema: pa.Schema,
         encoder: Encoder,
         identity: AttemptIdentity,
-        provenance: Provenance | None,
-        incarnation: str,
+        origin: Origin,
         access: FileAccess | None,
     ) -> None:
         self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
-        self._fs, self._path, self._target, self._final_path, self._kind = fs, path, target, final_path, kind
-        self._identity, self._provenance, self._incarnation, self._access = identity, provenance, incarnation, access
+        self._fs, self._path, self._target, self._final_path = fs, path, target, final_path
+        self._identity, self._origin, self._access = identity, origin, access
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
         self._records = self._content_sum = 0
         self._offsets, self._holes = OffsetSets(), OffsetSets()
+        self._filtered, self._stripped = Filtered({}, {}), False
 
     @property
     def is_begun(self) -> bool:
@@ -86,6 +104,10 @@ class OpenFile:
         for hole in holes:
             if isinstance(hole.low, int) and isinstance(hole.high, int):
                 self._holes.add_range(hole.partition, hole.low, hole.high)
+
+    def add_filtered(self, filtered: Filtered) -> None:
+        """Has the file's footer say this."""
+        self._filtered = filtered
 
     def write_row_group(self) -> None:
         """Writes what waits."""
@@ -127,14 +149,20 @@ class OpenFile:
         if not self._waiting:
             return None
         rows = pa.Table.from_batches(self._waiting, schema=self.schema)
-        if self._provenance is not None:
-            self._offsets.add(rows, self._provenance)
+        self._waiting, self.waiting_bytes = [], 0
+        written = without_origins(self.schema)
+        if written is not self.schema:
+            self._offsets.add(rows, _APART)
+            self._stripped |= not _says(rows, self._origin.provenance)
+            rows = pa.Table.from_arrays(rows.columns[:-2], schema=written)
+        elif self._origin.provenance is not None:
+            self._offsets.add(rows, self._origin.provenance)
         self._content_sum += content_sum(rows)
         self._records += rows.num_rows
-        self._waiting, self.waiting_bytes = [], 0
         return rows
 
     def _metadata(self) -> Mapping[str, str]:
+        branch, has_errors = self._identity.branch, is_errors(self._identity.branch)
         return Footer(
             dataset_urn=self._identity.dataset_urn,
             epoch=self._identity.epoch,
@@ -142,9 +170,25 @@ class OpenFile:
             work_unit_id=self._identity.work_unit_id,
             attempt=self._identity.attempt,
             records=self._records,
-            offsets="" if self._provenance is None else self._offsets.to_text(),
-            kind=self._kind,
+            offsets="" if self._origin.provenance is None else self._offsets.to_text(),
+            kind="rejected" if has_errors else "data",
             holes=self._holes.to_text() if self._holes.count() else "",
-            incarnation=self._incarnation,
+            incarnation=self._origin.incarnation,
             content_sum=as_text(self._content_sum),
+            branch=rejecting_branch(branch) if has_errors else branch,
+            branches=tuple(self._origin.branches),
+            makes_several=self._origin.makes_several and not has_errors,
+            stripped=self._stripped,
+            filtered=dict(self._filtered.positions),
+            filtered_by=dict(self._filtered.counts),
         ).to_metadata()
+
+
+def _says(rows: pa.Table, provenance: Provenance | None) -> bool:
+    """Whether the records that are written say themselves where they came from."""
+    if provenance is None:
+        return False
+    for name, apart in zip(_names(provenance), _names(_APART), strict=True):
+        if rows.schema.names.count(name) != 1 or not rows.column(name).equals(rows.column(apart)):
+            return False
+    return True

@@ -14,7 +14,9 @@ from distcommit.model.ports import FileAccess
 from distcommit.model.sink import (
     Abilities,
     AttemptIdentity,
+    Filtered,
     Origin,
+    Origins,
     Prepared,
     SealRequest,
     SinkSettings,
@@ -23,22 +25,27 @@ from distcommit.model.sink import (
 )
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import folder_of
-from distcommit.model.work import SkippedRange, StagedFile, added_content
+from distcommit.model.work import (
+    MAIN_BRANCH,
+    SkippedRange,
+    StagedFile,
+    added_content,
+    is_errors,
+    rejecting_branch,
+)
 from distcommit.protocol.paths import epoch_name
 from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
-from distcommit.sinks.files.footer import FileKind
-from distcommit.sinks.files.open_file import ClosedFile, OpenFile
+from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
 from distcommit.sinks.files.time_folders import TimePartition, split_by_time
 from distcommit.steps.rename import FsRenameCommitStep
 
 REJECTED_FOLDER = "_rejected"
-"""Folder of the output root for records that were turned away; readers take names with `_` for hidden."""
+"""Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
 
 WRITING = ".writing"
 """Suffix of a file that is not closed yet, where it can be renamed then."""
 
 _MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
-_Key = tuple[FileKind, str]
 
 
 class AccessSettings(BaseModel, frozen=True, extra="forbid"):
@@ -78,8 +85,8 @@ class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     def needs_access(self) -> bool:
         return self.access is not None
 
-    def published_in(self, dataset_urn: str, output: str) -> str:
-        return f"{output}/{folder_of(dataset_urn)}"
+    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
+        return f"{output}/{_folder_of(dataset_urn, branch)}"
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return AttemptFiles(area, settings=self, identity=attempt, origin=origin)
@@ -93,11 +100,13 @@ class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
 
 
 class AttemptFiles(SinkWriter):
-    """The files that one attempt at one work unit writes, one at a time for each folder and kind.
+    """The files that one attempt at one work unit writes in one branch, one at a time for each folder.
+
+    Those of a branch that something forks to are in a folder of its name below the dataset's.
 
     Rows wait in memory until there are enough for a row group, over all folders at most `max_waiting_bytes` and one
     batch. Files come into being with their first row group, so that a small one costs one write. Avro files are written
-    whole, from memory. After an error in `write`, `reject` or `prepare_commit`, only `abort` is left. Not thread-safe.
+    whole, from memory. After an error in `write` or `prepare_commit`, only `abort` is left. Not thread-safe.
 
     Args:
         area: the attempt's own folder.
@@ -122,28 +131,19 @@ class AttemptFiles(SinkWriter):
     ) -> None:
         self._area, self._fs, self._settings = area, area.fs, settings
         self._identity, self._origin = identity, origin
-        self._dataset_folder = folder_of(identity.dataset_urn)
+        self._branch_folder = _folder_of(identity.dataset_urn, identity.branch)
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
         piece = row_group_bytes if settings.format == "parquet" else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
         self._name = _unique_name(identity)
-        self._files: dict[_Key, OpenFile] = {}
+        self._files: dict[str, OpenFile] = {}
         self._closed: list[ClosedFile] = []
         self._holes: list[SkippedRange] = []
         self._waiting_bytes = 0
         self._numbers = 0
-        self._records: dict[FileKind, int] = {"data": 0, "rejected": 0}
+        self._newest: tuple[str, pa.Schema] | None = None
+        self.records_written = 0
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
-
-    @property
-    def records_written(self) -> int:
-        """Rows given to `write`."""
-        return self._records["data"]
-
-    @property
-    def records_rejected(self) -> int:
-        """Rows given to `reject`."""
-        return self._records["rejected"]
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
         """Has a file's footer name these: one that is open, else the next one."""
@@ -152,7 +152,18 @@ class AttemptFiles(SinkWriter):
         else:
             self._holes += holes
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def note_filtered(self, filtered: Filtered) -> bool:
+        """Has a footer say it, if any file is there: of one that is open, else of one more, without records."""
+        if not self._files:
+            if self._newest is None:
+                return False
+            folder, schema = self._newest
+            self._files[folder] = self._new_file(folder, schema)
+            self._files[folder].add(pa.RecordBatch.from_pylist([], schema=schema), 0)
+        next(iter(self._files.values())).add_filtered(filtered)
+        return True
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         """Takes records for the dataset.
 
         Raises:
@@ -160,17 +171,18 @@ class AttemptFiles(SinkWriter):
             SourceError: if a row does not say where it comes from.
             OSError: if a file can't be written.
         """
-        self._take(batch, "data")
-
-    def reject(self, batch: pa.RecordBatch) -> None:
-        """Takes records that were turned away, in whatever schema they have; they go to `_rejected` of the output root.
-
-        They are partitioned by time if they have the column for it. They need the provenance columns.
-
-        Raises:
-            As `write`.
-        """
-        self._take(batch, "rejected")
+        self._begin_change()
+        if batch.schema.metadata:
+            batch = batch.replace_schema_metadata(None)  # or the footer of a file that was read ends up in ours
+        if origins is not None:
+            batch = with_origins(batch, origins)
+        for folder, rows in self._split(batch):
+            for piece, plain_bytes in _pieces(rows, self._piece_bytes):
+                self._wait(folder, piece, plain_bytes)
+        if self._waiting_bytes > self._max_waiting_bytes:
+            self._make_room()
+        self.records_written += batch.num_rows
+        self._state = "open"
 
     def prepare_commit(self) -> Prepared:
         """Finishes all files and gives them their final names; the caller then syncs the tree. Holes that no file's
@@ -213,25 +225,11 @@ class AttemptFiles(SinkWriter):
         # Until the change is through: rows that were taken by half must never be closed as if they were all.
         self._state = "failed"
 
-    def _take(self, batch: pa.RecordBatch, kind: FileKind) -> None:
-        self._begin_change()
-        if batch.schema.metadata:
-            batch = batch.replace_schema_metadata(None)  # or the footer of a file that was read ends up in ours
-        for folder, rows in self._split(batch, kind):
-            for piece, plain_bytes in _pieces(rows, self._piece_bytes):
-                self._wait((kind, folder), piece, plain_bytes)
-        if self._waiting_bytes > self._max_waiting_bytes:
-            self._make_room()
-        self._records[kind] += batch.num_rows
-        self._state = "open"
-
-    def _split(self, batch: pa.RecordBatch, kind: FileKind) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         partition = self._settings.partition_by
-        if partition is None or (kind == "rejected" and not _has_time(batch.schema, partition.column)):
-            return iter([("", batch)])
-        return split_by_time(batch, partition)
+        return iter([("", batch)]) if partition is None else split_by_time(batch, partition)
 
-    def _wait(self, key: _Key, rows: pa.RecordBatch, plain_bytes: int) -> None:
+    def _wait(self, key: str, rows: pa.RecordBatch, plain_bytes: int) -> None:
         file = self._files.get(key)
         if file is not None and not file.schema.equals(rows.schema, check_metadata=True):
             self._finish(key)  # a file has one schema
@@ -250,7 +248,7 @@ class AttemptFiles(SinkWriter):
             if self._waiting_bytes <= self._max_waiting_bytes // 2:
                 return
 
-    def _write(self, key: _Key) -> None:
+    def _write(self, key: str) -> None:
         file = self._files[key]
         if not file.encoder.streams:
             self._finish(key)
@@ -265,7 +263,7 @@ class AttemptFiles(SinkWriter):
         if len(begun) > self._max_open_files:
             self._finish(begun[0])
 
-    def _finish(self, key: _Key) -> None:
+    def _finish(self, key: str) -> None:
         file = self._files[key]
         self._waiting_bytes -= file.waiting_bytes
         self._closed.append(file.finish())
@@ -287,14 +285,12 @@ class AttemptFiles(SinkWriter):
             records=file.records,
         )
 
-    def _new_file(self, key: _Key, schema: pa.Schema) -> OpenFile:
-        kind, folder = key
-        settings = self._settings
-        encoder = encoder_of(settings.format, schema, settings.compression)
+    def _new_file(self, folder: str, schema: pa.Schema) -> OpenFile:
+        settings, self._newest = self._settings, (folder, schema)
+        encoder = encoder_of(settings.format, without_origins(schema), settings.compression)
         self._numbers += 1
         number = f"{self._numbers:04d}"
-        parts = [REJECTED_FOLDER] if kind == "rejected" else []
-        parts += [self._dataset_folder, folder] if folder else [self._dataset_folder]
+        parts = [self._branch_folder, folder] if folder else [self._branch_folder]
         final_path = "/".join([*parts, f"{self._name}-{number}.{settings.format}"])
         path = f"{self._area.folder}/{number}.{settings.format}" + WRITING * self._fs.has_folders
         file = OpenFile(
@@ -302,12 +298,10 @@ class AttemptFiles(SinkWriter):
             path=path,
             target=f"{self._area.output_root}/{final_path}",
             final_path=final_path,
-            kind=kind,
             schema=schema,
             encoder=encoder,
             identity=self._identity,
-            provenance=self._origin.provenance,
-            incarnation=self._origin.incarnation,
+            origin=self._origin,
             access=None if self._settings.access is None else self._settings.access.as_bits(),
         )
         file.add_holes(self._holes)
@@ -329,8 +323,11 @@ def _unique_name(identity: AttemptIdentity) -> str:
     )
 
 
-def _has_time(schema: pa.Schema, column: str) -> bool:
-    return schema.names.count(column) == 1 and bool(pa.types.is_timestamp(schema.field(column).type))
+def _folder_of(urn: str, branch: str) -> str:
+    """Where the files of a branch of a dataset are published, below the output root."""
+    parts = [REJECTED_FOLDER, folder_of(urn)] if is_errors(branch) else [folder_of(urn)]
+    named = rejecting_branch(branch) if is_errors(branch) else branch
+    return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:

@@ -23,6 +23,7 @@ from distcommit.model.sink import (
 )
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.user_class import make_named
+from distcommit.model.work import MAIN_BRANCH
 
 
 class PythonSink(BaseModel, SinkSettings):
@@ -65,8 +66,8 @@ class PythonSink(BaseModel, SinkSettings):
     def pins(self) -> Mapping[str, Pin]:
         return {"name": Pin(self.name), **self.made.pins()}
 
-    def published_in(self, dataset_urn: str, output: str) -> str:
-        return self.made.published_in(dataset_urn, output)
+    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
+        return self.made.published_in(dataset_urn, output, branch)
 
     @property
     def grouped_by(self) -> str:

@@ -20,6 +20,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 from distcommit.model.errors import ConfigurationError, SourceError, TransientError
 from distcommit.model.watermark import Position
+from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, TIMESTAMP
 from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicFound
 
 logger = logging.getLogger(__name__)
@@ -251,21 +252,7 @@ def error_text(error: BaseException) -> str:
     return f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else str(error)
 
 
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_TIMESTAMP = pa.timestamp("ms", tz="UTC")
 _TIMESTAMP_TYPES = (None, "create", "append")
-BATCH_SCHEMA: pa.Schema = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", _HEADERS),
-        ("kafka_partition", pa.int32()),
-        ("kafka_offset", pa.int64()),
-        ("kafka_timestamp", _TIMESTAMP),
-        ("kafka_timestamp_type", pa.string()),
-    ]
-)
-"""What extraction yields. Headers are null where a message has none, timestamps where the broker has none."""
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
@@ -279,10 +266,10 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
     columns = [
         keys,
         values,
-        pa.array(headers, _HEADERS) if any(headers) else pa.nulls(len(messages), _HEADERS),
+        pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(messages), HEADERS),
         pa.array(partitions, pa.int32()),
         pa.array(offsets, pa.int64()),
-        pa.array([stamp if kind else None for kind, stamp in stamps], _TIMESTAMP),
+        pa.array([stamp if kind else None for kind, stamp in stamps], TIMESTAMP),
         pa.array([_TIMESTAMP_TYPES[kind] for kind, _ in stamps], pa.string()),
     ]
     size = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in (keys, values))

@@ -22,11 +22,11 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Watermark, at_or_past
 from distcommit.model.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
-from distcommit.sources.kafka.client import BATCH_SCHEMA, ClientNotes, KafkaConnection
+from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionName, Unanswered, no_such_topic
 from distcommit.sources.kafka.topic_ids import topic_ids
 
-__all__ = ["BATCH_SCHEMA", "KafkaExtraction", "KafkaExtractor"]
+__all__ = ["KafkaExtraction", "KafkaExtractor"]
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 16 << 20

@@ -17,6 +17,7 @@ from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned, Provenance, SourceSettings
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
+from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.by_hand import position_problems
 from distcommit.sources.kafka.names import (
     OWNED_KEYS,
@@ -30,6 +31,8 @@ from distcommit.sources.kafka.plan import expired, plan_dataset, stored_position
 from distcommit.sources.kafka.secret_files import SECRET_FILE, with_secret_files
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
     from distcommit.sources.kafka.extractor import KafkaExtractor
 
@@ -137,6 +140,10 @@ class KafkaSource(BaseModel, SourceSettings):
         if not self.topics and not self.topic_patterns:
             raise ValueError("topics or topic_patterns must name at least one topic")
         return self
+
+    @property
+    def batch_schema(self) -> pa.Schema:
+        return BATCH_SCHEMA
 
     def pins(self) -> Mapping[str, Pin]:
         """What names datasets. The cluster is pinned by its id, which `plan` finds: brokers may be renamed."""

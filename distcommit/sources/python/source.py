@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,9 @@ from distcommit.model.pins import Pin
 from distcommit.model.source import Extractor, Planned, Provenance, Source, SourceSettings
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PythonSource(BaseModel, SourceSettings):
@@ -35,6 +38,10 @@ class PythonSource(BaseModel, SourceSettings):
     @property
     def provenance(self) -> Provenance | None:  # type: ignore[override]
         return self._source.provenance
+
+    @property
+    def batch_schema(self) -> pa.Schema | None:
+        return self._source.batch_schema
 
     def pins(self) -> Mapping[str, Pin]:
         """The class, and what it pins itself. A class that was renamed pins `class` as it was."""

@@ -65,8 +65,8 @@ class SinkContract(ABC):
 
     @abstractmethod
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """Dataset and offset of each record that is visible at the target, as often as it is there, in any order;
-        without rejected ones."""
+        """Dataset and offset of each record that is visible at the target, as often as it is there, in any
+        order."""
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         """Makes it impossible to commit what was prepared; False if nothing can."""
@@ -192,13 +192,6 @@ class SinkContract(ABC):
         if request.infos:
             assert self.commit(tmp_path, request) == [Committed()]
         assert self.seen(tmp_path) == []
-
-    def test_rejected_records_are_kept_apart(self, tmp_path: Path) -> None:
-        writer = self.writer(tmp_path, "a", 1)
-        writer.reject(_batch(0))
-        writer.write(_batch(1))
-        assert self.commit(tmp_path, CommitRequest("a", 1, tuple(writer.prepare_commit().infos))) == [Committed()]
-        assert self.seen(tmp_path) == [("a", 1)]
 
     # -- commit, again and again
 

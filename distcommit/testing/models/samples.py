@@ -40,6 +40,8 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
     MAIN_BRANCH,
     BranchResult,
+    CheckOutcome,
+    ConstructCounts,
     DatasetPlan,
     SkippedRange,
     StagedFile,
@@ -288,6 +290,27 @@ TASK_STATES_WITH_BRANCHES = [
     TASK_STATES[1],
 ]
 """What is reported of two branches, and of none."""
+TASK_STATES_WITH_CONSTRUCTS = [
+    msgspec.structs.replace(
+        TASK_STATES[0],
+        branches=(
+            BranchResult(
+                "hourly",
+                "files",
+                (_FILE,),
+                records_written=2,
+                checks=(CheckOutcome("row_count", True, True, "2 records"), CheckOutcome("fresh", False, False, "old")),
+            ),
+            BranchResult("errors/hourly", "files", (_FILE,), records_diverted=1),
+        ),
+        constructs=(
+            ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),
+            ConstructCounts("hourly", "not_null", 3, 2, 0, 1),
+        ),
+    ),
+    TASK_STATES[1],
+]
+"""What is reported of constructs and checks."""
 HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
 """Seals such holes."""
 _CONTENT = "00a1b2c3d4e5f607"
@@ -381,6 +404,7 @@ def footer_with_content() -> Footer:
 def footer() -> Footer:
     """A data file's footer."""
     return Footer(
+        version=1,
         dataset_urn=_URN,
         epoch=7,
         run_id=RUN_ID,
@@ -388,6 +412,20 @@ def footer() -> Footer:
         attempt="aabb",
         records=12,
         offsets=offsets().to_text(),
+    )
+
+
+def footer_with_branches() -> Footer:
+    """Of a file behind a fork, that names what was filtered."""
+    return msgspec.structs.replace(
+        footer(),
+        version=2,
+        branch="hourly",
+        branches=("hourly", "daily"),
+        makes_several=True,
+        stripped=True,
+        filtered={"daily": offsets().to_text()},
+        filtered_by={"daily.filter": 12},
     )
 
 

@@ -27,7 +27,7 @@ from distcommit.model.committer import (
     SinkCommitter,
 )
 from distcommit.model.errors import ConflictError
-from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 
 _LOCK_TIMEOUT_S = 30
@@ -48,17 +48,18 @@ class SqliteSink(CommitterSink):
 
 
 class SqliteWriter(SinkWriter):
-    """Appends rows to one staged file, a line each: whether it was rejected, and its columns."""
+    """Appends rows to one staged file, a line each."""
 
     def __init__(self, path: str) -> None:
         self._path, self._rows = path, 0
         self._file: IO[bytes] | None = None
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._append(batch, rejected=False)
-
-    def reject(self, batch: pa.RecordBatch) -> None:
-        self._append(batch, rejected=True)
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        if self._file is None:
+            self._file = open(self._path, "xb")  # noqa: SIM115 - open until the attempt ends
+        for row in batch.to_pylist():
+            self._file.write(msgspec.json.encode(row) + b"\n")
+        self._rows += batch.num_rows
 
     def prepare_commit(self) -> Prepared:
         if self._file is None:
@@ -70,13 +71,6 @@ class SqliteWriter(SinkWriter):
         if self._file is not None:
             self._file.close()
 
-    def _append(self, batch: pa.RecordBatch, *, rejected: bool) -> None:
-        if self._file is None:
-            self._file = open(self._path, "xb")  # noqa: SIM115 - open until the attempt ends
-        for row in batch.to_pylist():
-            self._file.write(msgspec.json.encode([rejected, row]) + b"\n")
-        self._rows += batch.num_rows
-
 
 class SqliteCommitter(SinkCommitter):
     """Commits each request in a transaction of its own, which checks and moves the ledger."""
@@ -84,9 +78,7 @@ class SqliteCommitter(SinkCommitter):
     def __init__(self, path: str) -> None:
         self._db = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
         with self._transaction():
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS records (dataset TEXT, epoch INT, rejected BOOL, columns TEXT)"
-            )
+            self._db.execute("CREATE TABLE IF NOT EXISTS records (dataset TEXT, epoch INT, columns TEXT)")
             self._db.execute("CREATE TABLE IF NOT EXISTS ledger (dataset TEXT PRIMARY KEY, epoch INT, revoked BOOL)")
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
@@ -134,10 +126,10 @@ class SqliteCommitter(SinkCommitter):
     def _load(self, request: CommitRequest) -> None:
         for info in request.infos:
             with open(info["path"], "rb") as lines:
-                rows = [msgspec.json.decode(line, type=tuple[bool, msgspec.Raw]) for line in lines]
+                rows = [msgspec.json.decode(line, type=msgspec.Raw) for line in lines]
             self._db.executemany(
-                "INSERT INTO records VALUES (?, ?, ?, ?)",
-                [(request.dataset_urn, request.epoch, rejected, bytes(row).decode()) for rejected, row in rows],
+                "INSERT INTO records VALUES (?, ?, ?)",
+                [(request.dataset_urn, request.epoch, bytes(row).decode()) for row in rows],
             )
 
     def _record(self, request: CommitRequest, *, revoked: bool) -> None:

@@ -18,8 +18,7 @@ from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover,
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls
-from distcommit.ingest.decode import Decoder
-from distcommit.ingest.flow import WorkUnitFlow
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
@@ -128,7 +127,7 @@ class World:
             run_id=run_id,
             epoch=begin_run(store, run_id, unsealed=self.at_least_once),
             partitions=self.partitions,
-            flow=WorkUnitFlow(source, Decoder(), sink, False),
+            flow=TaskFlow.straight(source, sink),
             policy=self.policy,
             job_level=self.job_level,
             min_interval_s=self.min_interval_s,

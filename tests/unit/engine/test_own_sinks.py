@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.engine.run import RunResult, run
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
@@ -20,7 +21,7 @@ from distcommit.model.committer import (
     SinkCommitter,
 )
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
-from distcommit.model.sink import AttemptIdentity, Origin, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -62,11 +63,8 @@ class MemorySink(CommitterSink):
 class MemoryWriter(SinkWriter):
     values: list[str] = field(default_factory=list)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         self.values += batch["value"].to_pylist()
-
-    def reject(self, batch: pa.RecordBatch) -> None:
-        raise NotImplementedError
 
     def prepare_commit(self) -> Prepared:
         return Prepared([{"values": self.values}] if self.values else [])
@@ -322,5 +320,5 @@ def test_a_task_whose_staged_files_can_not_be_synced_commits_nothing_of_them() -
 
     settings = WORLD.begin(machine, source(a=1))
     machine.faults.append(fault)
-    result = run(launch, replace(settings, flow=replace(settings.flow, sink=sink)))
+    result = run(launch, replace(settings, flow=TaskFlow.straight(settings.flow.source, sink)))
     assert (result.totals.datasets_failed, sink.calls) == (1, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace as changed
 
-from distcommit.ingest.decode import Decoder
-from distcommit.ingest.flow import MAX_BYTES, WorkUnitFlow, run_work_unit
+from distcommit.constructs.by_record import Record, RecordConverter
+from distcommit.ingest.flow import MAX_BYTES, run_work_unit
+from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.committer import SinkCommitter
 from distcommit.model.errors import SourceError
-from distcommit.model.sink import AttemptIdentity, Origin, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
@@ -28,7 +30,19 @@ from tests.unit.engine.machines import Machine, QuickClock, fails
 
 GOOD, BAD = b'{"x": 1}', b'{"x": "one"}'
 UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}), 4)
-JSON = Decoder(format="json", fields={"x": "int64"})
+
+
+class Numbers(RecordConverter):
+    """Values of JSON with a number `x`, as a column."""
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        return schema.append(pa.field("x", pa.int64()))
+
+    def convert_record(self, record: Record) -> Record:
+        found = json.loads(record["value"] or b"{}")
+        return {**record, "x": found.get("x")}
+
+
 SCHEMA = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())])
 
 
@@ -89,7 +103,8 @@ def run_unit(
     fs = SimulatedFileSystem(machine or Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)
     identity = AttemptIdentity("run", 7, "a", unit.work_unit_id, uuid.uuid4().hex)
-    flow = WorkUnitFlow(source, JSON, sink or FileSink(), divert)
+    numbers = Stage("numbers", Numbers(), on_failure="divert" if divert else "fail")
+    flow = TaskFlow(source, (Branch(sink or FileSink()),), (numbers,))
     area = make_area(fs, "/job/staging", "/job/output", 0, identity)
     return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms)
 
@@ -118,8 +133,9 @@ def test_a_record_that_can_not_be_decoded_fails_the_work_unit_and_is_shown() -> 
     state = run_unit(ListSource(((GOOD, GOOD), (GOOD, BAD))), machine=machine)
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (4, 2, 0)
-    assert state.error.startswith("RecordError: a record can't be decoded [dataset=a, work_unit=00000_000001]")
-    assert '"one"' in state.error
+    ids = "[construct=numbers, dataset=a, work_unit=00000_000001]"
+    assert state.error.startswith(f"RecordError: a record is turned away {ids}")
+    assert "'one'" in state.error
 
 
 def test_diverted_records_go_to_a_file_of_their_own_and_are_counted() -> None:
@@ -218,11 +234,8 @@ class NotingSink(CommitterSink, SinkWriter):
     def open_committer(self) -> SinkCommitter:
         raise NotImplementedError
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         self._note(f"write {batch.num_rows}")
-
-    def reject(self, batch: pa.RecordBatch) -> None:
-        self._note(f"reject {batch.num_rows}")
 
     def prepare_commit(self) -> Prepared:
         self._note("prepare")

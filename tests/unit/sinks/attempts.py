@@ -15,7 +15,7 @@ import pyarrow as pa
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.model.source import Provenance
-from distcommit.model.work import StagedFile
+from distcommit.model.work import MAIN_BRANCH, StagedFile
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
@@ -59,13 +59,14 @@ def files_in(
     fs: LocalFileSystem | None = None,
     provenance: Provenance | None = ORIGIN,
     incarnation: str = "",
+    branch: str = MAIN_BRANCH,
     **bounds: int,
 ) -> AttemptFiles:
     (root / "7").mkdir(parents=True, exist_ok=True)  # the bucket's folder, which the run has made
     return AttemptFiles(
         StagingArea(fs or LocalFileSystem(), f"{root}/7/{attempt}", f"7/{attempt}", f"{root}/output"),
         settings=form,
-        identity=AttemptIdentity("run", epoch, URN, work_unit_id, attempt),
+        identity=AttemptIdentity("run", epoch, URN, work_unit_id, attempt, branch),
         origin=Origin(provenance, incarnation),
         **bounds,
     )

@@ -21,7 +21,7 @@ from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import FileFormat, encoder_of
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from tests.unit.sinks.attempts import FORMATS, batch_of, files_in, numbered
+from tests.unit.sinks.attempts import FORMATS, files_in, numbered
 
 Values = st.SearchStrategy[Any]
 
@@ -291,7 +291,6 @@ def test_files_say_what_their_records_come_to(tmp_path: Path, form: FileFormat) 
     files = files_in(tmp_path, FileSink(format=form, target_file_bytes=2000), row_group_bytes=500)
     for start in range(0, 300, 50):
         files.write(numbered(start, 50, random_bytes=20))
-    files.reject(batch_of([(1, 0, None, b"bad")]))
     prepared = files.prepare_commit()
     assert len(prepared.files) > 2
     said = []

@@ -48,7 +48,7 @@ ROWS = st.lists(
     ),
     max_size=40,
 )
-BATCHES = st.lists(st.tuples(st.booleans(), ROWS), max_size=6)
+BATCHES = st.lists(ROWS, max_size=6)
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -62,7 +62,7 @@ BATCHES = st.lists(st.tuples(st.booleans(), ROWS), max_size=6)
 def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
     tmp_path: Path,
     file_format: FileFormat,
-    batches: list[tuple[bool, list[Row]]],
+    batches: list[list[Row]],
     zone: str,
     granularity: Literal["year", "month", "day", "hour"] | None,
     bounds: tuple[int, int, int, int],
@@ -71,24 +71,22 @@ def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
     partition = None if granularity is None else TimePartition(granularity=granularity, time_zone=zone)
     form = FileSink(format=file_format, partition_by=partition, target_file_bytes=bounds[3])
     files = files_in(root, form, row_group_bytes=bounds[0], max_waiting_bytes=bounds[1], max_open_files=bounds[2])
-    for rejected, rows in batches:
-        (files.reject if rejected else files.write)(batch_of(rows))
+    for rows in batches:
+        files.write(batch_of(rows))
     outputs = files.prepare_commit().files
     check_outputs(root, outputs)
-    for rejected in (False, True):
-        mine = [row for flag, rows in batches if flag == rejected for row in rows]
-        taken = tuple(output for output in outputs if output.final_path.startswith("_rejected/") == rejected)
-        tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in taken]
-        integers = [t.set_column(2, "kafka_timestamp", t.column(2).cast(pa.int64())) for t in tables]
-        found = Counter(tuple(row.values()) for table in integers for row in table.to_pylist())
-        assert found == Counter(mine)
-        assert (files.records_rejected if rejected else files.records_written) == len(mine)
-        for output, table in zip(taken, integers, strict=True):
-            times = table.column(2).to_pylist()
-            parts = output.final_path.removeprefix("_rejected/").split("/")
-            assert parts[0] == folder_of(URN)
-            expected = {expected_folder(time, zone, granularity) for time in times}
-            assert {"/".join(parts[1:-1])} == expected
+    tables = [read_records(LocalFileSystem(), f"{root}/{output.staged_path}") for output in outputs]
+    integers = [t.set_column(2, "kafka_timestamp", t.column(2).cast(pa.int64())) for t in tables]
+    found = Counter(tuple(row.values()) for table in integers for row in table.to_pylist())
+    given = [row for rows in batches for row in rows]
+    assert found == Counter(given)
+    assert files.records_written == len(given)
+    for output, table in zip(outputs, integers, strict=True):
+        times = table.column(2).to_pylist()
+        parts = output.final_path.split("/")
+        assert parts[0] == folder_of(URN)
+        expected = {expected_folder(time, zone, granularity) for time in times}
+        assert {"/".join(parts[1:-1])} == expected
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -96,7 +94,6 @@ def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
     form = FileSink(format=file_format, partition_by=TimePartition())
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 1, 0, b""), (0, 2, DAY_MS, b"")]))
-    files.reject(numbered(3, 1))
     outputs = files.prepare_commit().files
     check_outputs(tmp_path, outputs)
     urn = folder_of(URN)
@@ -105,7 +102,6 @@ def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
         for number, folder, name in [
             ("0001", f"{urn}/1970-01-01", f"0000000007-w1-a1-0001.{file_format}"),
             ("0002", f"{urn}/1970-01-02", f"0000000007-w1-a1-0002.{file_format}"),
-            ("0003", f"_rejected/{urn}/1970-01-01", f"0000000007-w1-a1-0003.{file_format}"),
         ]
     ]
 
@@ -197,9 +193,8 @@ def test_files_have_the_mode_that_the_settings_name_before_they_are_published(tm
     form = FileSink(access=AccessSettings(mode="0604"))
     files = files_in(tmp_path, form)
     files.write(batch_of([(0, 0, 0, b"x")]))
-    files.reject(batch_of([(0, 1, 0, b"x")]))
     outputs = files.prepare_commit().files
-    assert [(tmp_path / output.staged_path).stat().st_mode & 0o777 for output in outputs] == [0o604, 0o604]
+    assert [(tmp_path / output.staged_path).stat().st_mode & 0o777 for output in outputs] == [0o604]
     check_outputs(tmp_path, outputs)
 
 
@@ -212,7 +207,6 @@ def test_a_mode_is_octal_digits_in_quotes(mode: object) -> None:
 def test_no_records_no_files(tmp_path: Path) -> None:
     files = files_in(tmp_path, FileSink(partition_by=TimePartition()))
     files.write(batch_of([]))
-    files.reject(batch_of([]))
     assert not files.prepare_commit().files
     assert list((tmp_path / "7").iterdir()) == []
 
@@ -226,12 +220,26 @@ def test_a_batch_of_another_schema_starts_another_file(tmp_path: Path) -> None:
     assert [output.records for output in outputs] == [2, 2]
 
 
-def test_rejected_records_may_have_a_schema_of_their_own_without_the_time(tmp_path: Path) -> None:
-    files = files_in(tmp_path, FileSink(partition_by=TimePartition()))
-    files.reject(numbered(0, 3).drop_columns(["kafka_timestamp"]))
+@pytest.mark.parametrize(
+    ("branch", "folder", "footer_branch"),
+    [
+        ("main", "{urn}", "main"),
+        ("hourly", "{urn}/hourly", "hourly"),
+        ("errors", "_rejected/{urn}", ""),
+        ("errors/hourly", "_rejected/{urn}/hourly", "hourly"),
+    ],
+)
+def test_each_branch_has_a_folder_of_its_own_and_footers_that_say_it(
+    tmp_path: Path, branch: str, folder: str, footer_branch: str
+) -> None:
+    files = files_in(tmp_path, FileSink(), branch=branch)
+    files.write(numbered(0, 3))
     outputs = files.prepare_commit().files
     check_outputs(tmp_path, outputs)
-    assert posixpath.dirname(outputs[0].final_path) == f"_rejected/{folder_of(URN)}"
+    assert posixpath.dirname(outputs[0].final_path) == folder.format(urn=folder_of(URN))
+    footer = read_footer(LocalFileSystem(), f"{tmp_path}/{outputs[0].staged_path}")
+    assert footer is not None
+    assert footer.branch == footer_branch
 
 
 def test_a_footer_in_the_records_schema_does_not_become_ours(tmp_path: Path) -> None:

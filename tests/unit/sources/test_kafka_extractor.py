@@ -15,8 +15,9 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
+from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer
-from distcommit.sources.kafka.extractor import BATCH_SCHEMA, WINDOW_BYTES, KafkaExtraction, KafkaExtractor
+from distcommit.sources.kafka.extractor import WINDOW_BYTES, KafkaExtraction, KafkaExtractor
 from distcommit.sources.kafka.names import MAX_BYTES
 from distcommit.sources.kafka.source import KafkaSource
 

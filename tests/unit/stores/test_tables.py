@@ -236,7 +236,7 @@ def test_other_programs_read_task_states_as_a_plain_table() -> None:
     rows = [state(prepared(file), error="no\nluck"), state(), state(prepared(file, file), prepared())]
     table = pq.read_table(io.BytesIO(encode_task_states(rows)))
     assert table.schema.equals(TASK_STATE_SCHEMA)
-    assert table.schema.metadata == {b"distcommit-table-version": b"4"}
+    assert table.schema.metadata == {b"distcommit-table-version": b"5"}
     first = table.to_pylist()[0]
     assert (first["run_id"], first["epoch"], first["outcome"], first["error"]) == ("run", 7, "succeeded", "no\nluck")
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]

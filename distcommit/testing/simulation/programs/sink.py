@@ -24,7 +24,7 @@ from distcommit.model.committer import (
 from distcommit.model.errors import ConflictError, LostError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.ports import FileSystem
-from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, Prepared, SinkWriter, StagingArea
+from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
@@ -88,11 +88,8 @@ class _NoteWriter(SinkWriter):
     mood: _Mood
     values: list[str] = field(default_factory=list)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         self.values += batch["value"].to_pylist()
-
-    def reject(self, batch: pa.RecordBatch) -> None:
-        raise NotImplementedError
 
     def prepare_commit(self) -> Prepared:
         if not self.values:

@@ -1,0 +1,114 @@
+"""What became of a dataset's input records, branch by branch, as the footers of its published files say it.
+
+In each branch an input record ends in exactly one of three ways: published there, rejected (in the branch, or before
+the fork, for all of them), or filtered on purpose. Where a construct makes several records of one, the files of one
+attempt may share an input record; those of two may never. Branches that a flow did not have when a file was written are
+not owed what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.files.footer import Footer
+from distcommit.sinks.files.offsets import OffsetSets, parsed
+
+_Attempt = tuple[int, str, str]
+
+
+@dataclass(slots=True)
+class BranchCoverage:
+    """What one branch has of the input records. `twice`: those that it has more than once."""
+
+    published: OffsetSets = field(default_factory=OffsetSets)
+    rejected: OffsetSets = field(default_factory=OffsetSets)
+    filtered: OffsetSets = field(default_factory=OffsetSets)
+    twice: OffsetSets = field(default_factory=OffsetSets)
+    elsewhere: OffsetSets = field(default_factory=OffsetSets)
+    _mine: dict[_Attempt, OffsetSets] = field(default_factory=dict)
+
+    @property
+    def there(self) -> OffsetSets:
+        """Published here, or rejected."""
+        return self.published.union(self.rejected)
+
+    @property
+    def not_owed(self) -> OffsetSets:
+        """Filtered, or read before there was this branch."""
+        return self.filtered.union(self.elsewhere)
+
+    def publish(self, footer: Footer, offsets: OffsetSets) -> None:
+        """Counts a file's input records as published here."""
+        before = self.published
+        if footer.makes_several:
+            mine = self._mine.setdefault((footer.epoch, footer.work_unit_id, footer.attempt), OffsetSets())
+            before = before.difference(mine)
+            mine.update(offsets)
+        self.twice = self.twice.union(before.intersection(offsets)).union(self.rejected.intersection(offsets))
+        self.published = self.published.union(offsets)
+
+    def reject(self, offsets: OffsetSets) -> None:
+        """Counts a file's input records as rejected."""
+        self.twice = self.twice.union(self.there.intersection(offsets))
+        self.rejected = self.rejected.union(offsets)
+
+
+class Coverage:
+    """All branches of a dataset."""
+
+    def __init__(self) -> None:
+        self._branches: dict[str, BranchCoverage] = {}
+        self._of_all: dict[tuple[str, ...], OffsetSets] = {}
+
+    def add(self, footer: Footer, offsets: OffsetSets) -> None:
+        """Counts a file.
+
+        Args:
+            footer: the file's.
+            offsets: those that it names.
+
+        Raises:
+            CorruptError, UnknownVersionError: if what the footer says of filtered records can't be read.
+        """
+        filtered = {branch: parsed(text) for branch, text in footer.filtered.items()}
+        known = self._of_all.setdefault(footer.branches, OffsetSets())
+        for sets in (offsets, *filtered.values()):
+            known.update(sets)
+        for branch, sets in filtered.items():
+            self._branch(branch).filtered.update(sets)
+        for branch in footer.branches:
+            self._branch(branch)
+        if footer.kind == "data":
+            self._branch(footer.branch).publish(footer, offsets)
+        else:
+            for branch in [footer.branch] if footer.branch else footer.branches:
+                self._branch(branch).reject(offsets)
+
+    def branches(self) -> dict[str, BranchCoverage]:
+        """All branches that any file names, by name; `main` where there is no file."""
+        for branch, found in self._branches.items():
+            for of, sets in self._of_all.items():
+                if branch not in of:
+                    found.elsewhere.update(sets)
+        return self._branches or {MAIN_BRANCH: BranchCoverage()}
+
+    def covered(self) -> OffsetSets:
+        """The input records of which it is known in each branch what became of them."""
+        found: OffsetSets | None = None
+        for branch in self.branches().values():
+            sets = branch.there.union(branch.not_owed)
+            found = sets if found is None else found.intersection(sets)
+        return found or OffsetSets()
+
+    def _branch(self, name: str) -> BranchCoverage:
+        return self._branches.setdefault(name, BranchCoverage())
+
+
+def covered_by(files: Iterable[tuple[Footer, OffsetSets]]) -> OffsetSets:
+    """The input records of which these files say, in each branch, what became of them. Raises as `Coverage.add`."""
+    coverage = Coverage()
+    for footer, offsets in files:
+        coverage.add(footer, offsets)
+    return coverage.covered()

@@ -1,0 +1,70 @@
+"""How a job file writes the type of a column, and what it is in Arrow.
+
+id: int64
+price: decimal(18, 2)
+tags: [string]                          # a list
+address: {street: string, no: int32}    # a struct
+counts: {"*": int64}                    # a map: whatever names there are
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import AfterValidator
+
+_SCALARS = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bool": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_DEEPEST = 50
+
+
+def arrow_type(written: object, depth: int = 0) -> pa.DataType:
+    """The type that is written so.
+
+    Args:
+        written: as in the module's examples.
+        depth: how many types it stands in.
+
+    Raises:
+        ValueError: if it is none; with the types that there are.
+    """
+    if depth > _DEEPEST:
+        raise ValueError(f"types are nested more than {_DEEPEST} deep")
+    match written:
+        case str() if written in _SCALARS:
+            return _SCALARS[written]
+        case str() if found := _DECIMAL.fullmatch(written):
+            precision, scale = int(found[1]), int(found[2])
+            if 1 <= precision <= 38 and scale <= precision:
+                return pa.decimal128(precision, scale)
+        case [items]:
+            return pa.list_(arrow_type(items, depth + 1))
+        case {"*": values, **others} if not others:
+            return pa.map_(pa.string(), arrow_type(values, depth + 1))
+        case Mapping() if written and all(isinstance(name, str) for name in written):
+            return pa.struct([(name, arrow_type(below, depth + 1)) for name, below in written.items()])
+    raise ValueError(
+        f"a type is one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
+        f' {{NAME: TYPE, ...}} for a struct, {{"*": TYPE}} for a map; found {written!r:.100}'
+    )
+
+
+def _checked(written: object) -> object:
+    arrow_type(written)
+    return written
+
+
+ColumnType = Annotated[Any, AfterValidator(_checked)]
+"""A type as a job file writes it."""

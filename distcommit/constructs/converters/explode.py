@@ -1,0 +1,53 @@
+"""One record for each item of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.constructs.columns import field_of, replaced
+from distcommit.constructs.settings import ConstructSettings
+from distcommit.model.constructs import Converted, Converter
+
+
+class Explode(ConstructSettings, Converter, frozen=True, extra="forbid"):
+    """Makes one record of each item of a list, which stands where the list stood, beside the other columns.
+
+    Of an empty list nothing becomes: its record is filtered. A null list stays one record with a null item, so that a
+    tombstone is not lost.
+    """
+
+    makes_several: ClassVar[bool] = True
+
+    type: Literal["explode"]
+    column: str
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        field = field_of(schema, self.column, "explode", _is_list, "a list")
+        nullable = field.nullable or field.type.value_field.nullable
+        return replaced(schema, self.column, field.type.value_type, nullable=nullable)
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.convert_schema(batch.schema)
+        place = batch.schema.get_field_index(self.column)
+        lists = batch.column(place)
+        items = pc.list_flatten(lists)
+        rows = pc.list_parent_indices(lists).cast(pa.int64())
+        if lists.null_count:
+            of_null = pc.indices_nonzero(pc.is_null(lists)).cast(pa.int64())
+            rows = pa.concat_arrays([rows, of_null])
+            items = pa.concat_arrays([items, pa.nulls(len(of_null), items.type)])
+            order = pc.sort_indices(rows)
+            rows, items = rows.take(order), items.take(order)
+        columns = [items if other == place else column.take(rows) for other, column in enumerate(batch.columns)]
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+SETTINGS = Explode

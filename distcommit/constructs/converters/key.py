@@ -1,0 +1,68 @@
+"""The keys of records, from the bytes that Kafka's own serializers make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.constructs.by_halves import Made, by_halves
+from distcommit.constructs.columns import field_of, replaced
+from distcommit.constructs.settings import ConstructSettings
+from distcommit.model.constructs import Converted, Converter
+
+_TYPES = {"utf8": pa.string(), "int": pa.int64()}
+
+
+class Key(ConstructSettings, Converter, frozen=True, extra="forbid"):
+    """Decodes a column of bytes, the key unless `column` names another, where it stands; null stays null.
+
+    `utf8` makes text of it; `int` makes an int64 of 4 or 8 bytes, big-endian, as Kafka's IntegerSerializer and
+    LongSerializer write them. Other bytes turn their record away. Keys that are JSON objects are for the converter
+    `json` with `column: key`.
+    """
+
+    type: Literal["key"]
+    format: Literal["utf8", "int"]
+    column: str = "key"
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        field_of(schema, self.column, "key", _is_binary, "binary")
+        return replaced(schema, self.column, _TYPES[self.format])
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.convert_schema(batch.schema)
+        place = batch.schema.get_field_index(self.column)
+
+        def decode(part: pa.RecordBatch) -> Made:
+            keys = part.column(place)
+            decoded = keys.cast(pa.string()) if self.format == "utf8" else _whole_numbers(keys)
+            columns = [*part.columns[:place], decoded, *part.columns[place + 1 :]]
+            return pa.RecordBatch.from_arrays(columns, schema=schema), None
+
+        def why(error: Exception, row: int) -> str:
+            return f"{error}: {batch.column(place)[row].as_py()[:100]!r}"
+
+        yield by_halves(batch, decode, schema, (pa.ArrowException, ValueError), why)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _whole_numbers(keys: pa.Array) -> pa.Array:
+    """Big-endian numbers of 4 or 8 bytes.
+
+    Raises:
+        ValueError: if one has another length.
+    """
+    lengths = set(pc.unique(pc.binary_length(keys)).to_pylist()) - {None}
+    if lengths - {4, 8}:
+        raise ValueError(f"a whole number is 4 or 8 bytes, found {max(lengths - {4, 8})}")
+    found = [None if key is None else int.from_bytes(key, "big", signed=True) for key in keys.to_pylist()]
+    return pa.array(found, pa.int64())
+
+
+SETTINGS = Key

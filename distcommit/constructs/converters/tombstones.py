@@ -1,0 +1,37 @@
+"""Null values as delete markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.constructs.columns import field_of, unique_names
+from distcommit.constructs.settings import ConstructSettings
+from distcommit.model.constructs import Converted, Converter
+
+
+class Tombstones(ConstructSettings, Converter, frozen=True, extra="forbid"):
+    """Adds a column that says whether `column` is null, which deletes what its key names: true or false, never null.
+
+    It goes before a converter that drops `column`. All converters take null for a value like others and give null for
+    it; so a tombstone comes through with its key and this column, unless a `where` filters it.
+    """
+
+    type: Literal["tombstones"]
+    column: str = "value"
+    marker: str = "is_deleted"
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        field_of(schema, self.column, "tombstones")
+        return unique_names(schema.append(pa.field(self.marker, pa.bool_(), nullable=False)), "tombstones")
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        schema = self.convert_schema(batch.schema)
+        marked = pc.is_null(batch.column(self.column))
+        yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=schema))
+
+
+SETTINGS = Tombstones

@@ -1,0 +1,220 @@
+"""JSON text into columns of declared types.
+
+What comes of a record is what the decoder by record says (msgspec). Arrow's own reader is about twice as fast, so whole
+batches are given to it where it is known to say the same; where it fails, or might say another thing, the batch is
+decoded record by record.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+_NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
+_DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # no zone makes another year of these than both readers know
+_NAIVE = _DATE + r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
+_ZONED = _NAIVE + r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
+_SHALLOW = 300
+"""Levels of nesting that both readers can take, whatever stands on the stack."""
+_BY_RECORD = (msgspec.DecodeError, pa.ArrowException, OverflowError, RecursionError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRecords:
+    """What was read: a column for each field, and which row each record is of; None: row i is record i."""
+
+    columns: list[pa.Array]
+    rows: pa.Array | None = None
+    rejected: dict[int, str] = field(default_factory=dict)
+
+
+class JsonReader:
+    """Reads JSON objects with the fields of a schema. Not picklable: made where it is used.
+
+    Args:
+        schema: of types that `column_types` has.
+
+    Raises:
+        ValueError: if JSON has no such type: binary.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema, self._struct = schema, pa.struct(list(schema))
+        self._decoder = msgspec.json.Decoder(_python_type(self._struct))
+        self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in schema])
+        self._has_map = any(_has_map(f.type) for f in schema)
+
+    def read(self, values: pa.Array) -> JsonRecords:
+        """Reads one object from each value; of a null value all fields are null.
+
+        Args:
+            values: binary or text.
+        """
+        at_once = None if self._has_map or not len(values) else self._at_once(values)
+        return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
+
+    def _one_by_one(self, values: pa.Array) -> JsonRecords:
+        made: list[Any] = []
+        rows: list[int] = []
+        rejected: dict[int, str] = {}
+        for row, value in enumerate(values.to_pylist()):
+            try:
+                made.append({} if value is None else self._decoder.decode(_text(value)))
+                rows.append(row)
+            except _BY_RECORD as error:
+                rejected[row] = reason(error, value)
+        try:
+            array = pa.array(made, self._struct)
+        except _BY_RECORD:  # such as a decimal with more digits than its column has
+            kept = []
+            for row, record in zip(rows, made, strict=True):
+                try:
+                    pa.array([record], self._struct)
+                    kept.append((row, record))
+                except _BY_RECORD as error:
+                    rejected[row] = reason(error, values[row].as_py())
+            rows = [row for row, _ in kept]
+            array = pa.array([record for _, record in kept], self._struct)
+        return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
+
+    def _at_once(self, values: pa.Array) -> list[pa.Array] | None:
+        """All values by Arrow's reader; None where it can't say, or might say another thing than the decoder.
+
+        Its reader takes the objects of a text as they come, whether one to a line or not. That each line is one object
+        is known by this: no line break can stand within a string, or the reader fails; so every value, which begins
+        with `{` and ends with `}`, ends outside of strings; what it leaves open would have to go on with `{` after `}`,
+        at which the reader fails; so each value holds one object or several, and there are as many as values.
+        """
+        try:
+            text = _joined(values)
+            if text is None:
+                return None
+            read = pj.read_json(
+                pa.BufferReader(text),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                parse_options=pj.ParseOptions(explicit_schema=self._wire, unexpected_field_behavior="ignore"),
+            )
+            if read.num_rows != len(values):
+                return None
+            return [_typed(_one_chunk(read.column(f.name)), f.type) for f in self._schema]
+        except (pa.ArrowException, UnicodeDecodeError, _MightDifferError):
+            return None
+
+
+class _MightDifferError(Exception):
+    """Arrow's reader has taken a value that the decoder may not take, or not so."""
+
+
+def reason(error: Exception, value: object) -> str:
+    """Why a value was turned away, with its first 100 characters."""
+    return f"{error}: {value[:100] if isinstance(value, bytes | str) else value!r:.100}"
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _joined(values: pa.Array) -> pa.Buffer | None:
+    """One value a line; None if they are not what Arrow's reader and the decoder take alike."""
+    texts = pc.fill_null(values.cast(pa.binary()), b"{}")
+    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+        return None
+    texts.cast(pa.string())  # else it is not UTF-8
+    long = texts.filter(pc.greater(pc.binary_length(texts), 2 * _SHALLOW))  # shorter ones are not deep
+    if len(long):
+        opened = pc.add(pc.count_substring(long, "{"), pc.count_substring(long, "["))
+        if pc.max(opened).as_py() > _SHALLOW:
+            return None
+    one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    joined = pc.binary_join(one, b"\n")[0].as_buffer()
+    found = joined.to_pybytes()
+    if b"\0" in found or ((b"NaN" in found or b"Inf" in found) and _NOT_FINITE.search(found)):
+        return None
+    return joined
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """What Arrow's reader has read as the type of the column.
+
+    Raises:
+        _MightDifferError, pa.ArrowInvalid: if the decoder may say another thing.
+    """
+    if pa.types.is_struct(kind):
+        below = [_typed(array.field(place), f.type) for place, f in enumerate(kind)]
+        return pa.StructArray.from_arrays(below, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        items = _typed(array.values, kind.value_type)
+        return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=array.is_null())
+    if pa.types.is_floating(kind):
+        numbers = array.drop_null().to_numpy()
+        if not np.isfinite(numbers).all() or np.any((numbers == 0) & np.signbit(numbers)):
+            raise _MightDifferError
+    if pa.types.is_temporal(kind):
+        naive = pa.types.is_timestamp(kind) and _all_match(array, _NAIVE)
+        if not naive and not _all_match(array, _DATE if pa.types.is_date(kind) else _ZONED):
+            raise _MightDifferError
+        return (array.cast(pa.timestamp("us")) if naive else array).cast(kind)
+    return array
+
+
+def _all_match(array: pa.Array, pattern: str) -> bool:
+    found: bool = pc.all(pc.match_substring_regex(array, pattern + "$"), min_count=0).as_py()
+    return found
+
+
+def _wire_type(kind: pa.DataType) -> pa.DataType:
+    """The type that Arrow's reader is to read; dates and times as text, as it takes other forms of them."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _wire_type(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_wire_type(kind.value_type))
+    return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    """Whether there is a map in it, which Arrow's reader does not know."""
+    if pa.types.is_struct(kind):
+        return any(_has_map(f.type) for f in kind)
+    return _has_map(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_map(kind))
+
+
+def _whole_numbers(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_PYTHON_TYPES: dict[pa.DataType, Any] = {
+    pa.string(): str,
+    pa.bool_(): bool,
+    pa.int32(): _whole_numbers(32),
+    pa.int64(): _whole_numbers(64),
+    pa.float64(): float,
+    pa.date32(): date,
+    pa.timestamp("us", "UTC"): datetime,
+}
+
+
+def _python_type(kind: pa.DataType) -> Any:
+    """What msgspec decodes to, for Arrow to take."""
+    if pa.types.is_struct(kind):
+        below = {f.name: _python_type(f.type) | None for f in kind}
+        return TypedDict("Fields", below, total=False)  # type: ignore[operator]
+    if pa.types.is_list(kind):
+        return list[_python_type(kind.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(kind):
+        return dict[str, _python_type(kind.item_type) | None]  # type: ignore[misc]
+    if kind not in _PYTHON_TYPES and not pa.types.is_decimal(kind):
+        raise ValueError(f"JSON has no {kind}")
+    return _PYTHON_TYPES.get(kind, Decimal)

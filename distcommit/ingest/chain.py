@@ -1,0 +1,201 @@
+"""What a chain of constructs makes of a batch, with each record followed by the row that it came from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.ingest.task_flow import Stage
+from distcommit.model.constructs import Converted, Converter, RowChecker
+from distcommit.model.errors import ConfigurationError, RecordError, plain_text
+from distcommit.model.work import ConstructCounts
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records of one schema.
+
+    Attributes:
+        records: themselves.
+        rows: for each the row of the extractor's batch that it came from; None: the same row, and every row has one.
+    """
+
+    records: pa.RecordBatch
+    rows: Rows | None = None
+
+    def origin_rows(self) -> Rows:
+        """The rows, also where they are the same."""
+        return np.arange(self.records.num_rows, dtype=np.int64) if self.rows is None else self.rows
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Piece:
+        """Those records for which `keep` is true."""
+        if keep.all():
+            return self
+        return Piece(self.records.filter(pa.array(keep)), self.origin_rows()[keep])
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why an input record was turned away, and by which construct."""
+
+    construct: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a construct has done so far in an attempt."""
+
+    taken: int = 0
+    made: int = 0
+    rejected: int = 0
+    filtered: int = 0
+    noted: int = 0
+    seconds: float = 0.0
+
+    def counts(self, branch: str, construct: str) -> ConstructCounts:
+        """The same as a value."""
+        return ConstructCounts(
+            branch, construct, self.taken, self.made, self.rejected, self.filtered, self.noted, self.seconds
+        )
+
+
+@dataclass(slots=True)
+class Chain:
+    """A chain of constructs in one attempt."""
+
+    stages: Sequence[Stage]
+    tallies: list[Tally] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tallies = [Tally() for _ in self.stages]
+
+    def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
+        """What comes of the pieces, and which rows of the extractor's batch are turned away. Nothing of these is left
+        in what comes back: a record is turned away as a whole.
+
+        Raises:
+            RecordError: if a record is to fail its work unit.
+            ConfigurationError: if a construct can't work on what came, or does not keep what it says.
+        """
+        rejected: dict[int, Rejection] = {}
+        found = list(pieces)
+        for stage, tally in zip(self.stages, self.tallies, strict=True):
+            began_s = time.perf_counter()
+            found = [made for piece in found for made in _through(stage, tally, piece, rejected)]
+            tally.seconds += time.perf_counter() - began_s
+        return without(found, rejected), rejected
+
+
+def without(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
+    """The pieces without the records that came from those rows, and without those that are empty then."""
+    gone = np.fromiter(rejected, np.int64)
+    kept = [piece.only(~np.isin(piece.origin_rows(), gone)) if len(gone) else piece for piece in pieces]
+    return [piece for piece in kept if piece.records.num_rows]
+
+
+def _through(stage: Stage, tally: Tally, piece: Piece, rejected: dict[int, Rejection]) -> list[Piece]:
+    """What a construct makes of a piece."""
+    tally.taken += piece.records.num_rows
+    construct = stage.construct
+    if isinstance(construct, Converter):
+        made = _converted(stage, tally, construct, piece, rejected)
+    else:
+        made = _checked(stage, tally, construct, piece, rejected)
+    tally.made += sum(found.records.num_rows for found in made)
+    return made
+
+
+def _converted(
+    stage: Stage, tally: Tally, converter: Converter, piece: Piece, rejected: dict[int, Rejection]
+) -> list[Piece]:
+    rows, made = piece.rows, list[Piece]()
+    seen = np.zeros(piece.records.num_rows, bool)
+    for found in converter.convert(piece.records):
+        own = _rows_of(stage, converter, found, len(seen))
+        if own is None:
+            seen[:] = True
+            made.append(Piece(found.records, rows))
+        else:
+            seen[own] = True
+            made.append(Piece(found.records, own if rows is None else rows[own]))
+        for row, reason in found.rejected.items():
+            if not 0 <= row < len(seen):
+                raise _broken(stage, "rejected rows of the batch", f"row {row} of {len(seen)}")
+            seen[row] = True
+            _reject(stage, tally, rejected, row if rows is None else int(rows[row]), reason)
+    tally.filtered += int(len(seen) - np.count_nonzero(seen))
+    return made
+
+
+def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) -> Rows | None:
+    """Of which row of its batch each record is, checked."""
+    if found.rows is None:
+        if found.records.num_rows != rows:
+            raise _broken(stage, f"{rows} records, as it names no rows", f"{found.records.num_rows} records")
+        return None
+    if len(found.rows) != found.records.num_rows or found.rows.null_count:
+        raise _broken(stage, f"a row for each of {found.records.num_rows} records", f"{len(found.rows)} rows, or nulls")
+    own: Rows = found.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    if len(own) and not (own.min() >= 0 and own.max() < rows):
+        raise _broken(stage, f"rows of a batch of {rows}", f"rows from {own.min()} to {own.max()}")
+    if not converter.makes_several and len(np.unique(own)) != len(own):
+        raise _broken(stage, "at most one record of each, as makes_several is False", "several of one")
+    return own
+
+
+def _checked(
+    stage: Stage, tally: Tally, checker: RowChecker, piece: Piece, rejected: dict[int, Rejection]
+) -> list[Piece]:
+    passed = checker.check(piece.records)
+    if len(passed) != piece.records.num_rows or not pa.types.is_boolean(passed.type):
+        raise _broken(stage, f"a boolean for each of {piece.records.num_rows} records", f"{len(passed)} {passed.type}")
+    keep = (pc.fill_null(passed, False) if passed.null_count else passed).to_numpy(zero_copy_only=False)
+    if keep.all():
+        return [piece]
+    bad = np.flatnonzero(~keep)
+    if not stage.is_mandatory:
+        tally.noted += len(bad)
+        return [piece]
+    if stage.on_failure == "drop":
+        tally.filtered += len(bad)
+        return [piece.only(keep)]
+    for row in piece.origin_rows()[bad].tolist():
+        _reject(stage, tally, rejected, row, f"expected {checker.describe()}")
+    return [piece]
+
+
+def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int, reason: str) -> None:
+    if stage.on_failure == "fail":
+        raise turned_away(stage.name, reason)
+    if row not in rejected:
+        tally.rejected += 1
+        rejected[row] = Rejection(stage.name, plain_text(reason, 1000))
+
+
+def turned_away(construct: str, reason: str) -> RecordError:
+    """The error of a work unit that is to fail for a record."""
+    return RecordError(
+        "a record is turned away",
+        construct=construct,
+        found=plain_text(reason, 500),
+        todo="mend the producer or the construct, or have such records diverted (on_rejected, on_failure)",
+    )
+
+
+def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a construct does not keep what it says",
+        construct=stage.name,
+        expected=expected,
+        found=found,
+        todo="mend the construct; `ConverterContract` in distcommit.testing.contracts tells what it has to keep",
+    )

@@ -1,0 +1,178 @@
+"""The task flow as one value: source, converters, row checkers, fork, and then each branch's own with its sink.
+
+Without a fork there is one branch, `main`; nothing else is different then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pyarrow as pa
+
+from distcommit.model.committer import OpensCommitter
+from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.model.sink import BY_DATASET, Sink
+from distcommit.model.source import Source
+from distcommit.model.work import MAIN_BRANCH, is_errors
+from distcommit.sinks.files.sink import FileSink
+
+_ERRORS = FileSink()
+"""What error branches look like, whatever the job's sinks: files that can be queried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A converter or a row checker in its place.
+
+    Attributes:
+        name: of its type, and where a chain has several of one type with a number.
+        construct: itself.
+        is_mandatory: of a checker, whether a record that does not pass is turned away.
+        on_failure: what becomes of a record that is turned away.
+    """
+
+    name: str
+    construct: Converter | RowChecker
+    is_mandatory: bool = True
+    on_failure: Literal["divert", "drop", "fail"] = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A task checker in its place."""
+
+    name: str
+    checker: TaskChecker
+    is_mandatory: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What happens to the records of one branch."""
+
+    sink: Sink
+    name: str = MAIN_BRANCH
+    stages: Sequence[Stage] = ()
+    checks: Sequence[Check] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFlow:
+    """A job's constructs from source to sinks. Picklable.
+
+    Attributes:
+        source: where records come from.
+        branches: where they go, in the order of the job file; one, if nothing forks.
+        stages: converters and row checkers before the fork.
+        fork: what sends records to branches; None with one branch.
+        on_rejected: what becomes of a record that the fork sends nowhere.
+        errors: the files of error branches.
+    """
+
+    source: Source
+    branches: Sequence[Branch]
+    stages: Sequence[Stage] = ()
+    fork: ForkOperator | None = None
+    on_rejected: Literal["divert", "fail"] = "fail"
+    errors: FileSink = field(default=_ERRORS)
+
+    @classmethod
+    def straight(cls, source: Source, sink: Sink) -> TaskFlow:
+        """From a source to a sink, with nothing between them."""
+        return cls(source, (Branch(sink),))
+
+    def with_source(self, source: Source) -> TaskFlow:
+        """The same for another source."""
+        return replace(self, source=source)
+
+    def sink_of(self, branch: str) -> Sink:
+        """The sink of a branch, those of errors among them.
+
+        Raises:
+            ConfigurationError: if there is no such branch.
+        """
+        if is_errors(branch):
+            return self.errors
+        for found in self.branches:
+            if found.name == branch:
+                return found.sink
+        raise ConfigurationError(
+            "what was prepared is of a branch that the job does not have",
+            expected=f"one of {', '.join(each.name for each in self.branches)}",
+            found=branch,
+            todo="put the branch back into the job file",
+        )
+
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        """Those of all branches."""
+        return tuple(branch.sink for branch in self.branches)
+
+    @property
+    def grouping_sink(self) -> Sink:
+        """The one that says what datasets are committed with: the first that names groups."""
+        return next((sink for sink in self.sinks if sink.grouped_by != BY_DATASET), self.sinks[0])
+
+    @property
+    def committers(self) -> Mapping[str, OpensCommitter]:
+        """What opens the committers of all sinks, by the name stored with their steps."""
+        return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
+
+    @property
+    def can_be_audited(self) -> bool:
+        """Whether what is published can be, in all branches."""
+        return all(sink.abilities.audit for sink in self.sinks)
+
+    def published_in(self, dataset_urn: str, output: str) -> str:
+        """Where a reader finds what is published of a dataset, in words for people; of several branches with their
+        names."""
+        found = {branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        return ", ".join(f"{name}: {place}" for name, place in found.items() if place)
+
+    @property
+    def converters(self) -> Iterator[Converter]:
+        """All of them, of all branches."""
+        chains = [self.stages, *(branch.stages for branch in self.branches)]
+        return (stage.construct for chain in chains for stage in chain if isinstance(stage.construct, Converter))
+
+    @property
+    def makes_several(self) -> bool:
+        """Whether several records may come of one."""
+        return any(converter.makes_several for converter in self.converters)
+
+    def check(self) -> None:
+        """Makes sure, as far as schemas are known before a record is read, that each construct can work on what comes.
+
+        Raises:
+            ConfigurationError: naming the construct and the one before it.
+        """
+        reached = schema_after(self.stages, self.source.batch_schema, "the source")
+        for branch in self.branches:
+            before = self.stages[-1].name if self.stages else "the source"
+            schema_after(branch.stages, reached, before, f" of branch {branch.name}")
+
+
+def schema_after(stages: Sequence[Stage], schema: pa.Schema | None, before: str, where: str = "") -> pa.Schema | None:
+    """What a chain makes of records of that schema; None once only the records can tell. Raises as `TaskFlow.check`."""
+    for stage in stages:
+        if schema is None:
+            return None
+        try:
+            if isinstance(stage.construct, Converter):
+                schema = stage.construct.convert_schema(schema)
+            else:
+                stage.construct.check_schema(schema)
+        except DistcommitError as error:
+            raise ConfigurationError(
+                "two constructs do not fit",
+                expected=f"records that {stage.name}{where} can take, from {before}",
+                found=str(error),
+                todo="correct one of the two",
+            ) from error
+        before = stage.name
+    return schema
