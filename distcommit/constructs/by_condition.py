@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from distcommit.constructs.conditions import Condition
-from distcommit.constructs.settings import ForkSettings
+from distcommit.constructs.settings import ForkOperatorSettings
 
 
-class ByCondition(ForkSettings, frozen=True, extra="forbid"):
+class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
     """A fork operator whose branches have conditions: `when: {BRANCH: CONDITION, ...}`, and `otherwise: BRANCH`.
 
     A record that meets none is rejected if there is no `otherwise`. A condition on a null is not met. A column that the

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.settings import ForkSettings
+from distcommit.constructs.settings import ForkOperatorSettings
 
 
-class AllBranches(ForkSettings, frozen=True, extra="forbid"):
+class AllBranches(ForkOperatorSettings, frozen=True, extra="forbid"):
     """Sends every record to every branch."""
 
     type: Literal["all"] = "all"

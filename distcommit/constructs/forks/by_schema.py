@@ -8,10 +8,10 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.settings import ForkSettings
+from distcommit.constructs.settings import ForkOperatorSettings
 
 
-class BySchema(ForkSettings, frozen=True, extra="forbid"):
+class BySchema(ForkOperatorSettings, frozen=True, extra="forbid"):
     """Sends records to every branch whose `requires` are columns of their schema; with none it takes all of them."""
 
     type: Literal["by_schema"] = "by_schema"

@@ -8,15 +8,13 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.masks import checked_mask
 from distcommit.constructs.own_class import OwnClass
-from distcommit.constructs.settings import ForkSettings
+from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.model.constructs import ForkOperator
-from distcommit.model.errors import ConfigurationError
 from distcommit.model.user_class import make_named
 
 
-class PythonFork(OwnClass, ForkSettings, frozen=True, extra="forbid"):
+class PythonFork(OwnClass, ForkOperatorSettings, frozen=True, extra="forbid"):
     """Names a subclass of `ForkOperator`."""
 
     type: Literal["python"] = "python"
@@ -33,23 +31,14 @@ class PythonFork(OwnClass, ForkSettings, frozen=True, extra="forbid"):
     def named_branches(self) -> frozenset[str] | None:
         return None
 
+    def check_branches(self, branches: Sequence[str]) -> None:
+        self.made.check_branches(branches)
+
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        return bool(self.made.accepts(branch, schema))
+        return self.made.accepts(branch, schema)
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
-        chosen = self.made.choose(batch, branches)
-        if not isinstance(chosen, Mapping) or not set(chosen) <= set(branches):
-            raise ConfigurationError(
-                "a fork's class does not answer by branch",
-                class_name=self.class_name,
-                expected=f"a mapping of {', '.join(branches) or 'no branches'}",
-                found=f"one of {', '.join(map(str, chosen))}" if isinstance(chosen, Mapping) else type(chosen).__name__,
-                todo="correct the class",
-            )
-        return {
-            branch: None if mask is None else checked_mask(mask, batch, self.class_name)
-            for branch, mask in chosen.items()
-        }
+        return self.made.choose(batch, branches)
 
 
 SETTINGS = PythonFork

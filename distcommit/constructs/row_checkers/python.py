@@ -7,7 +7,6 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.masks import checked_mask
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import RowCheckerSettings
 from distcommit.model.constructs import RowChecker
@@ -32,7 +31,7 @@ class PythonRowChecker(OwnClass, RowCheckerSettings, frozen=True, extra="forbid"
         self.made.check_schema(schema)
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        return checked_mask(self.made.check(batch), batch, self.class_name)
+        return self.made.check(batch)
 
     def describe(self) -> str:
         return self.made.describe()

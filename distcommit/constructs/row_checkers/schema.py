@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.declared import DeclaredColumns, ExtraColumns, misfits
+from distcommit.constructs.declared import DeclaredColumns, ExtraColumns, in_words, misfits
 from distcommit.constructs.settings import RowCheckerSettings
 
 
@@ -25,8 +25,7 @@ class Schema(RowCheckerSettings, frozen=True, extra="forbid"):
         return pa.repeat(not any(misfits(batch.schema, self.columns, self.extra)), batch.num_rows)
 
     def describe(self) -> str:
-        declared = ", ".join(f"{name} {text}" for name, text in self.columns.items())
-        return f"the schema has {declared}" + (", and no other column" if self.extra == "refused" else "")
+        return f"the schema has {in_words(self.columns)}" + (", and no other column" if self.extra == "refused" else "")
 
 
 SETTINGS = Schema

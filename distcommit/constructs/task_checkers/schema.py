@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.declared import DeclaredColumns, ExtraColumns, misfits
+from distcommit.constructs.declared import DeclaredColumns, ExtraColumns, in_words, misfits
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.model.constructs import BranchCounts, TaskCheck
 
@@ -36,9 +36,8 @@ class SchemaCheck(TaskCheck):
             self._misfits.update(dict.fromkeys(misfits(batch.schema, self._settings.columns, self._settings.extra)))
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
-        declared = ", ".join(f"{name} {text}" for name, text in self._settings.columns.items())
         found = "; ".join(self._misfits) or ("just that" if self._checked is not None else "no records")
-        return not self._misfits, f"expected columns {declared}, found {found}"
+        return not self._misfits, f"expected columns {in_words(self._settings.columns)}, found {found}"
 
 
 SETTINGS = Schema

@@ -174,15 +174,15 @@ def test_records_without_a_time_are_too_old_and_no_records_are_not() -> None:
 
 
 def test_each_schema_is_held_against_what_is_declared() -> None:
-    settings = {"type": "schema", "columns": {"a": "int64", "b": "any"}, "extra": "refused"}
-    assert outcome(settings, {"a": [1], "b": [""]}, {"b": [[1]], "a": [None]}) == (
+    settings = {"type": "schema", "columns": {"a": "int64", "b": ["string"]}, "extra": "refused"}
+    assert outcome(settings, {"a": [1], "b": [[""]]}, {"b": [None], "a": [None]}) == (
         True,
-        "expected columns a int64, b any, found just that",
+        "expected columns a int64, b list<item: string>, found just that",
     )
     bad = {"a": ["x"], "c": [1]}
-    assert outcome(settings, {"a": [1], "b": [""]}, bad, bad, {"a": [1], "b": [""]}) == (
+    assert outcome(settings, {"a": [1], "b": [[""]]}, bad, bad, {"a": [1], "b": [[""]]}) == (
         False,
-        "expected columns a int64, b any, found a is string, not int64; b is missing; c is not declared",
+        "expected columns a int64, b list<item: string>, found a is string, not int64; b is missing; c is not declared",
     )
     assert outcome(settings)[0]
 
@@ -219,7 +219,7 @@ def test_records_that_can_not_be_checked_are_told(settings: dict[str, Any], batc
         ({"type": "fraction_rejected", "max": 1.1}, "less than or equal to 1"),
         ({"type": "freshness", "column": "a"}, "required"),
         ({"type": "freshness", "column": "a", "max_age_s": float("inf")}, "finite"),
-        ({"type": "schema", "columns": {"a": "intt"}}, "names no type"),
+        ({"type": "schema", "columns": {"a": "intt"}}, "found 'intt'"),
         ({"type": "row_count", "min": 1, "level": "warn"}, "optional"),
     ],
 )
