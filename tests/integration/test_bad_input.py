@@ -125,6 +125,9 @@ def test_two_jobs_can_not_share_a_store(tmp_path: Path, spark: SparkSession) -> 
             run(job, spark)
 
 
+NUMBERS = [{"type": "json", "fields": {"n": "int64"}}]
+
+
 def produce_json(job: KafkaJob, topic: str, *values: bytes | None) -> None:
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for value in values:
@@ -135,15 +138,14 @@ def produce_json(job: KafkaJob, topic: str, *values: bytes | None) -> None:
 
 @pytest.mark.parametrize("policy", ["fail", "divert"])
 def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, policy: str) -> None:
-    value = {"format": "json", "fields": {"n": "int64"}}
-    with kafka_job(tmp_path, {"good": 1, "bad": 1}, value=value, on_undecodable=policy) as job:
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=NUMBERS, on_rejected=policy) as job:
         produce_json(job, "good", b'{"n":1}', b'{"n":2}')
         produce_json(job, "bad", b'{"n":1}', b'{"n":"two"}', b"not json", None)
         result = run(job, spark)
         audit = job.audit()
     if policy == "fail":
         assert not result.succeeded
-        assert "can't be decoded" in reasons(result)["bad"]
+        assert "a record is turned away" in reasons(result)["bad"]
         assert (audit.records, audit.datasets) == (2, 1), "the other dataset is unharmed"
     else:
         assert result.succeeded
@@ -153,8 +155,8 @@ def test_a_record_that_can_not_be_decoded(tmp_path: Path, spark: SparkSession, p
 
 @pytest.mark.slow
 def test_what_a_failed_dataset_left_in_staging_is_no_finding_of_the_audit(tmp_path: Path, spark: SparkSession) -> None:
-    value = {"format": "json", "fields": {"n": "int64"}}
-    with kafka_job(tmp_path, {"good": 1, "bad": 1}, value=value, source={"records_per_work_unit": 5}) as job:
+    source = {"records_per_work_unit": 5}
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=NUMBERS, source=source) as job:
         produce_json(job, "good", b'{"n":1}', b'{"n":2}')
         produce_json(job, "bad", *[b'{"n":1}'] * 10, b"not json")
         code, result, _ = job.cli("run")

@@ -150,7 +150,7 @@ def test_what_only_changes_how_new_files_look_or_what_is_read_may_change(tmp_pat
         job.write(
             source={"start": "latest", "topics": [], "topic_patterns": ["a"], "records_per_work_unit": 3},
             sink={"format": "avro", "compression": "none", "partition_by": {"granularity": "hour"}},
-            value={"format": "json", "fields": {"n": "int64"}},
+            converters=[{"type": "json", "fields": {"n": "int64"}}],
             commit={"policy": "successful", "delivery": "at_least_once", "durability": "none"},
         )
         assert run(job, spark).totals.records_published == 10

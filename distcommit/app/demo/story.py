@@ -46,10 +46,9 @@ source:
   topic_patterns: ['flights\\..*']   # one topic for each destination airport
   dataset: partition                # each partition is committed by itself; `topic` would take them together
 
-value:
-  format: json
-  fields: {{time_hour: timestamp}}    # the flight's own time, which files are partitioned by
-  keep_value: true                   # and the record as it came
+converters:
+  - type: json
+    fields: {{time_hour: timestamp}}  # the flight's own time, which files are partitioned by
 
 sink:
   format: parquet

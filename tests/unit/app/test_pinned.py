@@ -47,7 +47,7 @@ def test_of_kafka_to_files_what_names_datasets_and_the_types_are_pinned() -> Non
         {"source": {**KAFKA, "expired_offsets": "skip", "records_per_work_unit": 1, "client": {"a": "b"}}},
         {"sink": {"format": "avro", "compression": "none", "partition_by": {"granularity": "hour"}}},
         {"sink": {"target_file_bytes": 1, "access": {"mode": "0640"}}},
-        {"value": {"format": "json"}, "on_undecodable": "divert"},
+        {"converters": [{"type": "json", "fields": {"a": "string"}}], "on_rejected": "divert"},
         {"commit": {"policy": "successful", "delivery": "at_least_once", "durability": "none", "min_interval_ms": 1}},
         {"commit": {"scope": "job"}},
         {"paths": {name: f"/moved{place}" for name, place in PATHS.items()}},
