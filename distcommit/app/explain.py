@@ -11,6 +11,7 @@ import pyarrow as pa
 import yaml
 from pydantic import BaseModel
 
+from distcommit.app.config import JobConfig
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow, schema_after
 from distcommit.model.constructs import Converter
 
@@ -67,12 +68,13 @@ class ExplainResult(msgspec.Struct, frozen=True):
     errors: FlowPart | None
 
 
-def explained(job: str, flow: TaskFlow) -> ExplainResult:
+def explained(config: JobConfig) -> ExplainResult:
     """The flow of a job.
 
     Raises:
         ConfigurationError: if two constructs do not fit, or the class of one can't be used.
     """
+    flow = config.task_flow()
     flow.check()
     schema = flow.source.batch_schema
     source = FlowPart("source", _type_of(flow.source), _settings(flow.source), columns=_columns(schema))
@@ -82,7 +84,7 @@ def explained(job: str, flow: TaskFlow) -> ExplainResult:
     if flow.fork is not None:
         nowhere = f"sent nowhere: {_FATES[flow.on_rejected]}"
         fork = FlowPart("fork", _type_of(flow.fork), _settings(flow.fork), nowhere)
-    return ExplainResult(job, parts, fork, [_branch(branch, reached) for branch in flow.branches], _errors(flow))
+    return ExplainResult(config.job, parts, fork, [_branch(branch, reached) for branch in flow.branches], _errors(flow))
 
 
 def _errors(flow: TaskFlow) -> FlowPart | None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
 from distcommit.app.config import JobConfig, load_config
-from distcommit.app.explain import ExplainResult, explained
 from distcommit.app.imports import ImportResult, import_watermarks
 from distcommit.app.job_folders import JobFolders
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
@@ -139,14 +138,6 @@ class Job:
             result = recover(launch, settings, told)
             end_run(settings.store, settings.epoch, clean=False)
             return result
-
-    def explain(self) -> ExplainResult:
-        """The task flow, as the job file says it. Connects to nothing, and needs no store.
-
-        Raises:
-            ConfigurationError: if two constructs do not fit, or the class of one can't be used.
-        """
-        return explained(self.config.job, self.config.task_flow())
 
     def status(self) -> StatusResult:
         """What is stored of each dataset. Reads only; runs beside a live run.

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from distcommit.app.explain import explained
 from distcommit.app.job import Job
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import shown_progress
@@ -112,7 +113,7 @@ def explain(
     """Show the task flow, from source to sinks, with the columns after each step where they are known. Connects to
     nothing."""
     with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.explain()
+        result = explained(configured.config)
         if svg is not None:
             svg.write_text(flow_svg(result), encoding="utf-8")
         terminal.show(result, explain_view)
