@@ -27,7 +27,7 @@ class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
     A value that the other type does not hold turns its record away: text that is no number or no date, numbers out of
     range, decimals with more digits, fractions as whole numbers. Text that becomes a timestamp names its zone, and text
     that becomes a decimal has no exponent. Of floating-point numbers as decimals the digits beyond are rounded; of
-    timestamps as dates the day in UTC stays.
+    timestamps as dates the day in their zone stays.
     """
 
     type: Literal["cast"]
