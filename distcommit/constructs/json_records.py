@@ -1,8 +1,8 @@
 """JSON text into columns of declared types.
 
-What comes of a record is what the decoder by record says (msgspec). Arrow's own reader is about twice as fast, so whole
-batches are given to it where it is known to say the same; where it fails, or might say another thing, the batch is
-decoded record by record.
+What comes of a record is what the decoder by record says (msgspec). Arrow's own reader takes three quarters of its time
+for flat records and half for nested ones, so whole batches are given to it where it is known to say the same; where it
+fails, or might say another thing, the batch is decoded record by record.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class JsonReader:
         """
         try:
             text = _joined(values)
-            if text is None or (self._has_decimal and _has_tiny(text.to_pybytes())):
+            if text is None or (self._has_decimal and _has_tiny(text)):
                 return None
             read = pj.read_json(
                 pa.BufferReader(text),
@@ -168,16 +168,26 @@ def _joined(values: pa.Array) -> pa.Buffer | None:
             return None
     one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     joined = pc.binary_join(one, b"\n")[0].as_buffer()
-    found = joined.to_pybytes()
     # Behind a NUL, Arrow's reader reads nothing: it says so (26.0), and need not.
-    if b"\0" in found or ((b"NaN" in found or b"Inf" in found) and _NOT_FINITE.search(found)):
+    if _contains(joined, b"\0"):
+        return None
+    if (_contains(joined, b"NaN") or _contains(joined, b"Inf")) and _NOT_FINITE.search(joined):
         return None
     return joined
 
 
-def _has_tiny(text: bytes) -> bool:
+def _has_tiny(text: pa.Buffer) -> bool:
     """Whether there is a number near zero, of which Arrow's reader makes zero as a decimal, or the process dies."""
-    return (b"e-" in text or b"E-" in text) and bool(_TINY.search(text))
+    return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_TINY.search(text))
+
+
+def _contains(text: pa.Buffer, wanted: bytes) -> bool:
+    """Whether it stands in a text: ten times as fast as `in` where its first letter is rare."""
+    data = np.frombuffer(text, np.uint8)
+    found = np.flatnonzero(data[: len(data) - len(wanted) + 1] == wanted[0])
+    for place, letter in enumerate(wanted[1:], 1):
+        found = found[data[found + place] == letter]
+    return len(found) > 0
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -203,10 +213,11 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         array.validate(full=True)  # Arrow's reader takes more digits than there is room for
     if pa.types.is_temporal(kind):
-        naive = pa.types.is_timestamp(kind) and _all_match(array, _NAIVE)
-        if not naive and not _all_match(array, _DATE if pa.types.is_date(kind) else _ZONED):
+        if _all_match(array, _DATE if pa.types.is_date(kind) else _ZONED):
+            return array.cast(kind)
+        if pa.types.is_date(kind) or not _all_match(array, _NAIVE):
             raise _MightDifferError
-        return (array.cast(pa.timestamp("us")) if naive else array).cast(kind)
+        return array.cast(pa.timestamp("us")).cast(kind)
     return array
 
 
