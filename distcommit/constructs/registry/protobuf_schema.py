@@ -1,7 +1,7 @@
 """Protobuf schemas of a registry: descriptors of their messages, and what is read of these.
 
-A registry gives what was registered: a `.proto` file's text, which protoc (of grpcio-tools) compiles, or a descriptor in
-Base64, as confluent-kafka for Python registers it.
+A registry gives what was registered: a `.proto` file's text, which protoc (of grpcio-tools) compiles, or a descriptor
+in Base64, as confluent-kafka for Python registers it.
 """
 
 from __future__ import annotations
