@@ -15,25 +15,29 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 def avro_records(url: str, topic: str, schema: Any, values: Iterable[Any]) -> list[bytes]:
     """Values of the topic, of that Avro schema, which is registered."""
-    serializer = AvroSerializer(SchemaRegistryClient({"url": url}), json.dumps(schema))
-    return [serializer(value, SerializationContext(topic, MessageField.VALUE)) for value in values]
+    with SchemaRegistryClient({"url": url}) as client:
+        serializer = AvroSerializer(client, json.dumps(schema))
+        return [serializer(value, SerializationContext(topic, MessageField.VALUE)) for value in values]
 
 
 def json_records(url: str, topic: str, schema: Any, values: Iterable[Any]) -> list[bytes]:
     """The same of a JSON schema."""
-    serializer = JSONSerializer(json.dumps(schema), SchemaRegistryClient({"url": url}))
-    return [serializer(value, SerializationContext(topic, MessageField.VALUE)) for value in values]
+    with SchemaRegistryClient({"url": url}) as client:
+        serializer = JSONSerializer(json.dumps(schema), client)
+        return [serializer(value, SerializationContext(topic, MessageField.VALUE)) for value in values]
 
 
 def protobuf_records(url: str, topic: str, messages: Sequence[Any]) -> list[bytes]:
     """The same of generated messages of one class."""
-    serializer = ProtobufSerializer(type(messages[0]), SchemaRegistryClient({"url": url}))
-    return [serializer(each, SerializationContext(topic, MessageField.VALUE)) for each in messages]
+    with SchemaRegistryClient({"url": url}) as client:
+        serializer = ProtobufSerializer(type(messages[0]), client)
+        return [serializer(each, SerializationContext(topic, MessageField.VALUE)) for each in messages]
 
 
 def register(url: str, subject: str, text: str, kind: str = "AVRO", references: Sequence[Any] = ()) -> int:
     """Registers a schema as it stands, and returns its id."""
-    return int(SchemaRegistryClient({"url": url}).register_schema(subject, Schema(text, kind, list(references))))
+    with SchemaRegistryClient({"url": url}) as client:
+        return int(client.register_schema(subject, Schema(text, kind, list(references))))
 
 
 def framed(schema_id: int, body: bytes) -> bytes:

@@ -190,7 +190,7 @@ class ProtobufDecoder:
             else:
                 yield _read(handler, messages.take(pa.array(numbers)), begin, numbers)
         if wrong:
-            yield Decoded(self.schema.empty_table().combine_chunks().to_batches()[0], np.empty(0, np.int64), wrong)
+            yield Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), np.empty(0, np.int64), wrong)
 
     def _handler(self, indexes: Indexes) -> Any | str:
         if indexes not in self._handlers:
