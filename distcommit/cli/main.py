@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +14,13 @@ from typing import Annotated
 import msgspec
 import typer
 
+from distcommit.app.explain import explained
 from distcommit.app.job import Job
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import shown_progress
+from distcommit.cli.explain_view import explain_view
+from distcommit.cli.flow_svg import flow_svg
+from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, opened
 from distcommit.cli.output import (
     compare_view,
     demo_view,
@@ -57,14 +60,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-JobFile = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job file.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Wins over the job file. Can be given again and again."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; all else on stderr.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Logs, Spark's own among them, and tracebacks.")]
-
 
 def _say_version(asked: bool) -> None:
     if asked:
@@ -85,18 +80,10 @@ def _top(
     """The options of the command itself."""
 
 
-@contextlib.contextmanager
-def _opened(job: Path, overrides: list[str] | None, as_json: bool, verbose: bool) -> Iterator[tuple[Terminal, Job]]:
-    """One command on the job of a file."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        yield terminal, Job.from_file(job, overrides or ())
-
-
 @app.command()
 def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Replay what is pending, then ingest what is new."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err) as shown:
             result = configured.run(shown)
         terminal.show(result, run_view)
@@ -106,11 +93,30 @@ def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verb
 @app.command()
 def recover(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Replay what earlier runs had sealed and not finished, and ingest nothing."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err) as shown:
             result = configured.recover(shown)
         terminal.show(result, recover_view)
     _exit(0 if result.succeeded else 1)
+
+
+@app.command()
+def explain(
+    job: JobFile,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, too.", show_default=False)
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the task flow, from source to sinks, with the columns after each step where they are known. Connects to
+    nothing."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        result = explained(configured.config)
+        if svg is not None:
+            svg.write_text(flow_svg(result), encoding="utf-8")
+        terminal.show(result, explain_view)
 
 
 @app.command()
@@ -122,7 +128,7 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Show what is stored of the job. Reads only, also beside a live run; exit code 5 if a log can't be read."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.status()
         terminal.show(result, partial(status_view, show_all=show_all))
     _exit(5 if result.unreadable else 0)
@@ -145,7 +151,7 @@ def log(
 
     Exit code 5 if a segment can't be read.
     """
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.log(bucket=bucket, dataset=dataset)
         terminal.show(result, log_view)
     _exit(5 if any(line.unreadable for line in result.lines) else 0)
@@ -161,7 +167,7 @@ def audit(
 ) -> None:
     """Check that every offset below the watermarks is published exactly once (with commit.delivery: at_least_once, at
     least once). Reads only; not beside a live run."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.audit(deep=deep)
         terminal.show(result, audit_view)
     _exit(0 if result.passed else 6)
@@ -217,7 +223,7 @@ def quarantine(
     verbose: Verbose = False,
 ) -> None:
     """Let no run go on with a pending dataset until you release it: if what it needs is gone for good."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         configured.quarantine(dataset)
         _show_datasets(terminal, configured, [dataset])
 
@@ -278,7 +284,7 @@ def import_watermarks(
     verbose: Verbose = False,
 ) -> None:
     """Go on where another system stopped: set the watermarks of datasets that have none. Can be repeated."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.import_watermarks(file, group=group, overwrite=overwrite, dry_run=dry_run)
         terminal.show(result, import_view)
 
@@ -324,7 +330,7 @@ def rebuild(
     verbose: Verbose = False,
 ) -> None:
     """Mend a store that is lost or older than what was published, from the published files."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         result = configured.rebuild(accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run)
         terminal.show(result, rebuild_view)
     _exit(5 if result.problems else 0)
@@ -339,7 +345,7 @@ def rebucket(
     verbose: Verbose = False,
 ) -> None:
     """Give the job another number of buckets; all datasets have to be idle. Given again, it finishes what was begun."""
-    with _opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
         with shown_progress(terminal.err, "look") as shown:
             result = configured.rebucket(buckets, shown)
         terminal.show(result, rebucket_view)

@@ -5,8 +5,9 @@ errors; `models` say what must come of it. What only checks this project is not 
 
 Where to start:
 
-- You wrote a CommitStep, CommitStepStore, FileSystem, Source or Sink: subclass its suite in `testing.contracts`, whose
-  docstring shows how in eight lines (needs pytest). `testing.models.sqlite_sink` is a sink to learn from.
+- You wrote a CommitStep, CommitStepStore, FileSystem, Source, Sink, checker or fork operator: subclass its suite in
+  `testing.contracts`, whose docstring shows how in eight lines (needs pytest). `testing.models.sqlite_sink` is a sink
+  to learn from.
 - You want to see a whole job run, crash and recover in memory, in milliseconds::
 
       machine = SimulatedPosix()

@@ -76,7 +76,9 @@ def test_a_log_is_written(tmp_path: Path) -> None:
     assert run_without(LOG, tmp_path) == "1\n"
 
 
-@pytest.mark.parametrize(("command", "answer"), [("status", "datasets"), ("log", "lines"), ("audit", "exact")])
+@pytest.mark.parametrize(
+    ("command", "answer"), [("status", "datasets"), ("log", "lines"), ("audit", "exact"), ("explain", "branches")]
+)
 def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
     from distcommit import Job
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field
 
+from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import ConstructSettings
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.user_class import make_named
 
 
-class PythonConverter(ConstructSettings, Converter, frozen=True, extra="forbid", ignored_types=(cached_property,)):
-    """Names a subclass of `Converter` as `package.module:Class`; it is made with `options` as keyword arguments."""
+class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra="forbid"):
+    """Names a subclass of `Converter`."""
 
     type: Literal["python"]
-    class_name: str = Field(alias="class")
-    options: dict[str, Any] = Field(default_factory=dict)
 
     @cached_property
     def made(self) -> Converter:
@@ -29,10 +27,6 @@ class PythonConverter(ConstructSettings, Converter, frozen=True, extra="forbid",
             ConfigurationError: if the class can't be imported or made, or is no `Converter`.
         """
         return make_named(Converter, "converter", self.class_name, self.options)  # type: ignore[type-abstract]
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "made"}}
 
     @property
     def makes_several(self) -> bool:  # type: ignore[override]

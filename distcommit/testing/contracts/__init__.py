@@ -1,4 +1,4 @@
-"""What a CommitStep, CommitStepStore, FileSystem, Source or Sink of yours has to keep, as pytest classes to subclass.
+"""What a CommitStep, CommitStepStore, FileSystem, Source, Sink or construct of yours has to keep: classes to subclass.
 
     from distcommit.testing.contracts import CommitStepContract
 
@@ -15,17 +15,25 @@ must not know what is simulated or modelled. Start reading at `commit_steps`, or
 """
 
 from distcommit.testing.contracts.commit_steps import CommitStepContract, CommitStepStoreContract, NoteCommitStep
+from distcommit.testing.contracts.converter import ConverterContract
 from distcommit.testing.contracts.file_system import FileSystemContract
+from distcommit.testing.contracts.fork import ForkContract
 from distcommit.testing.contracts.object_store import ObjectStoreContract
+from distcommit.testing.contracts.row_checker import RowCheckerContract
 from distcommit.testing.contracts.sink import SinkContract
 from distcommit.testing.contracts.source import SourceContract
+from distcommit.testing.contracts.task_checker import TaskCheckerContract
 
 __all__ = [
     "CommitStepContract",
     "CommitStepStoreContract",
+    "ConverterContract",
     "FileSystemContract",
+    "ForkContract",
     "NoteCommitStep",
     "ObjectStoreContract",
+    "RowCheckerContract",
     "SinkContract",
     "SourceContract",
+    "TaskCheckerContract",
 ]

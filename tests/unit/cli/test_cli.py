@@ -119,7 +119,7 @@ class TestHelp:
         ):
             assert text in result.stdout
 
-    @pytest.mark.parametrize("command", ["run", "recover", "status", "log", "audit"])
+    @pytest.mark.parametrize("command", ["run", "recover", "explain", "status", "log", "audit"])
     def test_commands_with_a_job_file_take_the_same_options(self, command: str) -> None:
         result = invoke(command, "--help")
         assert result.exit_code == 0

@@ -1,0 +1,69 @@
+"""The task flow as a tree for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+from rich.tree import Tree
+
+from distcommit.app.explain import ExplainResult, FlowColumn, FlowPart
+
+COLUMNS_SHOWN = 12
+
+
+def explain_view(result: ExplainResult) -> RenderableType:
+    """What comes before the fork in one line below the other, and a branch of the tree for each branch."""
+    tree = Tree(Text.assemble("job ", (result.job, "bold")), guide_style="dim")
+    _add(tree, result.parts, None)
+    reached = result.parts[-1].columns
+    if result.fork is None:
+        _add(tree, result.branches[0].parts, reached)
+    else:
+        fork = tree.add(_part(result.fork, None))
+        for branch in result.branches:
+            _add(fork.add(Text.assemble("branch ", (branch.name, "bold"))), branch.parts, reached)
+    if result.errors is not None:
+        tree.add(_part(result.errors, None))
+    return tree
+
+
+def _add(tree: Tree, parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> None:
+    for part in parts:
+        tree.add(_part(part, columns))
+        columns = part.columns
+
+
+def _part(part: FlowPart, before: Sequence[FlowColumn] | None) -> RenderableType:
+    head = Text.assemble((f"{part.kind} ", "dim"), (part.name, "bold cyan"), f"  {part.settings}".rstrip())
+    notes = [part.turned_away] if part.turned_away else []
+    if columns := shown_columns(part, before):
+        notes.append(f"columns: {', '.join(columns)}")
+    return Group(head, *(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False) for note in notes))
+
+
+def shown_columns(part: FlowPart, before: Sequence[FlowColumn] | None) -> list[str]:
+    """What a source or a converter makes of the columns before it; nothing for other constructs.
+
+    Args:
+        part: the construct.
+        before: the columns before it; None if they are not known, or there are none.
+    """
+    if part.kind not in ("source", "converter"):
+        return []
+    if part.columns is None:
+        return ["as the records say"]
+    if before is None:
+        return _first([f"{column.name} {column.type}" for column in part.columns])
+    changes = [f"+ {column.name} {column.type}" for column in part.columns if column not in before]
+    names = {column.name for column in part.columns}
+    changes += [f"- {column.name}" for column in before if column.name not in names]
+    same = len(set(part.columns) & set(before))
+    return [*_first(changes), *([f"{same} as before"] if same else [])]
+
+
+def _first(columns: Sequence[str]) -> list[str]:
+    more = len(columns) - COLUMNS_SHOWN
+    return [*columns[:COLUMNS_SHOWN], *([f"and {more} more"] if more > 0 else [])]

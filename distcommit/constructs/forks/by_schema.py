@@ -1,0 +1,30 @@
+"""Records to the branches that their schema suits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from distcommit.constructs.settings import ForkOperatorSettings
+
+
+class BySchema(ForkOperatorSettings, frozen=True, extra="forbid"):
+    """Sends records to every branch whose `requires` are columns of their schema; with none it takes all of them."""
+
+    type: Literal["by_schema"] = "by_schema"
+    requires: dict[str, frozenset[str]] = Field(min_length=1)
+
+    def named_branches(self) -> frozenset[str] | None:
+        return frozenset(self.requires)
+
+    def accepts(self, branch: str, schema: pa.Schema) -> bool:
+        return self.requires[branch] <= set(schema.names)
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        return dict.fromkeys(branches)
+
+
+SETTINGS = BySchema

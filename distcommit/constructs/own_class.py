@@ -1,0 +1,22 @@
+"""Constructs of the user's own: a class that the executors can import."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class OwnClass(BaseModel, frozen=True, extra="forbid"):
+    """Names a class as `package.module:Class`; an object of it is made with `options` as keyword arguments, in each
+    process anew."""
+
+    model_config = ConfigDict(ignored_types=(cached_property,))
+
+    class_name: str = Field(alias="class")
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return {**state, "__dict__": {name: v for name, v in state["__dict__"].items() if name != "made"}}

@@ -1,0 +1,86 @@
+"""Records that are not too old."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from distcommit.constructs.columns import field_of
+from distcommit.constructs.settings import TaskCheckerSettings
+from distcommit.model.constructs import BranchCounts, TaskCheck
+
+_IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
+    """Passes a work unit whose newest (or oldest) time in `column` is at most `max_age_s` seconds old: by this
+    machine's clock when the attempt ends, or against the newest time in the column `record_time`, such as Kafka's.
+
+    Times without a zone are UTC, days begin at midnight. Times to come are not too old; records without any are.
+    """
+
+    type: Literal["freshness"] = "freshness"
+    column: str
+    max_age_s: float = Field(ge=0, allow_inf_nan=False)
+    of: Literal["newest", "oldest"] = "newest"
+    record_time: str | None = None
+
+    def begin(self) -> TaskCheck:
+        return FreshnessCheck(self)
+
+
+class FreshnessCheck(TaskCheck):
+    """The newest or oldest time of one attempt."""
+
+    def __init__(self, settings: Freshness) -> None:
+        self._settings = settings
+        self._time: Fraction | None = None
+        self._record_time: Fraction | None = None
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Takes note of a batch's times.
+
+        Raises:
+            ConfigurationError: if a column is missing, or has no times.
+        """
+        of, record_time = self._settings.of, self._settings.record_time
+        self._time = _extreme(self._time, batch, self._settings.column, of)
+        if record_time is not None:
+            self._record_time = _extreme(self._record_time, batch, record_time, "newest")
+
+    def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
+        wanted = f"expected the {self._settings.of} {self._settings.column} at most {self._settings.max_age_s:g} s"
+        record_time = self._settings.record_time
+        wanted += " old" if record_time is None else f" before the newest {record_time}"
+        if not counts.written:
+            return True, f"{wanted}, found no records"
+        now = Fraction(time.time_ns(), 10**9) if record_time is None else self._record_time
+        if self._time is None or now is None:
+            return False, f"{wanted}, found no value of {self._settings.column if now is not None else record_time}"
+        age = now - self._time
+        return age <= Fraction(self._settings.max_age_s), f"{wanted}, found {float(age):.3f} s"
+
+
+def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
+    """The newest or oldest of a time known and those of a column: seconds since 1970."""
+    expected = "timestamps or dates"
+    kind = field_of(
+        batch.schema, column, "freshness", lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t), expected
+    ).type
+    ends = pc.min_max(batch.column(column))
+    found = ends["max" if of == "newest" else "min"]
+    if not found.is_valid:
+        return known
+    if pa.types.is_date32(kind):
+        at = Fraction(found.value * 86_400)
+    else:
+        at = Fraction(found.value, _IN_A_SECOND[getattr(kind, "unit", "ms")])
+    return at if known is None else max(known, at) if of == "newest" else min(known, at)
+
+
+SETTINGS = Freshness

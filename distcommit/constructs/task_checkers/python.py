@@ -1,0 +1,32 @@
+"""A task checker of the user's own."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+from distcommit.constructs.own_class import OwnClass
+from distcommit.constructs.settings import TaskCheckerSettings
+from distcommit.model.constructs import TaskCheck, TaskChecker
+from distcommit.model.user_class import make_named
+
+
+class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbid"):
+    """Names a subclass of `TaskChecker`."""
+
+    type: Literal["python"] = "python"
+
+    @cached_property
+    def made(self) -> TaskChecker:
+        """The checker itself.
+
+        Raises:
+            ConfigurationError: if the class can't be imported or made, or is no `TaskChecker`.
+        """
+        return make_named(TaskChecker, "task checker", self.class_name, self.options)  # type: ignore[type-abstract]
+
+    def begin(self) -> TaskCheck:
+        return self.made.begin()
+
+
+SETTINGS = PythonTaskChecker

@@ -1,0 +1,254 @@
+"""`distcommit explain`: a job's task flow as text, as JSON and drawn; nothing is connected to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pyarrow as pa
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from distcommit.app import explain
+from distcommit.app.config import load_config
+from distcommit.app.explain import ExplainResult, FlowPart
+from distcommit.cli.flow_svg import flow_svg
+from distcommit.cli.main import app
+from distcommit.model.constructs import Converted, Converter, RowChecker
+from distcommit.model.errors import ConfigurationError
+
+PLAIN: Mapping[str, Any] = {
+    "job": "orders",
+    "source": {"type": "kafka", "brokers": "127.0.0.1:1", "topics": ["a", "b"]},
+    "paths": {"store": "store", "staging": "staging", "output": "output"},
+}
+JSON = {"type": "json", "fields": {"id": "int64", "price": "float64", "tags": ["string"]}}
+FORKED: Mapping[str, Any] = {
+    **PLAIN,
+    "converters": [JSON],
+    "row_checkers": [
+        {"type": "not_null", "columns": ["id"], "on_failure": "divert"},
+        {"type": "not_null", "columns": ["price"], "level": "optional"},
+    ],
+    "fork": {
+        "type": "first_match",
+        "when": {"dear": {"column": "price", "op": ">=", "value": 1000}},
+        "otherwise": "cheap",
+        "branches": {
+            "dear": {
+                "sink": {"type": "files", "format": "avro"},
+                "task_checkers": [
+                    {"type": "unique", "columns": ["id"]},
+                    {"type": "row_count", "min": 1, "level": "optional"},
+                ],
+            },
+            "cheap": {
+                "converters": [{"type": "explode", "column": "tags"}, {"type": "drop", "columns": ["price"]}],
+                "row_checkers": [{"type": "in_set", "column": "tags", "values": ["x"], "on_failure": "drop"}],
+            },
+        },
+    },
+}
+
+
+def job_file(folder: Path, tree: Mapping[str, Any]) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(dict(tree), sort_keys=False))
+    return path
+
+
+def explained(folder: Path, tree: Mapping[str, Any]) -> ExplainResult:
+    return explain.explained(load_config(job_file(folder, tree)))
+
+
+def shown(folder: Path, tree: Mapping[str, Any], *options: str) -> str:
+    """What the command prints, where lines are wrapped as one."""
+    done = CliRunner().invoke(app, ["explain", str(job_file(folder, tree)), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def heads(parts: Sequence[FlowPart]) -> list[tuple[str, str]]:
+    return [(part.kind, part.name) for part in parts]
+
+
+def test_without_a_fork_there_is_one_branch(tmp_path: Path) -> None:
+    result = explained(tmp_path, PLAIN)
+    assert heads(result.parts) == [("source", "kafka")]
+    assert [heads(branch.parts) for branch in result.branches] == [[("sink", "files")]]
+    assert (result.fork, result.errors) == (None, None)
+
+
+def test_constructs_are_in_their_order(tmp_path: Path) -> None:
+    result = explained(tmp_path, FORKED)
+    assert heads(result.parts) == [
+        ("source", "kafka"),
+        ("converter", "json"),
+        ("row checker", "not_null"),
+        ("row checker", "not_null#2"),
+    ]
+    assert {branch.name: heads(branch.parts) for branch in result.branches} == {
+        "dear": [("sink", "files"), ("task checker", "unique"), ("task checker", "row_count")],
+        "cheap": [("converter", "explode"), ("converter", "drop"), ("row checker", "in_set"), ("sink", "files")],
+    }
+
+
+def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
+    result = explained(tmp_path, FORKED)
+    dear, cheap = result.branches
+    assert [part.turned_away for part in result.parts[1:]] == [
+        "not converted: the work unit fails",
+        "expects id not null; else to the error branch",
+        "expects price not null; else only counted",
+    ]
+    assert result.fork is not None
+    assert result.fork.turned_away == "sent nowhere: the work unit fails"
+    assert [part.turned_away for part in dear.parts[1:]] == ["not passed: the attempt fails", "not passed: only told"]
+    assert [part.turned_away for part in cheap.parts[:3]] == [
+        "makes several records of one; not converted: the work unit fails",
+        "not converted: the work unit fails",
+        "expects tags in (x); else dropped, and counted",
+    ]
+    assert result.errors is not None
+
+
+@pytest.mark.parametrize(
+    ("more", "there"),
+    [
+        ({"converters": [JSON]}, False),
+        ({"converters": [JSON], "on_rejected": "divert"}, True),
+        ({"row_checkers": [{"type": "not_null", "columns": ["key"], "level": "optional"}]}, False),
+        ({"row_checkers": [{"type": "not_null", "columns": ["key"], "on_failure": "fail"}]}, False),
+        ({"row_checkers": [{"type": "not_null", "columns": ["key"]}]}, True),
+        ({"fork": {"type": "all", "branches": {"x": {}}}}, False),
+        ({"fork": {"type": "all", "branches": {"x": {}}}, "on_rejected": "divert"}, True),
+    ],
+)
+def test_there_is_an_error_branch_where_something_is_diverted(
+    tmp_path: Path, more: Mapping[str, Any], there: bool
+) -> None:
+    assert (explained(tmp_path, {**PLAIN, **more}).errors is not None) == there
+
+
+def test_columns_are_told_where_they_are_known(tmp_path: Path) -> None:
+    text = shown(tmp_path, FORKED)
+    assert "+ id int64, + price double, + tags list<item: string>, 7 as before" in " ".join(
+        text.replace("│", "").split()
+    )
+    assert "columns: + tags string, 9 as before" in text
+    assert "columns: - price, 9 as before" in text
+    unknown = {
+        **PLAIN,
+        "converters": [{"type": "python", "class": f"{__name__}:Unknown"}, {"type": "select", "columns": ["a"]}],
+    }
+    assert shown(tmp_path, unknown).count("columns: as the records say") == 2
+
+
+def test_settings_are_those_of_the_job_file_and_defaults_are_left_out(tmp_path: Path) -> None:
+    result = explained(tmp_path, FORKED)
+    assert result.parts[0].settings == "brokers: '127.0.0.1:1', topics: [a, b]"
+    assert result.parts[2].settings == "columns: [id]"
+    assert result.fork is not None
+    assert result.fork.settings == "when: {dear: {column: price, op: '>=', value: 1000}}, otherwise: cheap"
+    assert [branch.parts[-1].settings for branch in result.branches] == ["min: 1", ""]
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    secret = "correct horse battery"
+    tree = {
+        **PLAIN,
+        "source": {**PLAIN["source"], "client": {"sasl.password": secret}},
+        "converters": [JSON, {"type": "hash", "columns": ["key"], "key": secret}],
+        "row_checkers": [{"type": "python", "class": f"{__name__}:Keyed", "options": {"url": f"http://me:{secret}@x"}}],
+        "task_checkers": [{"type": "unique", "columns": ["http://me:geheim@x"]}],
+    }
+    drawn = tmp_path / "flow.svg"
+    for text in (shown(tmp_path, tree, "--svg", str(drawn)), shown(tmp_path, tree, "--json"), drawn.read_text()):
+        assert "horse" not in text
+        assert "geheim" not in text
+        assert "sasl.password" in text
+        assert "url" in text
+
+
+def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+    tree = {**PLAIN, "converters": [JSON, {"type": "drop", "columns": ["prize"]}]}
+    with pytest.raises(ConfigurationError, match=r"drop can take, from json.*prize"):
+        explained(tmp_path, tree)
+    done = CliRunner().invoke(app, ["explain", str(job_file(tmp_path, tree)), "--svg", str(tmp_path / "flow.svg")])
+    assert done.exit_code == 2
+    assert not (tmp_path / "flow.svg").exists()
+
+
+def test_as_json_all_columns_are_there(tmp_path: Path) -> None:
+    told = json.loads(shown(tmp_path, FORKED, "--json"))
+    assert told["parts"][1]["columns"][-1] == {"name": "tags", "type": "list<item: string>"}
+    assert [branch["name"] for branch in told["branches"]] == ["dear", "cheap"]
+
+
+@pytest.mark.parametrize("tree", [PLAIN, FORKED])
+def test_the_drawing_has_it_all_and_nothing_lies_on_another(tmp_path: Path, tree: Mapping[str, Any]) -> None:
+    result = explained(tmp_path, tree)
+    svg = ET.fromstring(flow_svg(result))
+    words = " ".join(element.text or "" for element in svg.iter() if element.tag.endswith("text"))
+    for part in (*result.parts, *(part for branch in result.branches for part in branch.parts)):
+        assert part.name in words
+        assert part.kind in words
+    boxes = [rectangle(box) for box in svg.iter() if box.get("class") == "box"]
+    width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
+    for left, top, right, bottom in boxes:
+        assert 0 <= left < right <= width
+        assert 0 <= top < bottom <= height
+    for number, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[:number]:
+            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    for text in svg.iter("{http://www.w3.org/2000/svg}text"):
+        assert 0 <= float(text.attrib["y"]) <= height
+        assert len(text.text or "") * 6.65 <= width
+
+
+def rectangle(box: ET.Element) -> tuple[float, float, float, float]:
+    x, y, width, height = (float(box.attrib[name]) for name in ("x", "y", "width", "height"))
+    return x, y, x + width, y + height
+
+
+def test_what_names_hold_is_only_shown(tmp_path: Path) -> None:
+    tree = {**PLAIN, "job": "<b>\x1b[31m&\u202e", "row_checkers": [{"type": "not_null", "columns": ["]]><script>"]}]}
+    with pytest.raises(ConfigurationError, match="script"):
+        explained(tmp_path, tree)
+    tree = {
+        **PLAIN,
+        "job": tree["job"],
+        "task_checkers": [{"type": "unique", "columns": ["<script>\x07" + "x" * 5000]}],
+    }
+    svg = flow_svg(explained(tmp_path, tree))
+    assert "<script" not in svg
+    assert "\x1b" not in svg
+    assert "\u202e" not in svg
+    assert len(svg) < 12_000
+    title = ET.fromstring(svg).find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert title.text == r"task flow of job <b>\x1b[31m&\u202e"
+
+
+class Unknown(Converter):
+    """A converter whose schema only the records can tell."""
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch)
+
+
+class Keyed(RowChecker):
+    """A checker with an option."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        return pa.repeat(True, batch.num_rows)
+
+    def describe(self) -> str:
+        return "anything"

@@ -1,0 +1,225 @@
+"""Fork operators: where records go, and settings and schemas that are refused."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.app.built_in import validated
+from distcommit.constructs.conditions import Condition
+from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.model.constructs import ForkOperator
+from distcommit.model.errors import ConfigurationError
+
+OPERATORS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+SMALL = st.integers(-2, 2)
+LEAVES = st.one_of(
+    st.builds(
+        lambda column, op, value: {"column": column, "op": op, "value": value},
+        st.sampled_from("ab"),
+        st.sampled_from(sorted(OPERATORS)),
+        SMALL,
+    ),
+    st.builds(
+        lambda column, values: {"column": column, "op": "in", "values": values},
+        st.sampled_from("ab"),
+        st.lists(SMALL, min_size=1, max_size=3),
+    ),
+    st.builds(lambda column: {"column": column, "op": "is_null"}, st.sampled_from("ab")),
+)
+CONDITIONS = st.recursive(
+    LEAVES,
+    lambda below: st.one_of(
+        st.builds(lambda found: {"all": found}, st.lists(below, min_size=1, max_size=3)),
+        st.builds(lambda found: {"any": found}, st.lists(below, min_size=1, max_size=3)),
+        st.builds(lambda found: {"not": found}, below),
+    ),
+    max_leaves=6,
+)
+ROWS = st.lists(st.tuples(st.one_of(st.none(), SMALL), st.one_of(st.none(), SMALL)), max_size=8)
+
+
+def meets(condition: Mapping[str, Any], row: Mapping[str, Any]) -> bool | None:
+    """What a condition is to be, by SQL's logic of three values."""
+    match condition:
+        case {"all": below}:
+            found = [meets(each, row) for each in below]
+            return False if False in found else None if None in found else True
+        case {"any": below}:
+            found = [meets(each, row) for each in below]
+            return True if True in found else None if None in found else False
+        case {"not": below}:
+            answer = meets(below, row)
+            return None if answer is None else not answer
+        case {"column": column, "op": "is_null"}:
+            return row[column] is None
+        case {"column": column, "op": "in", "values": values}:
+            return None if row[column] is None else row[column] in values
+        case {"column": column, "op": op, "value": value}:
+            return None if row[column] is None else bool(OPERATORS[op](row[column], value))
+    raise AssertionError(condition)
+
+
+def batch_of(rows: Sequence[tuple[int | None, int | None]]) -> pa.RecordBatch:
+    return pa.record_batch({name: pa.array([row[i] for row in rows], pa.int64()) for i, name in enumerate("ab")})
+
+
+def sent(settings: Mapping[str, Any], batch: pa.RecordBatch, branches: Sequence[str]) -> list[set[str]]:
+    """By row the branches that it goes to."""
+    chosen = fork(settings).choose(batch, branches)
+    masks = {branch: [True] * batch.num_rows if mask is None else mask.to_pylist() for branch, mask in chosen.items()}
+    return [{branch for branch, mask in masks.items() if mask[row]} for row in range(batch.num_rows)]
+
+
+def fork(settings: Mapping[str, Any]) -> ForkOperatorSettings:
+    made: ForkOperatorSettings = validated("fork", settings)
+    return made
+
+
+@given(condition=CONDITIONS, rows=ROWS)
+def test_conditions_are_what_sql_says(condition: dict[str, Any], rows: list[tuple[int | None, int | None]]) -> None:
+    batch, made = batch_of(rows), Condition.model_validate(condition)
+    made.check_schema(batch.schema, "fork")
+    assert made.answers(batch, "fork").to_pylist() == [meets(condition, row) for row in batch.to_pylist()]
+
+
+@given(conditions=st.lists(CONDITIONS, min_size=1, max_size=3), rows=ROWS, rest=st.booleans())
+def test_forks_are_what_conditions_say(
+    conditions: list[dict[str, Any]], rows: list[tuple[int | None, int | None]], rest: bool
+) -> None:
+    when = {f"{number}": condition for number, condition in enumerate(conditions)}
+    batch, branches = batch_of(rows), [*when, *(["rest"] if rest else [])]
+    settings = {"when": when, "otherwise": "rest" if rest else None}
+    met = [[branch for branch in when if meets(when[branch], row)] for row in batch.to_pylist()]
+    otherwise = {"rest"} if rest else set()
+    first = sent({"type": "first_match", **settings}, batch, branches)
+    assert first == [set(found[:1]) or otherwise for found in met]
+    assert sent({"type": "every_match", **settings}, batch, branches) == [set(found) or otherwise for found in met]
+
+
+def test_the_first_is_that_of_the_conditions_not_of_the_branches() -> None:
+    when = {"b": {"column": "a", "op": ">", "value": 0}, "a": {"column": "a", "op": ">", "value": 0}}
+    assert sent({"type": "first_match", "when": when}, batch_of([(1, 1)]), ["a", "b"]) == [{"b"}]
+
+
+def test_schemas_go_to_the_branches_that_they_suit() -> None:
+    made = fork({"type": "by_schema", "requires": {"all": [], "priced": ["price", "currency"]}})
+    priced = pa.schema([("price", pa.int64()), ("currency", pa.string()), ("x", pa.int8())])
+    assert made.accepts("priced", priced)
+    assert made.accepts("all", priced)
+    assert not made.accepts("priced", priced.remove(0))
+    assert made.accepts("all", priced.remove(0))
+
+
+@pytest.mark.parametrize("name", ["first_match", "every_match"])
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ({"column": "c", "op": "is_null"}, "'c'"),
+        ({"column": "c", "op": "==", "value": 1}, "'c'"),
+        ({"column": "a", "op": "==", "value": "x"}, "a value of type int64"),
+        ({"column": "a", "op": "in", "values": [1, "x"]}, "a value of type int64"),
+        ({"all": [{"not": {"any": [{"column": "c", "op": "is_null"}]}}]}, "'c'"),
+    ],
+)
+def test_a_condition_that_can_not_be_answered_is_an_error(name: str, condition: dict[str, Any], said: str) -> None:
+    made, batch = fork({"type": name, "when": {"x": condition}, "otherwise": "y"}), batch_of([(1, 1)])
+    assert made.accepts("y", batch.schema)
+    with pytest.raises(ConfigurationError, match=f"construct={name}.*{said}"):
+        made.accepts("x", batch.schema)
+    with pytest.raises(ConfigurationError, match=f"construct={name}.*{said}"):
+        made.choose(batch, ["x", "y"])
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ({}, "a condition has all or any or not; found nothing"),
+        ({"column": "a"}, "has column and op and value; found column"),
+        ({"op": "is_null"}, "has column and op; found op"),
+        ({"column": "a", "op": "is_null", "value": 1}, "has column and op; found column and op and value"),
+        ({"column": "a", "op": "in", "value": 1}, "has column and op and values; found column and op and value"),
+        ({"column": "a", "op": "in", "values": []}, "at least 1"),
+        ({"column": "a", "op": "like", "value": "x"}, "'is_null'"),
+        ({"column": "a", "op": "is_null", "not": {"column": "a", "op": "is_null"}}, "found column and not and op"),
+        ({"all": []}, "at least 1"),
+        ({"all": [{"column": "a"}]}, "has column and op and value"),
+        ({"not": {"colum": "a"}}, "colum"),
+    ],
+)
+def test_what_is_no_condition_is_refused(condition: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        fork({"type": "first_match", "when": {"x": condition}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "branches"),
+    [
+        ({"type": "all"}, ["a"]),
+        ({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "b"}, ["b", "a"]),
+        ({"type": "by_schema", "requires": {"a": []}}, ["a"]),
+    ],
+)
+def test_branches_that_are_named_are_fine(settings: dict[str, Any], branches: list[str]) -> None:
+    fork(settings).check_branches(branches)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "b"},
+        {"type": "every_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "b"},
+        {"type": "by_schema", "requires": {"a": [], "b": []}},
+    ],
+)
+def test_branches_that_are_not_named_or_not_there_are_told(settings: dict[str, Any]) -> None:
+    made = fork(settings)
+    with pytest.raises(ValueError, match=r"b is no branch, c is sent nothing"):
+        made.check_branches(["a", "c"])
+    with pytest.raises(ValueError, match=r"other: c is sent nothing"):
+        made.check_branches(["a", "b", "c"])
+
+
+def test_a_branch_has_one_rule() -> None:
+    with pytest.raises(ValueError, match="a has a condition, and is `otherwise` too"):
+        fork({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "a"})
+
+
+def test_a_class_that_is_no_fork_operator_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="ForkOperator"):
+        fork({"type": "python", "class": "builtins:dict"}).choose(batch_of([]), [])
+
+
+def test_a_class_may_refuse_schemas_and_branches() -> None:
+    made = fork({"type": "python", "class": f"{__name__}:OnlyX"})
+    assert [made.accepts(branch, pa.schema([])) for branch in ("x", "y")] == [True, False]
+    with pytest.raises(ValueError, match="x and y"):
+        made.check_branches(["x"])
+
+
+class OnlyX(ForkOperator):
+    """Passes over y."""
+
+    def check_branches(self, branches: Sequence[str]) -> None:
+        if list(branches) != ["x", "y"]:
+            raise ValueError("the branches are x and y")
+
+    def accepts(self, branch: str, schema: pa.Schema) -> bool:
+        return branch == "x"
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        return dict.fromkeys(branches)
