@@ -1,5 +1,5 @@
-"""`python -m tests.servers kafka|registry|hdfs|spark|s3|smb`: starts a server, prints how to reach it as variables for a shell,
-and ends it on Ctrl-C."""
+"""`python -m tests.servers kafka|registry|hdfs|spark|s3|smb`: starts a server, prints how to reach it as variables for
+a shell, and ends it on Ctrl-C."""
 
 from __future__ import annotations
 

@@ -66,8 +66,13 @@ class Reals:
 
 @dataclass(frozen=True, slots=True)
 class Booleans:
-    type: pa.DataType = pa.bool_()
+    """Booleans."""
+
     least_bytes: int = 1
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.bool_()
 
     def read(self, datums: Datums) -> pa.Array:
         return pa.array(datums.booleans())
@@ -117,8 +122,11 @@ class Symbols:
     """An enum as text. `symbols`: for each number the reader's symbol, or None if it has none."""
 
     symbols: tuple[str | None, ...]
-    type: pa.DataType = pa.string()
     least_bytes: int = 1
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.string()
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints()
@@ -130,8 +138,13 @@ class Symbols:
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    type: pa.DataType = pa.null()
+    """Nulls, which take no bytes."""
+
     least_bytes: int = 0
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.null()
 
     def read(self, datums: Datums) -> pa.Array:
         return pa.nulls(len(datums), self.type)

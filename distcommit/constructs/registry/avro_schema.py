@@ -10,7 +10,7 @@
 | timestamp-millis, -micros, -nanos; local- | timestamp in UTC; without a zone |
 | record, array, map | struct, list, map |
 | union of null and a type | that type, nullable |
-| union of several types | struct of `member0`, `member1`, ...: one for each that is not null, in order, all but one null |
+| union of several types | struct of `member0`, `member1`, ...: for each that is not null, all but one null |
 | a logical type that is not known, or does not fit its type | as if it were not there, as Avro says |
 | recursive types; records without fields, and arrays of what takes no bytes | none: an error |
 

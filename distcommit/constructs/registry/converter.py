@@ -1,4 +1,4 @@
-"""What converters by a schema registry have in common: which schema a record names, and what is done if it is another."""
+"""What converters by a schema registry have in common: which schema a record names, and what is done with another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Protobuf schemas of a registry: descriptors of their messages, and what is read of these.
 
-A registry gives what was registered: a `.proto` file's text, which protoc (of grpcio-tools) compiles, or a descriptor in
-Base64, as confluent-kafka for Python registers it.
+A registry gives what was registered: a `.proto` file's text, which protoc (of grpcio-tools) compiles, or a descriptor
+in Base64, as confluent-kafka for Python registers it.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class ProtobufDecoder:
             else:
                 yield _read(handler, messages.take(pa.array(numbers)), begin, numbers)
         if wrong:
-            yield Decoded(self.schema.empty_table().combine_chunks().to_batches()[0], np.empty(0, np.int64), wrong)
+            yield Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), np.empty(0, np.int64), wrong)
 
     def _handler(self, indexes: Indexes) -> Any | str:
         if indexes not in self._handlers:
