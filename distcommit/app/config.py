@@ -116,7 +116,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
-    source.client is a secret that is read from the file only when it is used.
+    source.client, or in a converter's registry.client, is a secret that is read from the file only when it is used.
 
     Args:
         path: a YAML file.
@@ -197,9 +197,12 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         return [_with_environment(below, path, keys) for below in value]
     if not isinstance(value, str):
         return value
-    if "${file:" in value and keys[:2] != ("source", "client"):
+    if "${file:" in value and keys[:2] != ("source", "client") and keys[-3:-1] != ("registry", "client"):
         raise ConfigurationError(
-            "${file:PATH} is for secrets in source.client only", path=path, found=".".join(keys), todo="write it out"
+            "${file:PATH} is for secrets in source.client and in a converter's registry.client only",
+            path=path,
+            found=".".join(keys),
+            todo="write it out",
         )
 
     def replaced(match: re.Match[str]) -> str:

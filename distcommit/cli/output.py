@@ -16,7 +16,7 @@ from distcommit.app.read_log import LogResult
 from distcommit.app.rebucket import RebucketResult
 from distcommit.app.rebuild import RebuildResult, RebuildRow
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
-from distcommit.cli.records import last_run
+from distcommit.cli.records import flow_table, last_run
 from distcommit.cli.views import (
     LISTED,
     and_more,
@@ -68,14 +68,14 @@ def run_view(result: RunResult) -> RenderableType:
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "datasets": _datasets(totals),
         "records": f"{totals.records_published:,} published"
-        + (f", {totals.records_diverted:,} of them diverted as undecodable" if totals.records_diverted else ""),
+        + (f", {totals.records_diverted:,} of them rejected" if totals.records_diverted else ""),
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
         **_lost(totals.positions_lost),
         **_notes(totals),
         "seconds": seconds_spent(result.seconds),
     }
-    return page(verdict, fact_table(facts), _reasons(totals))
+    return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(totals))
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
@@ -123,6 +123,8 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
         **_lost(sum(row.positions_lost for row in result.datasets)),
     }
     blocks.append(fact_table(facts))
+    if result.last_run is not None:
+        blocks.append(flow_table(result.last_run.flow))
     return page(*blocks)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from rich.console import RenderableType
 from rich.markup import escape
+from rich.text import Text
 
 from distcommit.app.status import StatusResult
+from distcommit.cli.views import new_table
+from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.run_records import RunRecord
 
@@ -20,6 +24,24 @@ def last_run(result: StatusResult) -> dict[str, str]:
     run = f"{escape(result.run_id)}, epoch {result.epoch}"
     ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(result.no_record)}"
     return {"last run": run, "ended": ended}
+
+
+def flow_table(flow: FlowCounts) -> RenderableType | None:
+    """What each construct of a run's flow did, and what was checked; None if there was none."""
+    if not flow:
+        return None
+    table = new_table("branch", "construct", ">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
+    for each in flow.constructs:
+        counts = [f"{number:,}" if number else "" for number in (each.rejected, each.filtered, each.noted)]
+        speed = f"{each.taken / each.seconds:,.0f}" if each.seconds else ""
+        names = (Text(each.branch), Text(each.construct))
+        table.add_row(*names, f"{each.taken:,}", *counts, f"{each.seconds:.1f}", speed)
+    for check in flow.checks:
+        asked = check.passed + check.failed
+        said = f"{check.failed:,} of {asked:,} work units did not pass" if check.failed else "passed"
+        style = "" if not check.failed else "red" if check.mandatory else "yellow"
+        table.add_row(Text(check.branch), Text(f"{check.checker}: {said}", style=style))
+    return table
 
 
 def _ended(record: RunRecord) -> str:

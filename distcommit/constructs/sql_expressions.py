@@ -121,7 +121,10 @@ class SqlExpressions:
         while row in {name.lower() for name in asked}:
             row += "_"
         table = pa.Table.from_batches(batches, schema).select(asked)
-        table = table.append_column(row, pa.array(range(table.num_rows), pa.int64()))
+        rows = pa.array(range(table.num_rows), pa.int64())
+        if any(pa.types.is_nested(field.type) for field in table.schema):
+            table = table.take(rows)  # of a part of a struct column, DuckDB 2.0 reads other rows, or refuses it
+        table = table.append_column(row, rows)
         try:
             self._connection.register("records", table)
             columns = ", ".join([f'"{row}"', *chosen])

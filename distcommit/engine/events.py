@@ -13,6 +13,7 @@ import msgspec
 from distcommit.engine.counts import Counts
 from distcommit.engine.reports import Reasons, Totals
 from distcommit.engine.task_events import TaskEvent
+from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome
 
 
@@ -69,6 +70,7 @@ class PhaseEnded(msgspec.Struct, frozen=True):
     counts: Counts
     reasons: Reasons = Reasons()
     notes: Reasons = Reasons()
+    flow: FlowCounts = FlowCounts()
 
 
 class RunEnded(msgspec.Struct, frozen=True):

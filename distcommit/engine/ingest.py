@@ -18,6 +18,7 @@ from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
+from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
 from distcommit.model.log_records import Head
 from distcommit.model.sink import AttemptIdentity
@@ -187,6 +188,11 @@ class _IngestTask:
             bytes_read=state.bytes_read,
         )
         self.tally.add(read)
+        self.tally.flow += FlowCounts.of(state)
+        for result in state.branches:
+            for check in result.checks:
+                if not (check.passed or check.mandatory):
+                    self.tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
         done = WorkUnitDone(
             dataset=state.dataset_urn,
             work_unit=state.work_unit_id,

@@ -68,4 +68,5 @@ class Phases:
             if completed:
                 self.seconds[name] = seconds
             told = phase.report
-            self._observer.observe(PhaseEnded(name, seconds, completed, told.counts, told.reasons, told.notes))
+            counts, reasons, notes = told.counts, told.reasons, told.notes
+            self._observer.observe(PhaseEnded(name, seconds, completed, counts, reasons, notes, told.flow))

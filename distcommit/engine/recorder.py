@@ -13,6 +13,7 @@ from distcommit.engine.events import Event, Observer, PhaseEnded, RunBegan, RunE
 from distcommit.engine.reports import Reasons, by_name
 from distcommit.engine.task_events import DatasetQuarantined, SequenceSealed
 from distcommit.model.errors import DistcommitError, plain_text
+from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import (
@@ -95,6 +96,7 @@ class Recorder:
             held=_counted(held, totals.get("datasets_held", 0)),
             reasons=_recorded([phase.reasons for phase in self._phases]),
             notes=_recorded([phase.notes for phase in self._phases]),
+            flow=sum((phase.flow for phase in self._phases), FlowCounts()),
         )
 
 

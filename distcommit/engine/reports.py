@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from distcommit.engine.counts import Counts
 from distcommit.engine.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
 from distcommit.model.errors import plain_text
+from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.log_records import Head
 
 KEPT_REASONS = 20
@@ -68,8 +69,8 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
 
     `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
     that it met, if any; `stale`: why the output is older than the store, if it is. `heads`: where the buckets' logs are
-    that this was about, durably. `happened`: as far as it is told one by one. The process ids are those of the Python
-    worker, and of what forked it.
+    that this was about, durably. `happened`: as far as it is told one by one. `flow`: what the constructs did. The
+    process ids are those of the Python worker, and of what forked it.
     """
 
     counts: OfPhase_co
@@ -82,6 +83,7 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
     happened: Happened = Happened()
     stale: str = ""
     heads: tuple[Head, ...] = ()
+    flow: FlowCounts = FlowCounts()
 
 
 class Tally(Generic[PhaseCounts]):
@@ -95,6 +97,7 @@ class Tally(Generic[PhaseCounts]):
     def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
         self.counts, self.fenced, self.stale = counts, "", ""
         self.heads: tuple[Head, ...] = ()
+        self.flow = FlowCounts()
         self.reasons = self.notes = Reasons()
         self._observer = observer
         self._kept: list[TaskEvent] = []
@@ -129,6 +132,7 @@ class Tally(Generic[PhaseCounts]):
         self.notes += report.notes
         self.stale = self.stale or report.stale
         self.heads += report.heads
+        self.flow += report.flow
         for event in report.happened.kept:
             self.observe(event)
         self._seen.update(report.happened.left_out)
@@ -147,6 +151,7 @@ class Tally(Generic[PhaseCounts]):
             Happened(tuple(self._kept), left_out),
             self.stale,
             self.heads,
+            self.flow,
         )
 
 
@@ -160,6 +165,7 @@ def add_up(reports: Iterable[Report[PhaseCounts]], none: PhaseCounts) -> Report[
         next((report.fenced for report in known if report.fenced), ""),
         stale=next((report.stale for report in known if report.stale), ""),
         heads=tuple(head for report in known for head in report.heads),
+        flow=sum((report.flow for report in known), FlowCounts()),
     )
 
 
@@ -205,6 +211,7 @@ class Totals(msgspec.Struct, frozen=True):
     reasons_more: int = 0
     notes: tuple[Reason, ...] = ()
     notes_more: int = 0
+    flow: FlowCounts = FlowCounts()
 
 
 def by_name(counts: Iterable[Counts]) -> dict[str, int]:
@@ -226,5 +233,6 @@ def totals_of(phases: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> T
         reasons_more=reasons.more,
         notes=notes.kept,
         notes_more=notes.more,
+        flow=sum((phase.flow for phase in known), FlowCounts()),
     )
     return replace(totals, **by_name(phase.counts for phase in known))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from distcommit.model.errors import ConflictError, storage_error
+from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.ports import FileSystem
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol.paths import RUNS, record_name
@@ -51,7 +52,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     `error_kind` and `error`: of what ended it, or what it went on after. `quarantined`: datasets that it quarantined;
     `held`: those that were sealed and held back with it; `reasons`: why something did not go through; `notes`: what is
-    worth knowing, and in order.
+    worth knowing, and in order. `flow`: what the constructs did.
     """
 
     version: int
@@ -71,6 +72,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     held: RecordedReasons = RecordedReasons()
     reasons: RecordedReasons = RecordedReasons()
     notes: RecordedReasons = RecordedReasons()
+    flow: FlowCounts = FlowCounts()
 
 
 def put_record(store: JobStore, record: RunRecord) -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.servers kafka|hdfs|spark|s3|smb`: starts a server, prints how to reach it as variables for a shell,
+"""`python -m tests.servers kafka|registry|hdfs|spark|s3|smb`: starts a server, prints how to reach it as variables for a shell,
 and ends it on Ctrl-C."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.process import ServerUnavailableError
+from tests.servers.registry import RegistryServer
 from tests.servers.s3 import S3Server
 from tests.servers.smb import SmbServer
 from tests.servers.spark import SparkCluster
@@ -20,6 +21,12 @@ from tests.servers.spark import SparkCluster
 def _kafka() -> Iterator[str]:
     with KafkaServer() as server:
         yield f"BROKERS={server.bootstrap_servers}"
+
+
+@contextmanager
+def _registry() -> Iterator[str]:
+    with RegistryServer() as server:
+        yield f"REGISTRY={server.url}"
 
 
 @contextmanager
@@ -50,6 +57,7 @@ def _smb() -> Iterator[str]:
 
 SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "kafka": _kafka,
+    "registry": _registry,
     "hdfs": _hdfs,
     "spark": _spark,
     "s3": _s3,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
+from tests.servers.registry import RegistryServer
 from tests.servers.s3 import S3Server
 from tests.servers.smb import SmbServer
 from tests.servers.spark import SparkCluster, SparkConnectServer
@@ -53,6 +54,13 @@ def spark_cluster() -> Iterator[SparkCluster]:
 def spark_connect() -> Iterator[SparkConnectServer]:
     """A Spark Connect server."""
     with SparkConnectServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def registry_server() -> Iterator[RegistryServer]:
+    """A schema registry. Tests share it: use subjects of your own."""
+    with RegistryServer() as server:
         yield server
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -43,12 +44,24 @@ def jars(server: str) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise ServerUnavailableError(f"Maven can't get {server}: {(done.stdout + done.stderr).strip()[:1000]}")
+        for archive in Path(new, "jars").glob("*.tar.gz"):
+            _take_jars(archive)
         try:
             Path(new, "jars").rename(folder)
         except OSError:
             if not folder.is_dir():  # else another test run was first
                 raise
     return folder
+
+
+def _take_jars(archive: Path) -> None:
+    """Puts the jars of an archive, from whichever folder of it, in its place."""
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            if member.isfile() and member.name.endswith(".jar"):
+                member.name = Path(member.name).name
+                opened.extract(member, archive.parent, filter="data")
+    archive.unlink()
 
 
 def java_command(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
@@ -28,7 +29,6 @@ from distcommit.sources.kafka.names import (
     topic_named_by,
 )
 from distcommit.sources.kafka.plan import expired, plan_dataset, stored_positions, unreadable
-from distcommit.sources.kafka.secret_files import SECRET_FILE, with_secret_files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,5 +1,5 @@
-"""What a CommitStep, CommitStepStore, FileSystem, Source, Sink, checker or fork operator of yours has to keep, as
-pytest classes to subclass.
+"""What a CommitStep, CommitStepStore, FileSystem, Source, Sink, converter, checker or fork operator of yours has to keep,
+as pytest classes to subclass.
 
     from distcommit.testing.contracts import CommitStepContract
 
@@ -16,6 +16,7 @@ must not know what is simulated or modelled. Start reading at `commit_steps`, or
 """
 
 from distcommit.testing.contracts.commit_steps import CommitStepContract, CommitStepStoreContract, NoteCommitStep
+from distcommit.testing.contracts.converter import ConverterContract
 from distcommit.testing.contracts.file_system import FileSystemContract
 from distcommit.testing.contracts.fork import ForkContract
 from distcommit.testing.contracts.object_store import ObjectStoreContract
@@ -27,6 +28,7 @@ from distcommit.testing.contracts.task_checker import TaskCheckerContract
 __all__ = [
     "CommitStepContract",
     "CommitStepStoreContract",
+    "ConverterContract",
     "FileSystemContract",
     "ForkContract",
     "NoteCommitStep",

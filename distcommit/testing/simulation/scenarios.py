@@ -86,6 +86,11 @@ _UNITS = ModelSource({"a": ModelDataset({"0": 7}, units=2), "b": ModelDataset({"
 _TWO_FILES = _source(a={"0": 3}, b={"0": 2})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
+_FORKED = _source(a={"0": 3}, b={"0": 1})
+_FORKED_MORE = _source(a={"0": 6, "1": 2}, b={"0": 2})
+_FORKED_UNITS = ModelSource({"a": ModelDataset({"0": 8}, units=3), "b": ModelDataset({"0": 4}, units=2)})
+_FORKED_FAILING = ModelSource({"a": ModelDataset({"0": 6}, units=2), "b": ModelDataset({"0": 2}, fails=frozenset("0"))})
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -121,6 +126,11 @@ SCENARIOS = {
             _ALL_THREE,
         ),
         Scenario("at-least-once-failed", World(at_least_once=True), (), _FAILING, _MENDED),
+        Scenario("forks", World(forks=True), (), _FORKED, _FORKED),
+        Scenario("forks-second-run", World(forks=True, buckets=2), (_FORKED,), _FORKED_MORE, _FORKED_MORE),
+        Scenario("forks-one-sweep", World(forks=True, min_interval_s=1), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS),
+        Scenario("forks-at-least-once", World(forks=True, at_least_once=True), (), _FORKED, _FORKED_MORE),
+        Scenario("forks-job-level", World(forks=True, job_level=True), (), _FORKED_FAILING, _FORKED_MORE),
         Scenario(
             "checkpoint",
             World(),

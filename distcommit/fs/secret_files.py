@@ -33,5 +33,5 @@ def _read(path: str) -> str:
         path=path,
         expected="text, readable for the job's user on the driver's machine and on each executor's",
         found=found,
-        todo="put it there, or correct source.client",
+        todo="put it there, or correct the job file",
     )

@@ -1,0 +1,185 @@
+"""A schema registry that speaks Confluent's REST API, asked by confluent-kafka's client."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from distcommit.fs.secret_files import with_secret_files
+from distcommit.model.errors import ConfigurationError, TransientError
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+_CLIENT_DEFAULTS: dict[str, Any] = {"timeout": 30}
+_NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
+_REFUSED = (401, 403)
+
+
+class UnknownSchemaError(LookupError):
+    """The registry has no such schema."""
+
+
+class UnusableSchemaError(ValueError):
+    """A schema that can't become columns, or two that do not fit: what is wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSchema:
+    """A schema as the registry has it.
+
+    Attributes:
+        schema_id: its id.
+        kind: AVRO, PROTOBUF or JSON.
+        text: the schema itself; of Protobuf, what was registered: a `.proto` file's text, or a descriptor in Base64.
+        references: the names and texts of the schemas that it refers to, each once, and after those that it needs.
+    """
+
+    schema_id: int
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...]
+
+
+class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
+    """Where the registry is, and how to talk to it.
+
+    `url`: one, or several separated by commas, of which the next is asked where one does not answer. `client` is handed
+    to confluent-kafka's client: `basic.auth.user.info` (USER:PASSWORD), `ssl.ca.location`, `ssl.certificate.location`,
+    `ssl.key.location`, `timeout` (seconds), `max.retries`, ...; its values may be `${file:PATH}`.
+    """
+
+    url: str = Field(pattern=r"^https?://[^\s@]+$")
+    client: dict[str, Annotated[str | float, Field(union_mode="left_to_right")]] = Field(
+        default_factory=dict, repr=False
+    )
+
+
+class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
+    """A schema that is fixed: a version of a subject."""
+
+    subject: str = Field(min_length=1)
+    version: int = Field(ge=1)
+
+
+class Registry:
+    """Asks a registry, and keeps what it has answered. A question that was not answered is asked again next time.
+
+    Args:
+        settings: where it is.
+        todo: what messages tell to correct.
+    """
+
+    def __init__(self, settings: RegistrySettings, todo: str = "correct the converter's registry") -> None:
+        self._settings, self._todo = settings, todo
+
+    @cached_property
+    def _client(self) -> SchemaRegistryClient:
+        try:
+            from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise ConfigurationError(
+                "the schema registry's client is not installed",
+                expected="distcommit[registry], on the driver's machine and on each executor's",
+                found=str(error),
+                todo="pip install 'distcommit[registry]'",
+            ) from error
+        given = {key: self._value(key, value) for key, value in self._settings.client.items()}
+        try:
+            return SchemaRegistryClient({**_CLIENT_DEFAULTS, **given, "url": self._settings.url})
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigurationError(
+                "the schema registry's client refuses its settings",
+                registry=self._settings.url,
+                found=self._masked(f"{type(error).__name__}: {error}", given),
+                todo=f"{self._todo}.client",
+            ) from None
+
+    def schema(self, schema_id: int) -> FoundSchema:
+        """The schema with that id.
+
+        Raises:
+            UnknownSchemaError: if there is none.
+            ConfigurationError: if the registry refuses this client.
+            TransientError: if it does not answer, after the client's own retries.
+        """
+        return self._found(schema_id, self._ask(lambda client: client.get_schema(schema_id), f"id {schema_id}"))
+
+    def version(self, pinned: PinnedSchema) -> FoundSchema:
+        """A version of a subject. Raises as `schema`."""
+        what = f"version {pinned.version} of subject {pinned.subject}"
+        found = self._ask(lambda client: client.get_version(pinned.subject, pinned.version), what)
+        return self._found(int(found.schema_id), found.schema)
+
+    def close(self) -> None:
+        """Lets go of connections; it may be asked again."""
+        client = self.__dict__.pop("_client", None)
+        if client is not None:
+            client.close()
+
+    def _found(self, schema_id: int, schema: Schema) -> FoundSchema:
+        references: dict[str, str] = {}
+        self._refer(schema, references, ())
+        kind = schema.schema_type or "AVRO"
+        return FoundSchema(schema_id, kind, schema.schema_str or "", tuple(references.items()))
+
+    def _refer(self, schema: Schema, found: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
+        for each in schema.references or []:
+            key = (str(each.subject), int(each.version or 0))
+            if each.name in found or key in above:
+                continue
+            what = f"version {key[1]} of subject {key[0]}, which a schema refers to"
+            registered = self._ask(lambda client, key=key: client.get_version(*key), what)
+            self._refer(registered.schema, found, (*above, key))
+            found[str(each.name)] = registered.schema.schema_str or ""
+
+    def _ask(self, question: Any, what: str) -> Any:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError  # noqa: PLC0415 - an extra
+
+        client = self._client
+        try:
+            return question(client)
+        except SchemaRegistryError as error:
+            if error.http_status_code == 404:
+                raise UnknownSchemaError(f"the registry does not know {what}") from None
+            if error.http_status_code in _REFUSED:
+                raise ConfigurationError(
+                    "the schema registry refuses this client",
+                    registry=self._settings.url,
+                    asked=what,
+                    expected="credentials that it knows, with the right to read schemas",
+                    found=f"HTTP status {error.http_status_code}",
+                    todo=f"{self._todo}.client (basic.auth.user.info)",
+                ) from None
+            raise self._away(what, str(error)) from None
+        except (ConfigurationError, TransientError):
+            raise
+        except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise self._away(what, f"an answer that is none of a registry ({type(error).__name__})") from None
+        except Exception as error:  # noqa: BLE001 - httpx's, whose module has another name in each version of the client
+            raise self._away(what, f"{type(error).__name__}: {error}") from None
+
+    def _away(self, what: str, found: str) -> TransientError:
+        return TransientError(
+            "the schema registry does not answer",
+            registry=self._settings.url,
+            asked=what,
+            expected="an answer, after the client's own retries",
+            found=self._masked(found, self._settings.client),
+            todo=f"see that it runs, and what stands between; else {self._todo}",
+        )
+
+    @staticmethod
+    def _value(key: str, value: str | float) -> str | float:
+        read = with_secret_files(value) if isinstance(value, str) else value
+        return float(read) if key in _NUMBERS else read
+
+    @staticmethod
+    def _masked(text: str, client: Any) -> str:
+        for value in sorted((str(value) for value in client.values()), key=len, reverse=True):
+            text = text.replace(value, "***") if len(value) > 3 else text
+        return text

@@ -1,0 +1,125 @@
+"""JSON schemas of a registry as Arrow columns.
+
+| JSON schema | Arrow |
+| --- | --- |
+| string; of format date, date-time; an enum or const of strings | string; date32, timestamp (us, UTC); string |
+| integer, number, boolean | int64, float64, bool |
+| array of items; object of properties; object of additionalProperties alone | list; struct; map |
+| `type: [X, "null"]`, oneOf or anyOf of null and X | X |
+| `$ref`, into the schema or one that it refers to | what is there |
+| several types, allOf, what is recursive, and what says no type | none: an error |
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from referencing import Registry
+from referencing import Resource as Reference
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT7
+
+from distcommit.constructs.registry.client import FoundSchema, UnusableSchemaError
+
+_SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}
+_DEEPEST = 50
+
+
+def columns_of(found: FoundSchema) -> tuple[pa.Schema, frozenset[str]]:
+    """The columns of an object schema, and the names of those that a message has to have.
+
+    Raises:
+        UnusableSchemaError: if there is no column for something, with its place; if it is no schema of an object.
+    """
+    try:
+        contents = {name: json.loads(text) for name, text in found.references}
+        root = json.loads(found.text)
+    except ValueError as error:
+        raise UnusableSchemaError(f"it is no JSON: {error}") from error
+    if not isinstance(root, dict):
+        raise UnusableSchemaError("it is no JSON schema of an object")
+    resources = [(name, Reference.from_contents(each, DRAFT7)) for name, each in contents.items()]
+    registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
+    made, _ = _type(root, registry.resolver(root.get("$id", "") if root.get("$id") in contents else ""), "", 0)
+    if not pa.types.is_struct(made):
+        raise UnusableSchemaError("it is no JSON schema of an object with properties")
+    properties = root.get("properties", {})
+    return pa.schema(list(made)), frozenset(name for name in root.get("required", ()) if name in properties)
+
+
+def _type(schema: Any, resolver: Any, path: str, depth: int) -> tuple[pa.DataType, bool]:
+    """The type, and whether null is allowed."""
+    if depth > _DEEPEST:
+        raise UnusableSchemaError(f"{path or 'it'} is recursive, or nested more than {_DEEPEST} deep")
+    if not isinstance(schema, dict):
+        raise UnusableSchemaError(f"{path or 'it'} says no type")
+    if "$ref" in schema:
+        try:
+            resolved = resolver.lookup(schema["$ref"])
+        except Unresolvable as error:
+            raise UnusableSchemaError(f"{path or 'it'} refers to {schema['$ref']}, which is not there") from error
+        return _type(resolved.contents, resolved.resolver, path, depth + 1)
+    for key in ("oneOf", "anyOf"):
+        if key in schema:
+            some = [each for each in schema[key] if each.get("type") != "null"]
+            if len(some) != 1:
+                raise UnusableSchemaError(f"{path or 'it'} is {key} of {len(some)} types")
+            made, nullable = _type(some[0], resolver, path, depth + 1)
+            return made, nullable or len(schema[key]) > 1
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if not kinds and values and all(isinstance(each, str) for each in values):
+        return pa.string(), False
+    some = [each for each in kinds if each != "null"]
+    if len(some) != 1:
+        raise UnusableSchemaError(f"{path or 'it'} is of {len(some)} types ({', '.join(some) or 'none is said'})")
+    return _one(some[0], schema, resolver, path, depth), len(some) < len(kinds)
+
+
+def _one(kind: str, schema: dict[str, Any], resolver: Any, path: str, depth: int) -> pa.DataType:
+    if kind == "array":
+        return pa.list_(_type(schema.get("items"), resolver, f"{path}[]", depth + 1)[0])
+    if kind == "object":
+        properties = schema.get("properties")
+        if properties:
+            below = {n: _type(each, resolver, f"{path}.{n}".lstrip("."), depth + 1) for n, each in properties.items()}
+            return pa.struct([(name, made) for name, (made, _) in below.items()])
+        return pa.map_(pa.string(), _type(schema.get("additionalProperties"), resolver, f"{path}.*", depth + 1)[0])
+    if kind == "string":
+        return _FORMATS.get(schema.get("format", ""), pa.string())
+    if kind not in _SCALARS:
+        raise UnusableSchemaError(f"{path or 'it'} is of a type that is not known: {kind!r:.100}")
+    return _SCALARS[kind]
+
+
+def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
+    """That messages of one schema can be read as another: what both have is of one type, or an integer read as a
+    number, and what is required is there.
+
+    Raises:
+        UnusableSchemaError: else, naming the field.
+    """
+    for each in reader:
+        place = writer.get_field_index(each.name)
+        if place < 0:
+            if each.name in required:
+                raise UnusableSchemaError(f"it has no {each.name}, which the pinned schema requires")
+            continue
+        if not _fits(writer.field(place).type, each.type):
+            found = writer.field(place).type
+            raise UnusableSchemaError(f"{each.name} is {found}, and {each.type} in the pinned schema")
+
+
+def _fits(writer: pa.DataType, reader: pa.DataType) -> bool:
+    if pa.types.is_struct(writer) and pa.types.is_struct(reader):
+        places = {each.name: writer.get_field_index(each.name) for each in reader}
+        return all(place < 0 or _fits(writer.field(place).type, reader.field(n).type) for n, place in places.items())
+    if pa.types.is_list(writer) and pa.types.is_list(reader):
+        return _fits(writer.value_type, reader.value_type)
+    if pa.types.is_map(writer) and pa.types.is_map(reader):
+        return _fits(writer.item_type, reader.item_type)
+    return bool(writer == reader or (writer == pa.int64() and reader == pa.float64()))

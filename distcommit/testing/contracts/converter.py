@@ -1,0 +1,174 @@
+"""What a converter has to keep, as a pytest class to subclass; see `testing.contracts`."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from distcommit.model.constructs import Converter
+from distcommit.model.errors import ConfigurationError
+
+_BYTES = [
+    b"",
+    b"\xff\xfe",
+    b"\0",
+    b"{",
+    b"null",
+    b"{}{}",
+    b'{"a": NaN}',
+    b'{"a": 1, "a": "x"}',
+    b"[" * 5000,
+    b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    b'{"a": "' + b"x" * 1_000_000 + b'"}',
+]
+_HOSTILE: dict[pa.DataType, list[Any]] = {
+    pa.binary(): _BYTES,
+    pa.string(): [value.decode("utf-8", "ignore") for value in _BYTES] + ["\U0001f600", "\u202e", "'; --", "NaN"],
+    pa.int32(): [-(2**31), 0, 2**31 - 1],
+    pa.int64(): [-(2**63), 0, 2**63 - 1],
+    pa.float64(): [float("nan"), float("inf"), float("-inf"), -0.0, 1e308, 5e-324],
+    pa.bool_(): [True, False],
+    pa.date32(): [date.min, date.max],
+    pa.timestamp("us", "UTC"): [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)],
+}
+
+
+class ConverterContract(ABC):
+    """What is said of the schema holds; each record becomes the same whatever stands beside it; nothing bad escapes.
+
+    class TestMyConverter(ConverterContract):
+        def make_converter(self):
+            return MyConverter()
+
+        def make_batch(self):                       # of 3 or more records that it can convert, of several kinds
+            return pa.record_batch({"value": [b"1", None, b"3"]})
+    """
+
+    varying: Sequence[str] = ()
+    """Columns that say something else each time, such as a time."""
+
+    @abstractmethod
+    def make_converter(self) -> Converter:
+        """The converter."""
+
+    @abstractmethod
+    def make_batch(self) -> pa.RecordBatch:
+        """Records that it can convert, three or more; nulls and such that nothing or several become of among them."""
+
+    # -- what the tests are made of
+
+    def converter(self) -> Converter:
+        """The converter as an executor gets it: it has travelled."""
+        made: Converter = pickle.loads(pickle.dumps(self.make_converter()))
+        return made
+
+    def converted(self, converter: Converter, batch: pa.RecordBatch) -> tuple[list[tuple[int, Any]], dict[int, str]]:
+        """What comes of a batch: row and record, in order of rows, and rejections; checked on the way."""
+        said = converter.convert_schema(batch.schema)
+        made: list[tuple[int, Any]] = []
+        rejected: dict[int, str] = {}
+        for piece in converter.convert(batch):
+            piece.records.validate(full=True)
+            if said is not None:
+                assert piece.records.schema.equals(said), f"said {said}, returned {piece.records.schema}"
+            rows = list(range(batch.num_rows)) if piece.rows is None else piece.rows.to_pylist()
+            assert len(rows) == piece.records.num_rows, "a row for each record"
+            assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in rows)
+            assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in piece.rejected)
+            assert all(isinstance(why, str) and why for why in piece.rejected.values()), "rejected without a reason"
+            rejected.update(piece.rejected)
+            for field in piece.records.schema:
+                assert field.nullable or not piece.records.column(field.name).null_count, f"null in {field.name}"
+            kept = [name for name in piece.records.schema.names if name not in self.varying]
+            made += zip(rows, piece.records.select(kept).to_pylist(), strict=True)
+        if not converter.makes_several:
+            assert all(count == 1 for count in Counter(row for row, _ in made).values()), "several of one record"
+        good = [(row, record) for row, record in made if row not in rejected]
+        return sorted(good, key=lambda pair: pair[0]), rejected
+
+    def hostile_batch(self) -> pa.RecordBatch:
+        """Records of the same schema with values that nobody expects."""
+        schema = self.make_batch().schema
+        columns = [_hostile(field, place) for place, field in enumerate(schema)]
+        rows = max(len(column) for column in columns)
+        filled = [(column * rows)[:rows] for column in columns]
+        return pa.RecordBatch.from_arrays(
+            [pa.array(values, field.type) for values, field in zip(filled, schema, strict=True)], schema=schema
+        )
+
+    # -- the tests
+
+    def test_records_that_it_can_convert_are_not_turned_away(self) -> None:
+        batch = self.make_batch()
+        assert batch.num_rows >= 3
+        made, rejected = self.converted(self.converter(), batch)
+        assert made
+        assert not rejected
+
+    def test_an_empty_batch_gives_no_records_of_the_same_schema(self) -> None:
+        batch = self.make_batch()
+        assert self.converted(self.converter(), batch.slice(0, 0)) == ([], {})
+
+    def test_a_record_becomes_the_same_whatever_stands_beside_it(self) -> None:
+        """Also: of a part of a larger batch, only that part is converted."""
+        for batch in (self.make_batch(), self.hostile_batch()):
+            converter = self.converter()
+            made, rejected = self.converted(converter, batch)
+            alone, turned_away = [], []
+            for row in range(batch.num_rows):
+                records, reasons = self.converted(converter, batch.slice(row, 1))
+                alone += [(row, record) for _, record in records]
+                turned_away += [row] * len(reasons)
+            assert repr(alone) == repr(made)  # NaN is not equal to itself
+            assert turned_away == sorted(rejected)
+
+    def test_hostile_values_are_converted_or_turned_away_and_raise_nothing(self) -> None:
+        batch = self.hostile_batch()
+        before = batch.slice(0, batch.num_rows).to_pydict()
+        self.converted(self.converter(), batch)
+        assert repr(batch.to_pydict()) == repr(before), "it has changed what it was given"
+
+    def test_it_can_be_sent_after_it_was_used_and_used_after_it_was_closed(self) -> None:
+        batch, used = self.make_batch(), self.make_converter()
+        first = self.converted(used, batch)
+        sent = pickle.loads(pickle.dumps(used))
+        for _ in range(2):
+            used.close()
+        assert repr(self.converted(sent, batch)) == repr(first)
+        assert repr(self.converted(used, batch)) == repr(first)
+
+    def test_records_without_columns_are_taken_or_refused_before_they_are_read(self) -> None:
+        try:
+            self.converter().convert_schema(pa.schema([]))
+        except ConfigurationError as error:
+            assert error.found or error.expected  # noqa: PT017 - it may be taken, too
+
+
+def _hostile(field: pa.Field, place: int) -> list[Any]:
+    """Values of a type that are allowed and unlikely; another order for each column."""
+    values = _values(field.type)
+    turned = values[place % len(values) :] + values[: place % len(values)] if values else []
+    return [*turned, None] if field.nullable else turned
+
+
+def _values(kind: pa.DataType) -> list[Any]:
+    if kind in _HOSTILE:
+        return _HOSTILE[kind]
+    if pa.types.is_decimal(kind):
+        most = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
+        return [most, -most, Decimal(0)]
+    if pa.types.is_list(kind):
+        return [[], [None], _values(kind.value_type)]
+    if pa.types.is_map(kind):
+        return [[], [("", None)], [("a", value) for value in _values(kind.item_type)]]
+    if pa.types.is_struct(kind):
+        longest = max(len(_values(f.type)) for f in kind)
+        return [{}, *({f.name: (_values(f.type) * longest)[n] for f in kind} for n in range(longest))]
+    return []

@@ -1,0 +1,68 @@
+"""A task flow with every way that a record can go, for explorers: what comes of each is known in advance.
+
+Before the fork the record at offset n is, by n modulo 4: kept, rejected, doubled, filtered. All of what is left goes
+to the branch `left`; of even offsets also to `right`, which rejects those that 8 divides with a rest of 4, and whose
+records do not say where they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
+from distcommit.model.constructs import Converted, Converter, ForkOperator
+from distcommit.model.sink import Sink
+from distcommit.model.source import Source
+
+LEFT, RIGHT = "left", "right"
+
+
+@dataclass(frozen=True, slots=True)
+class ByOffset(Converter):
+    """Keeps, rejects, doubles or filters a record by its offset."""
+
+    makes_several: ClassVar[bool] = True
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        offsets = batch.column("offset").to_pylist()
+        times = {0: 1, 1: 0, 2: 2, 3: 0}
+        rows = [row for row, offset in enumerate(offsets) for _ in range(times[offset % 4])]
+        rejected = {row: f"offset {offset}" for row, offset in enumerate(offsets) if offset % 4 == 1}
+        yield Converted(batch.take(pa.array(rows, pa.int64())), pa.array(rows, pa.int64()), rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class Bare(Converter):
+    """Rejects some, and keeps of the others their values alone."""
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        rejected = {row: "4" for row, offset in enumerate(batch.column("offset").to_pylist()) if offset % 8 == 4}
+        rows = pa.array([row for row in range(batch.num_rows) if row not in rejected], pa.int64())
+        yield Converted(batch.select(["value"]).take(rows), rows, rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class EvenToBoth(ForkOperator):
+    """Sends all to the left, and those at even offsets to the right, too."""
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        even = batch.column("offset").to_numpy(zero_copy_only=False) % 2 == 0
+        return {LEFT: None, RIGHT: pa.array(np.asarray(even, bool))}
+
+
+def model_flow(source: Source, sink: Sink) -> TaskFlow:
+    """The flow, with the same sink for both branches."""
+    branches = (Branch(sink, LEFT), Branch(sink, RIGHT, (Stage("bare", Bare(), on_failure="divert"),)))
+    return TaskFlow(source, branches, (Stage("by_offset", ByOffset(), on_failure="divert"),), EvenToBoth(), "divert")
+
+
+def records_of(offset: int) -> int:
+    """How many records are published of the one at that offset, in both branches and their error branches."""
+    left = {0: 1, 1: 0, 2: 2, 3: 0}[offset % 4]
+    errors = 1 if offset % 4 == 1 else 0
+    return left * 2 + errors  # what `right` rejects is one record in its error branch, as it would be in its files

@@ -1,0 +1,231 @@
+"""The built-in converters keep what a converter has to keep, and converters with one flaw each do not get through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from distcommit.app.built_in import validated
+from distcommit.constructs.by_record import RecordConverter
+from distcommit.model.constructs import Converted, Converter
+from distcommit.testing.contracts import ConverterContract
+
+AT = datetime(2024, 2, 29, 12, tzinfo=UTC)
+BATCH = pa.record_batch(
+    {
+        "key": pa.array([b"\0\0\0\1", None, b"\0\0\0\0\0\0\0\2"], pa.binary()),
+        "value": pa.array(
+            [b'{"id": 1, "price": 1.50, "tags": ["a"], "at": "2024-02-29T12:00:00Z"}', None, b"{}"], pa.binary()
+        ),
+        "text": pa.array(["12", None, "-3"], pa.string()),
+        "number": pa.array([1, None, 3], pa.int64()),
+        "ratio": pa.array([0.5, None, 2.0], pa.float64()),
+        "at": pa.array([AT, None, AT], pa.timestamp("us", "UTC")),
+        "tags": pa.array([["a", None, "b"], None, []], pa.list_(pa.string())),
+        "place": pa.array(
+            [{"x": 1, "in": {"y": "a"}}, None, {"x": None, "in": None}],
+            pa.struct([("x", pa.int64()), ("in", pa.struct([("y", pa.string())]))]),
+        ),
+    }
+)
+FIELDS = {
+    "id": "int64",
+    "price": "decimal(9, 2)",
+    "tags": ["string"],
+    "day": "date",
+    "when": "timestamp",
+    "a": "string",
+}
+JSON = {"type": "json", "column": "value", "keep_column": False}
+SECTIONS: dict[str, dict[str, Any]] = {
+    "json": {**JSON, "fields": {"id": "int64", "price": "decimal(9, 2)", "a": "string"}},
+    "json nested": {**JSON, "fields": {"a": {"a": {"a": "int32"}}, "b": [["date"]], "c": "timestamp"}},
+    "json map": {**JSON, "keep_column": True, "fields": {"a": {"*": "int64"}}},
+    "select": {"type": "select", "columns": ["text", "key"]},
+    "drop": {"type": "drop", "columns": ["text", "key"]},
+    "rename": {"type": "rename", "columns": {"text": "number", "number": "text"}},
+    "cast": {"type": "cast", "columns": {"text": "int32", "number": "string", "ratio": "decimal(20, 2)"}},
+    "cast times": {"type": "cast", "columns": {"at": "string", "value": "string"}},
+    "sql": {"type": "sql", "where": "number IS NULL OR number > 0", "columns": {"text": "CAST(text AS INTEGER) + 1"}},
+    "sql where": {"type": "sql", "where": "number IS NULL OR number * 2 > 0"},
+    "sql columns": {"type": "sql", "columns": {"late": "CAST(\"at\" AS DATE) > DATE '2024-01-01'", "y": "place.x + 1"}},
+    "flatten": {"type": "flatten"},
+    "flatten one": {"type": "flatten", "columns": ["place"], "delimiter": "_"},
+    "explode": {"type": "explode", "column": "tags"},
+    "mask": {"type": "mask", "columns": ["text", "number", "value"]},
+    "mask but its end": {"type": "mask", "columns": ["text"], "keep_last": 1},
+    "hash": {"type": "hash", "columns": ["text", "value"], "key": "not a secret of anybody"},
+    "provenance": {
+        "type": "provenance",
+        "copies": {"id": "number"},
+        "constants": {"a": "x", "b": 1, "c": True, "d": 0.5},
+    },
+    "key": {"type": "key", "format": "int"},
+    "key as text": {"type": "key", "format": "utf8", "column": "value"},
+    "tombstones": {"type": "tombstones"},
+    "python": {"type": "python", "class": "tests.contract.test_converters:Doubled", "options": {"column": "tags"}},
+}
+
+
+class Doubled(RecordConverter):
+    """A converter of somebody's own, by record."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([("it", pa.string())])
+
+    def convert_record(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"it": str(record[self.column])}] * 2
+
+
+class TestBuiltIn(ConverterContract):
+    @pytest.fixture(params=SECTIONS, autouse=True)
+    def _section(self, request: pytest.FixtureRequest) -> None:
+        self.section = SECTIONS[request.param]
+
+    def make_converter(self) -> Converter:
+        made: Converter = validated("converter", self.section)
+        return made
+
+    def make_batch(self) -> pa.RecordBatch:
+        return BATCH
+
+
+class TestIngestTime(ConverterContract):
+    varying = ("ingested_at",)
+
+    def make_converter(self) -> Converter:
+        made: Converter = validated("converter", {"type": "provenance", "ingest_time": "ingested_at"})
+        return made
+
+    def make_batch(self) -> pa.RecordBatch:
+        return BATCH
+
+
+def test_every_built_in_converter_is_held_against_the_contract() -> None:
+    of_others = {"avro", "protobuf", "json_schema", "schema_registry"}
+    from distcommit.app.built_in import types_of
+
+    assert set(types_of("converter")) - of_others == {section["type"] for section in SECTIONS.values()}
+
+
+# -- flawed ones
+
+
+class Same(Converter):
+    """A converter without a flaw: hands everything on."""
+
+    flaw: ClassVar[str] = ""
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        return schema
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch)
+
+
+class ClaimsAnother(Same):
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([*schema, ("more", pa.int64())])
+
+
+class PointsBehind(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch, pa.array(range(1, batch.num_rows + 1)))
+
+
+class SaysTooFewRows(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch, pa.array(range(batch.num_rows - 1)) if batch.num_rows else None)
+
+
+class RejectsWithoutReason(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch, None, {0: ""} if batch.column("number").null_count == batch.num_rows else {})
+
+
+class RejectsOutside(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch, None, {batch.num_rows: "why"})
+
+
+class Multiplies(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch)
+        yield Converted(batch)
+
+
+class Raises(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        batch.column("text").cast(pa.int64())
+        yield Converted(batch)
+
+
+class LooksAround(Same):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        total = pa.repeat(batch.num_rows, batch.num_rows)
+        yield Converted(batch.set_column(3, pa.field("number", pa.int64()), total))
+
+
+class Remembers(Same):
+    seen = 0
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        self.seen += 1
+        yield Converted(
+            batch if self.seen < 3 else batch.slice(0, 0), pa.array([], pa.int64()) if self.seen > 2 else None
+        )
+
+
+class CannotBeSent(Same):
+    def __init__(self) -> None:
+        self.held = lambda: None
+
+
+class RefusesAnyhow(Same):
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        schema.field("text")
+        return schema
+
+
+TESTS = [name for name in dir(ConverterContract) if name.startswith("test_")]
+
+
+def failures(make: Callable[[], Converter]) -> list[str]:
+    """The tests of the contract that the converter fails."""
+
+    class Suite(ConverterContract):
+        def make_converter(self) -> Converter:
+            return make()
+
+        def make_batch(self) -> pa.RecordBatch:
+            return BATCH
+
+    found = []
+    for name in TESTS:
+        try:
+            getattr(Suite(), name)()
+        except Exception:  # noqa: BLE001 - an assertion, or what has escaped
+            found.append(name)
+    return found
+
+
+def test_a_converter_without_a_flaw_gets_through() -> None:
+    assert not failures(Same)
+
+
+@pytest.mark.parametrize(
+    "flawed",
+    [
+        ClaimsAnother, PointsBehind, SaysTooFewRows, RejectsWithoutReason, RejectsOutside, Multiplies, Raises,
+        LooksAround, Remembers, CannotBeSent, RefusesAnyhow,
+    ],
+)  # fmt: skip
+def test_a_flaw_is_found(flawed: type[Same]) -> None:
+    assert failures(flawed)
