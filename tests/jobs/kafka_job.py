@@ -49,7 +49,7 @@ class KafkaJob:
         return self.folder / "job.yaml"
 
     def write(self, **sections: Any) -> None:
-        """Writes the job file; sections replace or add to what it said before."""
+        """Writes the job file; sections replace or add to what it said before. One that is None goes."""
         base: dict[str, Any] = {
             "job": "test",
             "source": {"type": "kafka", "brokers": self.broker.bootstrap_servers, "topics": sorted(self.topics)},
@@ -59,8 +59,10 @@ class KafkaJob:
             "spark": {"master": "local[2,4]"},
         }
         for section, value in {**self.config, **sections}.items():
-            base[section] = {**base[section], **value} if isinstance(base.get(section), dict) else value
+            both = isinstance(base.get(section), dict) and isinstance(value, dict)
+            base[section] = {**base[section], **value} if both else value
         self.config = base
+        base = {section: value for section, value in base.items() if value is not None}
         self.path.write_text(yaml.safe_dump(base))
 
     def produce(self, records: int, days: int = 1) -> None:

@@ -74,7 +74,9 @@ def guarded(server: RegistryServer, folder: Path) -> Iterator[GuardedRegistry]:
     """The registry behind TLS and Basic authentication."""
     store, pem, asked = folder / "keys.p12", folder / "ca.pem", list[str]()
     named = ["-keystore", str(store), "-storepass", _PASSWORD, "-alias", "registry"]
-    keytool("-genkeypair", *named, "-dname", "CN=registry", "-ext", "san=ip:127.0.0.1", "-ext", "bc:c", "-keyalg", "RSA")
+    keytool(
+        "-genkeypair", *named, "-dname", "CN=registry", "-ext", "san=ip:127.0.0.1", "-ext", "bc:c", "-keyalg", "RSA"
+    )
     keytool("-exportcert", *named, "-rfc", "-file", str(pem))
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(server.url, asked))
     listener.socket = _context(store).wrap_socket(listener.socket, server_side=True)

@@ -1,5 +1,4 @@
-"""What a CommitStep, CommitStepStore, FileSystem, Source, Sink, converter, checker or fork operator of yours has to keep,
-as pytest classes to subclass.
+"""What a CommitStep, CommitStepStore, FileSystem, Source, Sink or construct of yours has to keep: classes to subclass.
 
     from distcommit.testing.contracts import CommitStepContract
 

@@ -1,0 +1,160 @@
+"""A job file with converters, checkers and a fork, by its command line: each record ends in one way in each branch."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, cast
+
+import fastavro
+import pyarrow.dataset as ds
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.audit import AuditResult
+from distcommit.app.demo.kill import CommitWatcher
+from distcommit.engine.run import RunResult
+from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
+
+FLOW: dict[str, Any] = {
+    "sink": None,
+    "on_rejected": "divert",
+    "converters": [
+        {"type": "json", "keep_column": False, "fields": {"n": "int64", "kind": "string", "tags": ["string"]}},
+        {"type": "sql", "where": "kind <> 'noise'", "columns": {"twice": "n * 2"}},
+    ],
+    "row_checkers": [{"type": "range", "column": "n", "min": 0}],
+    "fork": {
+        "type": "every_match",
+        "when": {"large": {"column": "n", "op": ">=", "value": 50}},
+        "otherwise": "small",
+        "branches": {
+            "large": {
+                "converters": [{"type": "explode", "column": "tags"}, {"type": "drop", "columns": ["kafka_offset"]}],
+                "row_checkers": [{"type": "not_null", "columns": ["kind"], "on_failure": "divert"}],
+                "sink": {"partition_by": {"granularity": "day"}},
+                "task_checkers": [{"type": "fraction_rejected", "max": 0.9}],
+            },
+            "small": {
+                "sink": {"format": "avro", "compression": "none"},
+                "task_checkers": [{"type": "row_count", "min": 1_000_000, "level": "optional"}],
+            },
+        },
+    },
+}
+
+
+def produce(job: KafkaJob, records: int, seed: int = 1) -> list[tuple[str, bytes]]:
+    """Sends records of all kinds to each topic; what was sent."""
+    chance, sent = random.Random(seed), list[tuple[str, bytes]]()
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for topic in job.topics:
+        for _ in range(records):
+            number, kind = chance.randrange(-10, 100), chance.choice(["a", "b", "noise", None])
+            tags = chance.sample(["x", "y", "z"], chance.randrange(4))
+            value = json.dumps({"n": number, "kind": kind, "tags": tags}).encode()
+            value = chance.choice([value] * 9 + [b"no JSON", b'{"n": "one"}'])
+            producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS)
+            sent.append((topic, value))
+    assert producer.flush(30) == 0
+    job.produced += len(sent)
+    return sent
+
+
+def expected(sent: list[tuple[str, bytes]]) -> dict[str, Counter[Any]]:
+    """What is to come of it, by plain Python."""
+    found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
+    for _, value in sent:
+        try:
+            record = json.loads(value)
+            number, kind = record["n"], record["kind"]
+            if not isinstance(number, int):
+                raise TypeError(number)
+        except (ValueError, KeyError, TypeError):
+            found["errors"][value] += 1
+            continue
+        if kind is None or kind == "noise":  # SQL: null is not true
+            continue
+        if number < 0:
+            found["errors"][value] += 1
+        elif number >= 50:
+            found["large"].update((number, tag) for tag in record["tags"])
+        else:
+            found["small"][number] += 1
+    return found
+
+
+def published(folder: Path) -> dict[str, Counter[Any]]:
+    """What is in the files, read by other means than the audit's."""
+    found: dict[str, Counter[Any]] = {name: Counter() for name in ("large", "small", "errors", "errors/large")}
+    output = folder / "output"
+    for topic in (path for path in output.iterdir() if not path.name.startswith((".", "_"))):
+        large = [str(path) for path in topic.glob("large/**/*.parquet")]
+        if large:
+            rows = ds.dataset(large).to_table()
+            assert "kafka_offset" not in rows.schema.names
+            found["large"].update(zip(rows["n"].to_pylist(), rows["tags"].to_pylist(), strict=True))
+        for path in topic.glob("small/**/*.avro"):
+            with path.open("rb") as file:
+                records = [cast(dict[str, Any], record) for record in fastavro.reader(file)]
+            assert all(record["twice"] == 2 * record["n"] for record in records)
+            found["small"].update(record["n"] for record in records)
+    for path in output.glob("_rejected/**/*.parquet"):
+        rows = ds.dataset(str(path)).to_table()
+        (branch,) = {name or "" for name in rows["error_branch"].to_pylist()}
+        found[f"errors/{branch}" if branch else "errors"].update(rows["value"].to_pylist())
+    return found
+
+
+def require_exact(audit: AuditResult, records: int) -> None:
+    for branch in ("large", "small"):
+        rows = [row for row in audit.partitions if row.branch == branch]
+        assert sum(row.published + row.filtered for row in rows) == records, branch
+    audit.partitions = []
+    assert audit.exact, audit
+
+
+def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **FLOW) as job:
+        sent = produce(job, 60)
+        first: RunResult = Job.from_file(job.path, session=spark).run()
+        sent += produce(job, 30, seed=2)
+        second = Job.from_file(job.path, session=spark).run()
+        audit = job.audit()
+        status = Job.from_file(job.path).status()
+    assert first.succeeded
+    assert second.succeeded
+    assert published(tmp_path) == expected(sent)
+    require_exact(audit, len(sent))
+    assert status.last_run is not None
+    flow = {(each.branch, each.construct): each for each in status.last_run.flow.constructs}
+    assert flow["", "json"].taken == 60
+    assert flow["", "json"].rejected > 0
+    assert flow["", "sql"].filtered > 0
+    checks = {each.checker: (each.passed, each.failed) for each in status.last_run.flow.checks}
+    assert checks == {"fraction_rejected": (2, 0), "row_count": (0, 2)}
+    assert {note.kind for note in status.last_run.notes.kept} == {"check"}
+    assert str(tmp_path / "output" / "t0" / "large") in status.datasets[0].published_in
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_commit_a_fork_is_exact_in_the_end(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {f"t{n:02d}": 1 for n in range(30)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
+        sent, kills = produce(job, 60), 0
+        for seed in (2, 3, 4):
+            watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+            with job.start() as run:
+                while not run.has_ended and not watcher.pending():
+                    time.sleep(0.002)
+                kills += not run.has_ended
+                run.kill()
+            sent += produce(job, 20, seed)
+        job.run()
+        assert kills, "no run was killed in the middle of its commit"
+        assert published(tmp_path) == expected(sent)
+        require_exact(job.audit(), len(sent))
