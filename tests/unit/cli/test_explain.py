@@ -163,7 +163,10 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     tree = {
         **PLAIN,
         "source": {**PLAIN["source"], "client": {"sasl.password": secret}},
-        "converters": [JSON, {"type": "hash", "columns": ["key"], "key": secret}],
+        "converters": [
+            {"type": "avro", "registry": {"url": "http://x:1", "client": {"basic.auth.user.info": secret}}},
+            {"type": "hash", "columns": ["key"], "key": secret},
+        ],
         "row_checkers": [{"type": "python", "class": f"{__name__}:Keyed", "options": {"url": f"http://me:{secret}@x"}}],
         "task_checkers": [{"type": "unique", "columns": ["http://me:geheim@x"]}],
     }
