@@ -141,7 +141,11 @@ def flow_sections(registry: str, least_cents: int) -> dict[str, Any]:
                     "task_checkers": [{"type": "fraction_rejected", "max": 0.5}],
                 },
                 "daily": {
-                    "sink": {"format": "avro", "partition_by": {"column": "at", "granularity": "day"}},
+                    "sink": {
+                        "format": "avro",
+                        "compression": "gzip",
+                        "partition_by": {"column": "at", "granularity": "day"},
+                    },
                     "task_checkers": [{"type": "unique", "columns": ["id"]}],
                 },
             },

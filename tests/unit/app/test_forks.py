@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
 import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.coverage import Coverage
+from distcommit.sinks.files.footer import FileKind, Footer
+from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.testing.models.model_flow import records_of
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, remove_clean_mark
@@ -99,3 +103,54 @@ def test_an_epoch_of_which_a_branch_lacks_files_is_not_taken_for_whole(folder: s
     assert result.set_aside_count > 0
     WORLD.run(machine, SECOND)
     assert audit(machine).exact
+
+
+def footer(attempt: str, *, several: bool = True, kind: FileKind = "data", branch: str = "left") -> Footer:
+    return Footer(
+        dataset_urn="a",
+        epoch=3,
+        run_id="run",
+        work_unit_id="w",
+        attempt=attempt,
+        records=1,
+        kind=kind,
+        branch=branch,
+        branches=("left", "right"),
+        makes_several=several,
+    )
+
+
+def offsets(*ranges: tuple[int, int]) -> OffsetSets:
+    found = OffsetSets()
+    for low, high in ranges:
+        found.add_range("0", low, high)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("second", "twice"),
+    [
+        (footer("one"), 0),  # what several records were made of may be in several files of one attempt,
+        (footer("two"), 2),  # and never in those of two
+        (footer("one", several=False), 2),
+        (footer("one", branch="right"), 0),
+        (footer("one", kind="rejected"), 2),
+        (footer("one", kind="rejected", branch=""), 2),
+        (footer("one", kind="rejected", branch="right"), 0),
+    ],
+)
+def test_an_input_record_is_twice_in_a_branch_if_two_attempts_have_it(second: Footer, twice: int) -> None:
+    for order in ((footer("one"), second), (second, footer("one"))):
+        coverage = Coverage()
+        for each, sets in zip(order, (offsets((0, 5)), offsets((3, 8))), strict=True):
+            coverage.add(each, sets)
+        assert coverage.branches()["left"].twice.count() == twice
+
+
+def test_what_was_read_before_there_was_a_branch_is_not_owed_to_it() -> None:
+    coverage = Coverage()
+    coverage.add(msgspec.structs.replace(footer("one"), branches=("left",)), offsets((0, 5)))
+    coverage.add(footer("two"), offsets((5, 8)))
+    right = coverage.branches()["right"]
+    assert list(right.not_owed.offsets("0")) == [0, 1, 2, 3, 4]
+    assert list(coverage.covered().offsets("0")) == [0, 1, 2, 3, 4]
