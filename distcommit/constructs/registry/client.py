@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
-from distcommit.fs.secret_files import with_secret_files
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
     client: dict[str, Annotated[str | float, Field(union_mode="left_to_right")]] = Field(
         default_factory=dict, repr=False
     )
+
+    @field_validator("client")
+    @classmethod
+    def _secrets_are_found_anywhere(cls, client: dict[str, str | float]) -> dict[str, str | float]:
+        for key, value in client.items():
+            if any(not path.startswith("/") for path in SECRET_FILE.findall(str(value))):
+                raise ValueError(f"the secret's file of {key} has to be named by an absolute path")
+        return client
 
 
 class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
