@@ -24,7 +24,7 @@ from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths import CLAIM_FOLDER, is_probe
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 from distcommit.sinks.files.sink import REJECTED_FOLDER
@@ -150,8 +150,7 @@ class _Audit:
         found: list[str] = []
         for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
             for entry in self._fs.list_folder(parent):
-                is_probe = entry.name.removeprefix(TEMPORARY).startswith(OUTPUT_PROBE)
-                if not entry.is_folder and not is_probe:
+                if not entry.is_folder and not is_probe(entry.name):
                     self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
                 elif entry.is_folder and entry.name not in (REJECTED_FOLDER, CLAIM_FOLDER):
                     found.append(entry.name)

@@ -133,14 +133,22 @@ def _settings(construct: object) -> str:
     if not isinstance(construct, BaseModel):
         return ""
     dumped = construct.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_SAID_ELSEWHERE)
-    masked = {name: _masked(value) if name in ("client", "options") else value for name, value in dumped.items()}
-    text = yaml.safe_dump(masked, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
+    shown = _masked(dumped)
+    text = yaml.safe_dump(shown, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
     return _PASSWORD.sub(r"\1:***@", text.strip().removeprefix("{").removesuffix("}"))
 
 
 def _masked(value: Any) -> Any:
-    """Names without values: what is handed on to others may be secret."""
-    return dict.fromkeys(value, "***") if isinstance(value, Mapping) else "***"
+    """The same, with the names alone of what is handed on to others: that may be secret."""
+    if isinstance(value, list):
+        return [_masked(below) for below in value]
+    if not isinstance(value, Mapping):
+        return value
+    handed_on = ("client", "options")
+    return {
+        name: dict.fromkeys(below, "***") if name in handed_on and isinstance(below, Mapping) else _masked(below)
+        for name, below in value.items()
+    }
 
 
 def _columns(schema: pa.Schema | None) -> list[FlowColumn] | None:

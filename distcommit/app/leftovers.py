@@ -9,7 +9,7 @@ from distcommit.app.published import files_below
 from distcommit.model.ports import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_record import next_epoch
-from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_number, epoch_name
+from distcommit.protocol.paths import CLAIM_FOLDER, SPOOL_FOLDER, bucket_number, epoch_name, is_probe
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import epoch_of, swept_epochs
 
@@ -33,7 +33,7 @@ def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[Leftover]:
         staged = epoch_of(entry)
         if staged is not None:
             yield from _of_epoch(store, folds, staged, epoch)
-        elif entry.name not in (CLAIM_FOLDER, SPOOL_FOLDER):
+        elif entry.name not in (CLAIM_FOLDER, SPOOL_FOLDER) and not is_probe(entry.name):
             yield from _foreign(store, entry, entry.name)
 
 

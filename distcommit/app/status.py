@@ -89,7 +89,7 @@ def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: 
             log = store.bucket_log(bucket)
             states = log.refresh().datasets.values()
             rows += [_row(state, job_fold, published_in(state.dataset_urn)) for state in states]
-            if job_fold is not None:
+            if job_fold is not None and job_fold.generation == store.generation:
                 require_head(job_fold, bucket, log)
         except (DistcommitError, OSError) as error:
             unreadable[f"bucket {bucket}"] = str(error)

@@ -88,7 +88,7 @@ class Condition(BaseModel, frozen=True, extra="forbid"):
         operand = self._operand(self.column, batch.schema, construct)
         column = batch.column(self.column)
         if self.op == "is_null":
-            return pc.invert(literals.has_value(column))
+            return pc.is_null(column)
         column = literals.plain(column)
         if self.op == "in":
             return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=operand), None)

@@ -73,16 +73,6 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
-def has_value(column: pa.Array) -> pa.BooleanArray:
-    """By row whether it is not null."""
-    # nulls may be in the dictionary, or in the runs, where `is_valid` does not look
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    return pc.is_valid(column)
-
-
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:
     """A value as one of a column.
 

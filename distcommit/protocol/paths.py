@@ -18,6 +18,10 @@ OUTPUT_PROBE = ".probe-"
 CLAIM_FOLDER = ".distcommit"
 """Folder in the staging and the output root that says whose they are; no dataset's folder begins with a dot."""
 
+STORE_PROBE = "probe-"
+"""Start of the names with which a store that is made tries its file system; not data. One may stay where the disk
+failed just then; the next who makes a store sweeps it."""
+
 MANIFEST = "_manifest.json"
 """What makes a run's plan count. Names beside tables begin with an underscore: who reads tables passes over these."""
 
@@ -36,6 +40,11 @@ RUNS = "runs"
 _NUMBERED = re.compile(r"(\d{12})\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
+
+
+def is_probe(name: str) -> bool:
+    """Whether that is the name of a file by which somebody tried the file system, below any root."""
+    return name.removeprefix(TEMPORARY).startswith((OUTPUT_PROBE, STORE_PROBE))
 
 
 def bucket_name(bucket: int) -> str:

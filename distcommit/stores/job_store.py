@@ -23,7 +23,7 @@ from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
-from distcommit.protocol.paths import GENERATIONS, TEMPORARY, log_folder
+from distcommit.protocol.paths import GENERATIONS, STORE_PROBE, TEMPORARY, log_folder
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
@@ -33,7 +33,6 @@ STORE_VERSION = 1
 DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
 _MARKER = "store.json"
 _REMOVED = "REMOVED"
-_PROBE = "probe-"
 _PROBES = 3
 _BY_DATASET = CommitGroups()
 
@@ -252,15 +251,15 @@ def _probe(fs: FileSystem, roots: Roots, probe_id: str) -> None:
     places = (roots.store, roots.staging, roots.output)
     for root in places:  # what a creation that crashed has left
         for entry in fs.list_folder(root):
-            if entry.name.removeprefix(TEMPORARY).startswith(_PROBE):
+            if entry.name.removeprefix(TEMPORARY).startswith(STORE_PROBE):
                 delete_entry(fs, root, entry)
-    names = [f"{root}/{_PROBE}{probe_id}" for root in places]
+    names = [f"{root}/{STORE_PROBE}{probe_id}" for root in places]
     refused: ConfigurationError | None = None
     for _ in range(_PROBES):
         try:
             refused = _probed(fs, roots, *names)
             if refused is None:
-                refused = _probed_in_full(fs, f"{roots.store}/{_PROBE}folder-{probe_id}")
+                refused = _probed_in_full(fs, f"{roots.store}/{STORE_PROBE}folder-{probe_id}")
         except FileNotFoundError as error:
             refused = _refused(fs, roots.store, f"keeping a file that was just made ({error})")
         finally:

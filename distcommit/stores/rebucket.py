@@ -92,6 +92,7 @@ def rebucket(store: JobStore, buckets: int, run_id: str, tell: Callable[[str], N
 def _require_whole(store: JobStore, job_fold: Fold) -> None:
     """What has lost its tail would begin anew as if it were all there is, and nobody could tell any more that the
     output is older."""
+    require_counting(store, job_fold, moving=True)  # heads are of the generation that counts
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     ended = newest_end(read_marks(store.fs, store.roots.output))
     for bucket, log in enumerate(_logs(store)):

@@ -428,9 +428,19 @@ def test_a_registry_that_is_away_or_silent_is_transient_and_nothing_is_kept_of_t
         assert converted(away, [record]) == ([VALUES[:1]], {})
 
 
-def test_settings_that_the_client_does_not_know_are_told(registry_server: RegistryServer) -> None:
-    with pytest.raises(ConfigurationError, match="refuses its settings"):
-        converted(converter("avro", registry_server, client={"basic.auth": "x"}), [framed(1, b"")])
+def test_settings_that_the_client_can_not_use_are_told_without_secrets(
+    registry_server: RegistryServer, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2x")
+    for key, value in (("basic.auth", "x"), ("timeout", f"${{file:{secret}}}"), ("ssl.ca.location", "/none")):
+        with pytest.raises(ConfigurationError, match="refuses its settings") as caught:
+            converted(converter("avro", registry_server, client={key: value}), [framed(1, b"")])
+        assert "hunter2x" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="a secret's file can't be read"):
+        converted(
+            converter("avro", registry_server, client={"basic.auth.user.info": "${file:/none}"}), [framed(1, b"")]
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import Field
+import pyarrow.compute as pc
+from pydantic import Field, field_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
 from distcommit.constructs.column_types import ColumnType, arrow_type
@@ -16,17 +17,29 @@ from distcommit.constructs.settings import ConstructSettings
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.errors import ConfigurationError
 
+_PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
+"""Text that Arrow can be given as a decimal: of `1e-999999999` the process dies (26.0)."""
+
 
 class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
     """Casts columns to other types, where they stand: `columns: {name: type}`, types as in `constructs.column_types`.
 
-    A value that the other type does not hold exactly turns its record away: text that is no number or no date, numbers
-    out of range, decimals with more digits, fractions as whole numbers, timestamps within a day as dates. Text that
-    becomes a timestamp names its zone. Of floating-point numbers as decimals the digits beyond are rounded.
+    A value that the other type does not hold turns its record away: text that is no number or no date, numbers out of
+    range, decimals with more digits, fractions as whole numbers. Text that becomes a timestamp names its zone, and text
+    that becomes a decimal has no exponent. Of floating-point numbers as decimals the digits beyond are rounded; of
+    timestamps as dates the day in their zone stays.
     """
 
     type: Literal["cast"]
     columns: dict[str, ColumnType] = Field(min_length=1)
+
+    @field_validator("columns")
+    @classmethod
+    def _are_scalars(cls, columns: dict[str, object]) -> dict[str, object]:
+        for name, written in columns.items():
+            if pa.types.is_nested(arrow_type(written)):
+                raise ValueError(f"{name!r}: to a list, a struct or a map nothing is cast")
+        return columns
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema:
         for name, written in self.columns.items():
@@ -50,13 +63,24 @@ class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
         schema = self.convert_schema(batch.schema)
 
         def cast(part: pa.RecordBatch) -> Made:
-            columns = [column.cast(f.type) for column, f in zip(part.columns, schema, strict=True)]
+            columns = [_cast(column, f.type) for column, f in zip(part.columns, schema, strict=True)]
             return pa.RecordBatch.from_arrays(columns, schema=schema), None
 
         def why(error: Exception, row: int) -> str:
             return reason(error, {name: batch.column(name)[row].as_py() for name in self.columns})
 
         yield by_halves(batch, cast, schema, pa.ArrowException, why)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    t = column.type
+    if pa.types.is_decimal(kind) and not (pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t)):
+        column = column.cast(pa.string())
+        if not pc.all(pc.match_substring_regex(column, _PLAIN), min_count=0).as_py():
+            raise pa.ArrowInvalid(f"not a number without exponent, of {kind}")
+    return column.cast(kind)
 
 
 SETTINGS = Cast

@@ -219,7 +219,6 @@ class Datums:
             most = 10**arrow_type.precision
             over = np.array([abs(int.from_bytes(row.tobytes(), "little", signed=True)) >= most for row in matrix], bool)
             self.fail(over, Wrong.DECIMAL)
-            matrix[over] = 0
         return made
 
 

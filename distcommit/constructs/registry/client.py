@@ -96,9 +96,11 @@ class Registry:
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",
             ) from error
-        given = {key: self._value(key, value) for key, value in self._settings.client.items()}
+        client = self._settings.client
+        given = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
         try:
-            return SchemaRegistryClient({**_CLIENT_DEFAULTS, **given, "url": self._settings.url})
+            typed = {key: float(value) if key in _NUMBERS else value for key, value in given.items()}
+            return SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client refuses its settings",
@@ -180,11 +182,6 @@ class Registry:
             found=self._masked(found, self._settings.client),
             todo=f"see that it runs, and what stands between; else {self._todo}",
         )
-
-    @staticmethod
-    def _value(key: str, value: str | float) -> str | float:
-        read = with_secret_files(value) if isinstance(value, str) else value
-        return float(read) if key in _NUMBERS else read
 
     @staticmethod
     def _masked(text: str, client: Any) -> str:

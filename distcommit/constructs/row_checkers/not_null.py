@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.columns import field_of
-from distcommit.constructs.literals import has_value
 from distcommit.constructs.settings import RowCheckerSettings
 
 
@@ -26,7 +25,7 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)
-        return reduce(pc.and_, (has_value(batch.column(column)) for column in self.columns))
+        return reduce(pc.and_, (pc.is_valid(batch.column(column)) for column in self.columns))
 
     def describe(self) -> str:
         return f"{', '.join(self.columns)} not null"

@@ -24,7 +24,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, TEMPORARY
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, STORE_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
@@ -201,7 +201,11 @@ class World:
 
 def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
     """What is in the job's staging folder, besides the note that it is the job's."""
-    return [e for e in SimulatedFileSystem(calls).list_folder(ROOTS.staging) if e.name != CLAIM_FOLDER]
+    return [
+        entry
+        for entry in SimulatedFileSystem(calls).list_folder(ROOTS.staging)
+        if entry.name != CLAIM_FOLDER and not entry.name.startswith(STORE_PROBE)  # the disk failed as a store was made
+    ]
 
 
 def launch_here(

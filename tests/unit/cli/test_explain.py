@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -162,7 +163,10 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     tree = {
         **PLAIN,
         "source": {**PLAIN["source"], "client": {"sasl.password": secret}},
-        "converters": [JSON, {"type": "hash", "columns": ["key"], "key": secret}],
+        "converters": [
+            {"type": "avro", "registry": {"url": "http://x:1", "client": {"basic.auth.user.info": secret}}},
+            {"type": "hash", "columns": ["key"], "key": secret},
+        ],
         "row_checkers": [{"type": "python", "class": f"{__name__}:Keyed", "options": {"url": f"http://me:{secret}@x"}}],
         "task_checkers": [{"type": "unique", "columns": ["http://me:geheim@x"]}],
     }
@@ -197,14 +201,13 @@ def test_the_drawing_has_it_all_and_nothing_lies_on_another(tmp_path: Path, tree
     for part in (*result.parts, *(part for branch in result.branches for part in branch.parts)):
         assert part.name in words
         assert part.kind in words
-    boxes = [rectangle(box) for box in svg.iter() if box.get("class") == "box"]
+    boxes, frames = ([rectangle(each) for each in svg.iter() if each.get("class") == c] for c in ("box", "branch"))
     width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
     for left, top, right, bottom in boxes:
         assert 0 <= left < right <= width
         assert 0 <= top < bottom <= height
-    for number, (left, top, right, bottom) in enumerate(boxes):
-        for other in boxes[:number]:
-            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    for (left, top, right, bottom), other in (*combinations(boxes, 2), *combinations(frames, 2)):
+        assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
     for text in svg.iter("{http://www.w3.org/2000/svg}text"):
         assert 0 <= float(text.attrib["y"]) <= height
         assert len(text.text or "") * 6.65 <= width

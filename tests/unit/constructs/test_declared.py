@@ -53,6 +53,7 @@ OTHERS = [
     (pa.map_(pa.string(), pa.string()), pa.map_(pa.string(), pa.int8())),
     (pa.map_(pa.int8(), pa.int8()), pa.map_(pa.string(), pa.int8())),
     (pa.struct([("a", pa.int64())]), STRUCT),
+    (pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int64()), ("b", pa.int64())])),
     (pa.struct([("a", pa.string()), ("b", pa.list_(pa.string()))]), STRUCT),
 ]
 

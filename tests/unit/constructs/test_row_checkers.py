@@ -83,6 +83,11 @@ def test_floats_as_they_are() -> None:
     assert passes(checker("in_set", column="a", values=[-0.0]), values, pa.float32()) == [False, True, True, False]
 
 
+def test_floats_of_two_bytes_are_compared() -> None:
+    assert passes(checker("range", column="a", min=1), [0.5, 1.5], pa.float16()) == [False, True]
+    assert passes(checker("in_set", column="a", values=[1.5]), [0.5, 1.5], pa.float16()) == [False, True]
+
+
 def test_no_number_is_too_large_to_be_compared() -> None:
     big = 2**53 + 1  # no float has it
     assert passes(checker("range", column="a", min=big), [big - 1, big]) == [False, True]

@@ -99,6 +99,12 @@ def test_shares_are_exact(counts: tuple[int, int, int, int], percent: int) -> No
     assert passed == (100 * rejected <= percent * read)
 
 
+def test_a_share_that_is_just_allowed_is_allowed() -> None:
+    counts = {"read": 100, "written": 71, "rejected": 29, "filtered": 0}  # as floats, 0.29 * 100 is less than 29
+    assert outcome({"type": "fraction_rejected", "max": 0.29}, **counts)[0]
+    assert outcome({"type": "row_count_of_source", "tolerance": 0.29}, **{**counts, "rejected": 0})[0]
+
+
 def test_shares_are_told() -> None:
     counts = {"read": 2000, "written": 1500, "rejected": 400, "filtered": 99}
     assert outcome({"type": "row_count_of_source"}, **counts) == (
@@ -153,6 +159,7 @@ def test_freshness_by_the_time_of_records() -> None:
     assert not outcome(settings, times, {"a": [noon], "at": [noon + timedelta(seconds=60, microseconds=1)]})[0]
     assert outcome({**settings, "column": "at", "max_age_s": 0}, times)[0]
     assert outcome({**settings, "column": "at", "record_time": "a"}, times)[0], "times to come are not too old"
+    assert not outcome({**settings, "max_age_s": 59, "of": "oldest"}, times)[0], "the newest of the record times counts"
 
 
 def test_times_far_off_are_no_error() -> None:

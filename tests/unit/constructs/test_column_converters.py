@@ -1,0 +1,269 @@
+"""What each converter of columns makes of records, and which settings it refuses."""
+
+from __future__ import annotations
+
+import hmac
+import pickle
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from distcommit.app.built_in import validated
+from distcommit.model.constructs import Converted, Converter
+from distcommit.model.errors import ConfigurationError
+
+KEY = "0123456789abcdef"
+
+
+def made(**section: Any) -> Converter:
+    found: Converter = validated("converter", section)
+    return found
+
+
+def convert(given: dict[str, Any], /, **section: Any) -> Converted:
+    (only,) = made(**section).convert(pa.record_batch(given))
+    return only
+
+
+def test_columns_are_selected_in_order_dropped_and_renamed_at_once() -> None:
+    columns = {"a": [1], "b": [2], "c": [3]}
+    assert convert(columns, type="select", columns=["c", "a"]).records.to_pydict() == {"c": [3], "a": [1]}
+    assert convert(columns, type="drop", columns=["b"]).records.to_pydict() == {"a": [1], "c": [3]}
+    renamed = convert(columns, type="rename", columns={"a": "b", "b": "a"}).records
+    assert list(renamed.to_pydict().items()) == [("b", [1]), ("a", [2]), ("c", [3])]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"type": "select", "columns": ["z"]}, {"type": "select", "columns": ["a", "a"]},
+        {"type": "drop", "columns": ["z"]}, {"type": "drop", "columns": ["a", "b", "l"]},
+        {"type": "rename", "columns": {"z": "y"}}, {"type": "rename", "columns": {"a": "b"}},
+        {"type": "cast", "columns": {"z": "int64"}}, {"type": "cast", "columns": {"l": "int64"}},
+        {"type": "sql", "where": "z > 1"}, {"type": "sql", "where": "sum(a) > 1"}, {"type": "sql", "where": "b + l"},
+        {"type": "flatten", "columns": ["a"]}, {"type": "explode", "column": "a"},
+        {"type": "mask", "columns": ["a"], "keep_last": 2}, {"type": "hash", "columns": ["a"], "key": KEY},
+        {"type": "provenance", "copies": {"c": "z"}}, {"type": "provenance", "constants": {"a": 1}},
+        {"type": "key", "format": "utf8", "column": "a"}, {"type": "tombstones", "column": "z"},
+        {"type": "tombstones", "column": "a", "marker": "b"},
+    ],
+)  # fmt: skip
+def test_records_that_do_not_fit_are_refused_before_any_is_read(section: dict[str, Any]) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("l", pa.list_(pa.string()))])
+    with pytest.raises(ConfigurationError) as raised:
+        made(**section).convert_schema(schema)
+    assert raised.value.found
+    assert raised.value.todo
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"type": "select", "columns": []}, {"type": "cast", "columns": {"a": "number"}},
+        {"type": "cast", "columns": {"a": ["int64"]}}, {"type": "hash", "columns": ["a"], "key": "short"},
+        {"type": "provenance"}, {"type": "provenance", "constants": {"a": 2**63}}, {"type": "sql"},
+        {"type": "mask", "columns": ["a"], "keep_last": -1}, {"type": "key", "format": "json"},
+        *({"type": "sql", "where": text} for text in [
+            "(SELECT true)", "a IN (SELECT 1)", "row_number() OVER () > 1", "*", "COLUMNS('a') > 1", "unnest([true])",
+            "true), (false", "true) FROM range(3", "true; DROP TABLE records", "a >", "SELECT 1",
+        ]),
+    ],
+)  # fmt: skip
+def test_settings_that_say_nothing_or_too_much_are_refused(section: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        made(**section)
+
+
+def test_a_hash_key_is_never_shown() -> None:
+    hashing = made(type="hash", columns=["a"], key="the very secret key")
+    with pytest.raises(ValidationError) as raised:
+        made(type="hash", columns=["a"], key="tiny secret")
+    assert "secret" not in f"{hashing} {hashing!r} {hashing.model_dump_json()} {raised.value}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "expected"),
+    [
+        (["12", "x", None, "2147483648"], "int32", [12, None]),
+        (["1.5", "1e-999999999", "1.555", "-.5", "12345", "1e2"], "decimal(4, 2)", [Decimal("1.5"), Decimal("-0.5")]),
+        ([b"a", b"\xff"], "string", ["a"]),
+        ([1.0, 1.5, float("nan")], "int64", [1]),
+        ([2**53 + 1, 3], "float64", [3.0]),
+        (["2024-02-29", "2023-02-29"], "date", [date(2024, 2, 29)]),
+        (["2024-02-29T12:00:00+01:00", "2024-02-29"], "timestamp", [datetime(2024, 2, 29, 11, tzinfo=UTC)]),
+    ],
+)
+def test_a_value_that_the_type_does_not_hold_turns_its_record_away(given: list[Any], kind: str, expected: Any) -> None:
+    cast = convert({"n": list(range(len(given))), "a": given}, type="cast", columns={"a": kind})
+    assert cast.records.column("a").to_pylist() == expected
+    assert cast.rows is not None
+    assert cast.rows.to_pylist() == cast.records.column("n").to_pylist()
+    assert sorted([*cast.rows.to_pylist(), *cast.rejected]) == list(range(len(given)))
+
+
+def test_of_a_timestamp_as_a_date_the_day_in_its_zone_stays() -> None:
+    given = pa.array([datetime(2024, 2, 29, 23, tzinfo=UTC)]).cast(pa.timestamp("us", "Europe/Berlin"))
+    assert convert({"a": given}, type="cast", columns={"a": "date"}).records.to_pydict() == {"a": [date(2024, 3, 1)]}
+
+
+def test_text_of_a_dictionary_is_checked_as_other_text_is() -> None:
+    given = pa.array(["1", "1e-999999999"]).dictionary_encode()
+    cast = convert({"a": given}, type="cast", columns={"a": "decimal(4, 2)"})
+    assert cast.records.column("a").to_pylist() == [Decimal(1)]
+
+
+def test_sql_filters_and_computes_and_turns_away_what_fails() -> None:
+    columns = {"a": [1, 2, 3, None, 5], "s": ["1", "x", "3", "4", None], "row": [0, 1, 2, 3, 4]}
+    found = convert(
+        columns,
+        type="sql",
+        where="a IS NULL OR a <> 3 -- not three",
+        columns={"n": "CAST(s AS INTEGER) * 2", "s": "a + row"},
+    )
+    assert found.records.to_pydict() == {"a": [1, None, 5], "s": [1, None, 9], "row": [0, 3, 4], "n": [2, 8, None]}
+    assert found.rows is not None
+    assert found.rows.to_pylist() == [0, 3, 4]
+    assert list(found.rejected) == [1]
+    assert "'x'" in found.rejected[1]
+
+
+def test_sql_leaves_rows_that_are_filtered_alone_whatever_its_columns_make_of_them() -> None:
+    found = convert({"s": ["1", "x"]}, type="sql", where="s <> 'x'", columns={"n": "CAST(s AS INTEGER)"})
+    assert (found.records.column("n").to_pylist(), found.rejected) == ([1], {})
+    found = convert({"s": ["1", "x", "0"]}, type="sql", where="CAST(s AS INTEGER) > 0")
+    assert (found.records.column("s").to_pylist(), list(found.rejected)) == (["1"], [1])
+
+
+def test_sql_finds_many_bad_records_among_good_ones_and_nulls() -> None:
+    given = [None if n % 7 == 0 else "x" if n % 5 == 0 else str(n) for n in range(500)]
+    found = convert({"s": given}, type="sql", columns={"n": "CAST(s AS INTEGER)"})
+    assert list(found.rejected) == [row for row, text in enumerate(given) if text == "x"]
+    assert found.records.column("n").to_pylist() == [None if s is None else int(s) for s in given if s != "x"]
+
+
+def test_sql_that_can_not_be_tried_still_finds_the_record_to_blame() -> None:
+    found = convert({"s": ["1", "x", "3"]}, type="sql", columns={"n": "CAST(s AS INTEGER) + random() * 0"})
+    assert (found.records.column("n").to_pylist(), list(found.rejected)) == ([1.0, 3.0], [1])
+
+
+def test_sql_sees_no_other_columns_of_a_part_of_structs() -> None:
+    batch = pa.record_batch({"p": pa.array([{"x": n} for n in range(9)]), "n": range(9)})
+    sql = made(type="sql", where="p.x >= 0", columns={"y": "p.x"})
+    for start in range(9):
+        (found,) = sql.convert(batch.slice(start, 3))
+        assert found.records.column("y").to_pylist() == found.records.column("n").to_pylist()
+
+
+def test_sql_refuses_names_that_differ_in_case_only_where_it_is_asked_for_them() -> None:
+    columns = {"a": [1], "A": [2], "b": [3]}
+    assert convert(columns, type="sql", where="b = 3").records.num_rows == 1
+    with pytest.raises(ConfigurationError, match="same for SQL"):
+        convert(columns, type="sql", where="a = 1")
+
+
+def test_sql_reaches_no_file(tmp_path: Any) -> None:
+    from distcommit.constructs.sql_expressions import SqlExpressions
+
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    connection = SqlExpressions("true", {})._connection
+    for query in [
+        f"SELECT * FROM '{tmp_path}/a.csv'",
+        f"COPY (SELECT 1) TO '{tmp_path}/b'",
+        "SET enable_external_access=true",
+    ]:
+        with pytest.raises(Exception, match=r"disabled|locked"):
+            connection.execute(query).fetchall()
+
+
+def test_structs_become_columns_at_all_levels() -> None:
+    kind = pa.struct([("x", pa.int64()), ("in", pa.struct([("y", pa.string())]))])
+    columns = {"a": [1, 2, 3], "p": pa.array([{"x": 1, "in": {"y": "a"}}, None, {"x": 3, "in": None}], kind)}
+    flat = {"a": [1, 2, 3], "p_x": [1, None, 3], "p_in_y": ["a", None, None]}
+    assert convert(columns, type="flatten", delimiter="_").records.to_pydict() == flat
+    two = {**columns, "q": columns["p"]}
+    assert convert(two, type="flatten", columns=["q"]).records.schema.names == ["a", "p", "q.x", "q.in.y"]
+
+
+def test_each_item_of_a_list_becomes_a_record_and_a_null_list_stays_one() -> None:
+    columns = {"a": [1, 2, 3, 4], "l": [["x", None], [], None, ["y"]]}
+    exploded = convert(columns, type="explode", column="l")
+    assert exploded.records.to_pydict() == {"a": [1, 1, 3, 4], "l": ["x", None, None, "y"]}
+    assert exploded.rows is not None
+    assert exploded.rows.to_pylist() == [0, 0, 2, 3]
+    assert made(type="explode", column="l").makes_several
+
+
+def test_masked_values_are_not_to_be_seen() -> None:
+    columns = {"a": ["4929123456789012", "12345678", "", None], "n": [1, 2, 3, None]}
+    masked = convert(columns, type="mask", columns=["a"], keep_last=4).records
+    assert masked.column("a").to_pylist() == ["****9012", "****", "****", None]
+    masked = convert(columns, type="mask", columns=["a", "n"]).records
+    assert masked.to_pydict() == {"a": ["****"] * 3 + [None], "n": [None] * 4}
+
+
+def test_hashes_are_hmac_sha256_of_utf8() -> None:
+    hashed = convert(
+        {"a": ["ü", None, "ü", ""], "b": [b"\xff", b"", None, b""]}, type="hash", columns=["a", "b"], key=KEY
+    )
+    expected = [hmac.digest(KEY.encode(), value, "sha256").hex() for value in ("ü".encode(), b"", b"\xff")]
+    assert hashed.records.column("a").to_pylist() == [expected[0], None, expected[0], expected[1]]
+    assert hashed.records.column("b").to_pylist() == [expected[2], expected[1], None, expected[1]]
+
+
+def test_provenance_is_added_behind() -> None:
+    before = datetime.now(UTC)
+    added = convert(
+        {"o": [7, 8]},
+        type="provenance",
+        copies={"source_offset": "o"},
+        constants={"job": "x", "v": 1},
+        ingest_time="at",
+    ).records
+    assert added.schema.names == ["o", "source_offset", "job", "v", "at"]
+    assert added.drop_columns(["at"]).to_pylist()[1] == {"o": 8, "source_offset": 8, "job": "x", "v": 1}
+    assert all(before - timedelta(seconds=1) <= at <= datetime.now(UTC) for at in added.column("at").to_pylist())
+
+
+def test_keys_are_decoded_as_kafkas_serializers_write_them() -> None:
+    keys = [(-2).to_bytes(4, "big", signed=True), (2**40).to_bytes(8, "big"), None, b"", b"abc"]
+    decoded = convert({"key": keys}, type="key", format="int")
+    assert decoded.records.column("key").to_pylist() == [-2, 2**40, None]
+    assert list(decoded.rejected) == [3, 4]
+    assert "b'abc'" in decoded.rejected[4]
+    decoded = convert({"key": ["ü".encode(), b"\xff", None]}, type="key", format="utf8")
+    assert decoded.records.column("key").to_pylist() == ["ü", None]
+    assert list(decoded.rejected) == [1]
+
+
+def test_a_tombstone_comes_through_with_its_key() -> None:
+    batch = pa.record_batch({"key": [b"a", b"b"], "value": pa.array([b'{"l": ["x"]}', None], pa.binary())})
+    chain: list[dict[str, Any]] = [
+        {"type": "tombstones"},
+        {"type": "json", "fields": {"l": ["string"]}, "keep_column": False},
+        {"type": "key", "format": "utf8"},
+        {"type": "explode", "column": "l"},
+        {"type": "cast", "columns": {"l": "binary"}},
+        {"type": "hash", "columns": ["l"], "key": KEY},
+        {"type": "mask", "columns": ["l"]},
+        {"type": "sql", "where": "is_deleted OR l IS NOT NULL"},
+    ]
+    for section in chain:
+        (found,) = made(**section).convert(batch)
+        batch = found.records
+    assert batch.to_pydict() == {"key": ["a", "b"], "is_deleted": [False, True], "l": ["****", None]}
+
+
+def test_a_class_of_ones_own_is_made_with_its_options_and_not_sent_along() -> None:
+    section = {"type": "python", "class": "tests.contract.test_converters:Doubled", "options": {"column": "a"}}
+    own = made(**section)
+    assert own.makes_several
+    assert b"Doubled" not in pickle.dumps(own).replace(b"test_converters:Doubled", b"")
+    (found,) = own.convert(pa.record_batch({"a": ["x"]}))
+    assert found.records.to_pydict() == {"it": ["x", "x"]}
+    for wrong in ({"class": "nowhere:At"}, {"class": "builtins:dict", "options": {}}, {"options": {"no": 1}}):
+        with pytest.raises(ConfigurationError):
+            made(**{**section, **wrong}).convert_schema(pa.schema([("a", pa.string())]))

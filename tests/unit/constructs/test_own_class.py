@@ -1,0 +1,55 @@
+"""Classes of users are made anew in each process: what they keep does not travel."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pytest
+
+from distcommit.app.built_in import Section, validated
+from distcommit.model.constructs import (
+    BranchCounts,
+    Converted,
+    Converter,
+    ForkOperator,
+    RowChecker,
+    TaskCheck,
+    TaskChecker,
+)
+
+
+class Keeps(Converter, RowChecker, TaskChecker, TaskCheck, ForkOperator):
+    """All in one, with something that can't be pickled."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch)
+
+    def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        return pa.repeat(True, batch.num_rows)
+
+    def describe(self) -> str:
+        return "anything"
+
+    def begin(self) -> TaskCheck:
+        return self
+
+    def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
+        return True, "anything"
+
+    def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
+        return dict.fromkeys(branches)
+
+
+@pytest.mark.parametrize("section", ["converter", "row_checker", "task_checker", "fork"])
+def test_what_it_keeps_stays_where_it_is(section: Section) -> None:
+    made = validated(section, {"type": "python", "class": f"{__name__}:Keeps"})
+    assert made.made is made.made
+    travelled = pickle.loads(pickle.dumps(made))
+    assert travelled == made
+    assert travelled.made is not made.made
