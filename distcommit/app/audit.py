@@ -24,10 +24,9 @@ from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, REJECTED_FOLDER, TEMPORARY
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
-from distcommit.sinks.files.sink import REJECTED_FOLDER
 from distcommit.stores.job_store import JobStore
 
 _LISTED = 100

@@ -9,10 +9,9 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import CLAIM_FOLDER, is_published_name
+from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_published_name
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
-from distcommit.sinks.files.sink import REJECTED_FOLDER
 
 _THREADS = 4
 

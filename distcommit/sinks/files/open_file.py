@@ -181,6 +181,7 @@ class OpenFile:
             stripped=self._stripped,
             filtered=dict(self._filtered.positions),
             filtered_by=dict(self._filtered.counts),
+            replaces=tuple(self._origin.replaces),
         ).to_metadata()
 
 

@@ -33,14 +33,11 @@ from distcommit.model.work import (
     is_errors,
     rejecting_branch,
 )
-from distcommit.protocol.paths import epoch_name
+from distcommit.protocol.paths import REJECTED_FOLDER, epoch_name
 from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
 from distcommit.sinks.files.time_folders import TimePartition, split_by_time
 from distcommit.steps.rename import FsRenameCommitStep
-
-REJECTED_FOLDER = "_rejected"
-"""Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
 
 WRITING = ".writing"
 """Suffix of a file that is not closed yet, where it can be renamed then."""
