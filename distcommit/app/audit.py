@@ -15,7 +15,6 @@ import msgspec
 from distcommit.app.contents import SequenceContent, altered
 from distcommit.app.coverage import BranchCoverage, Coverage
 from distcommit.app.leftovers import leftovers
-from distcommit.app.published import files_below
 from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -28,6 +27,7 @@ from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, REJECTED_FOLDE
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
 
 _LISTED = 100

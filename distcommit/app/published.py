@@ -12,6 +12,7 @@ from distcommit.model.urn import folder_of
 from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
 
 _THREADS = 4
@@ -83,15 +84,6 @@ def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
             else:
                 folder.files.append(found)
         yield folder
-
-
-def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
-    """All files below a folder, in the order of their names."""
-    for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
-        if entry.is_folder:
-            yield from files_below(fs, f"{folder}/{entry.name}")
-        else:
-            yield f"{folder}/{entry.name}"
 
 
 def _read(fs: FileSystem, path: str) -> PublishedFile | str:

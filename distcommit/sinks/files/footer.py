@@ -155,6 +155,15 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         return avro_container.read_table(file) if extension == ".avro" else _read_parquet(file)
 
 
+def read_batches(fs: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
+    """The records of a Parquet or Avro file, a part at a time. Raises as `read_records`."""
+    if not path.endswith(".parquet"):
+        yield from read_records(fs, path).to_batches()
+        return
+    with _corrupt_if_unreadable(path), _open(fs, path) as file:
+        yield from pq.ParquetFile(file, page_checksum_verification=True).iter_batches()
+
+
 def _read_parquet(file: pa.NativeFile) -> pa.Table:
     return pq.ParquetFile(file, page_checksum_verification=True).read()
 

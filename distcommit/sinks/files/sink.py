@@ -85,7 +85,7 @@ class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"{output}/{_folder_of(dataset_urn, branch)}"
 
-    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> AttemptFiles:
         return AttemptFiles(area, settings=self, identity=attempt, origin=origin)
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
@@ -159,6 +159,11 @@ class AttemptFiles(SinkWriter):
             self._files[folder].add(pa.RecordBatch.from_pylist([], schema=schema), 0)
         next(iter(self._files.values())).add_filtered(filtered)
         return True
+
+    def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
+        """Has a footer say it, of a file without records if there is none with any: for records of that schema."""
+        self._newest = self._newest or ("", schema)
+        self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         """Takes records for the dataset.
