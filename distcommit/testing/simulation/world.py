@@ -18,11 +18,13 @@ from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover,
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls
+from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
+from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
@@ -71,7 +73,8 @@ class World:
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
     whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
-    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are.
+    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are; `flow`: what
+    stands between source and sink.
     """
 
     buckets: int = 1
@@ -87,6 +90,7 @@ class World:
     at_least_once: bool = False
     min_interval_s: float = 0
     resized: bool = False
+    flow: Callable[[Source, Sink], TaskFlow] = TaskFlow.straight
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -102,6 +106,18 @@ class World:
         settings = self.begin(calls, source, clock, sink)
         with observed(settings, "run", "world") as told:
             result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def reprocess(
+        self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunResult:
+        """A run that feeds a dataset's live error files again, as a process would do it."""
+        settings = self.begin(calls, source, clock, sink)
+        errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
+        settings = replace(settings, flow=settings.flow.with_source(errors))
+        with observed(settings, f"reprocess {urn}", "world") as told:
+            result = run(launch_here, settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -127,7 +143,7 @@ class World:
             run_id=run_id,
             epoch=begin_run(store, run_id, unsealed=self.at_least_once),
             partitions=self.partitions,
-            flow=TaskFlow.straight(source, sink),
+            flow=self.flow(source, sink),
             policy=self.policy,
             job_level=self.job_level,
             min_interval_s=self.min_interval_s,
