@@ -15,7 +15,6 @@ import msgspec
 from distcommit.app.contents import SequenceContent, altered
 from distcommit.app.coverage import BranchCoverage, Coverage
 from distcommit.app.leftovers import leftovers
-from distcommit.app.published import files_below
 from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -24,11 +23,12 @@ from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import CLAIM_FOLDER, is_probe
+from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_probe, is_tombstone
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
-from distcommit.sinks.files.sink import REJECTED_FOLDER
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.listing import files_below
+from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
 
 _LISTED = 100
 _THREADS = 4
@@ -69,7 +69,8 @@ class AuditResult(msgspec.Struct):
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.
     `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
     not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
-    are checked.
+    are checked. `retired`: files that others have taken the place of and that no run has deleted yet, and the
+    tombstones that say so; they count nowhere else.
     """
 
     exact: bool
@@ -102,6 +103,7 @@ class AuditResult(msgspec.Struct):
     altered_count: int = 0
     unsummed_files: int = 0
     filtered: int = 0
+    retired: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,10 @@ def audit_store(
     return result
 
 
+def _epochs(stones: list[Tombstone]) -> str:
+    return "epochs " + ", ".join(str(stone.epoch) for stone in stones)
+
+
 class _Audit:
     def __init__(self, store: JobStore, provenance: Provenance | None, result: AuditResult, *, deep: bool) -> None:
         self._fs, self._roots, self._store = store.fs, store.roots, store
@@ -163,6 +169,7 @@ class _Audit:
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
             for path in files_below(self._fs, f"{parent}/{folder}")
         ]
+        paths = self._live(paths, state)
         coverage, holes = Coverage(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
         published: dict[str, OffsetSets] = {}
@@ -204,6 +211,32 @@ class _Audit:
         if content is not None and (why := content.altered()):
             self._altered(content.state.dataset_urn, why)
         self._result.duplicates += repeated
+
+    def _live(self, paths: list[str], state: DatasetState | None) -> list[str]:
+        """The paths of a dataset without those of tombstones and of what these have retired."""
+        stones: list[Tombstone] = []
+        done_epoch = state.done_epoch if state else 0
+        pending_epoch = state.sequence.epoch if state and state.sequence else 0
+        for path in filter(is_tombstone, paths):
+            try:
+                stone = read_tombstone(self._fs, path)
+            except (DistcommitError, OSError) as error:
+                self._unknown(path, str(error))
+                continue
+            if stone.epoch <= done_epoch:
+                stones.append(stone)
+            elif stone.epoch != pending_epoch:
+                self._unknown(path, f"epoch {stone.epoch}, no sequence of this dataset published it")
+        retired = retired_by(stones, done_epoch)
+        for path, by in retired.items():
+            if len(by) > 1:
+                self._unknown(
+                    f"{self._roots.output}/{path}", f"retired {len(by)} times, by tombstones of {_epochs(by)}"
+                )
+        live = [path for path in paths if not is_tombstone(path)]
+        live = [path for path in live if path.removeprefix(f"{self._roots.output}/") not in retired]
+        self._result.retired += len(paths) - len(live)
+        return live
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
         """Adds up what datasets before this one have published too."""

@@ -64,10 +64,10 @@ def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
     Where a side began later, or is not as far, the offsets that it has not passed are not compared.
     """
     unreadable: list[str] = []
-    mine, theirs = _published(store, unreadable), _published(other, unreadable)
+    ours_known, theirs_known = known_states(store), known_states(other)
+    mine, theirs = _published(store, ours_known, unreadable), _published(other, theirs_known, unreadable)
     rows: list[CompareRow] = []
     alone = 0
-    ours_known, theirs_known = known_states(store), known_states(other)
     for urn in sorted(ours_known.keys() | theirs_known.keys()):
         ours, others = ours_known.get(urn), theirs_known.get(urn)
         positions, other_positions = _positions(ours), _positions(others)
@@ -93,13 +93,14 @@ def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
     return CompareResult(same, f"job {other.job}", True, len(rows), differing, rows, unreadable)
 
 
-def _published(store: JobStore, unreadable: list[str]) -> dict[str, OffsetSets]:
-    """The input records of which the published files say what became of them, by dataset."""
+def _published(store: JobStore, known: dict[str, DatasetState], unreadable: list[str]) -> dict[str, OffsetSets]:
+    """The input records of which the live files say what became of them, by dataset."""
     found: dict[str, OffsetSets] = {}
     for folder in read_published(store.fs, store.roots.output):
         unreadable += folder.unusable
         by_incarnation: dict[str, list[tuple[Footer, OffsetSets]]] = {}
-        for file in folder.files:
+        state = known.get(folder.dataset_urn)
+        for file in folder.live(state.done_epoch if state is not None else 0):
             by_incarnation.setdefault(file.footer.incarnation, []).append((file.footer, file.offsets))
         for files in by_incarnation.values():
             found.setdefault(files[0][0].dataset_urn, OffsetSets()).update(covered_by(files))

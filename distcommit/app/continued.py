@@ -11,7 +11,7 @@ Holes that a footer names, or a sequence that the store still knows, are covered
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from distcommit.model.log_records import DatasetState
@@ -44,7 +44,9 @@ class _Place:
 class Continued:
     """A dataset's state as it moves past the files of one epoch after the other."""
 
-    def __init__(self, state: DatasetState) -> None:
+    def __init__(self, state: DatasetState, mended: Mapping[str, OffsetSets] | None = None) -> None:
+        """`mended`: by incarnation, what was taken out of the files of its epoch and is in those of a later one."""
+        self._mended = mended or {}
         self.incarnation = state.watermark.incarnation if state.watermark else ""
         positions = dict(state.watermark.positions) if state.watermark else {}
         self._places = {self.incarnation: _Place(positions, dict(state.origin))}
@@ -98,10 +100,28 @@ class Continued:
                 place.origin.setdefault(partition, low)
                 if isinstance(at, int) and at < low:
                     reason = f"no file has them (rebuild, epoch {files.epoch})"
-                    place.gaps.append(SkippedRange(partition, at, low, reason, incarnation=self.incarnation))
+                    for first, end in self._missing(partition, at, low):
+                        place.gaps.append(SkippedRange(partition, first, end, reason, incarnation=self.incarnation))
                 place.positions[partition] = max(high, at) if isinstance(at, int) else high
         self._skipped += files.skipped
         self.done_epoch = files.epoch
+
+    def mend(self, incarnation: str, epoch: int) -> None:
+        """Takes an epoch, in which records of older files were fed again, as published whole."""
+        positions = self._places[incarnation].positions if incarnation in self._places else {}
+        mended = self._mended.get(incarnation, OffsetSets())
+        for partition in mended.partitions():
+            for low, high in mended.ranges(partition):
+                at = positions.get(partition)
+                if isinstance(at, int) and low <= at < high:  # what an older file had at its end
+                    positions[partition] = high
+        self.done_epoch = max(self.done_epoch, epoch)
+
+    def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
+        """What of [low, high) is in no file."""
+        wanted = OffsetSets()
+        wanted.add_range(partition, low, high)
+        return [*wanted.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
 
     def cover(self, epochs: Iterable[EpochFiles]) -> None:
         """Takes of epochs, each of which may be a part of what its run read, what continues without a gap. A partition

@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,10 +28,9 @@ from distcommit.app.watermarks import set_watermark
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Nobody
 from distcommit.engine.run import RecoverResult, RunResult, recover, run
-from distcommit.model.errors import ConfigurationError, TransientError, printable
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
 from distcommit.model.watermark import Position
-from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.stores import by_hand
 from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import JobStore, open_store
@@ -106,29 +104,9 @@ class Job:
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
-        from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
-        from distcommit.spark.micro_batch import query_id_of, spooled  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.on_batch import commit_batch  # noqa: PLC0415 - what only looks needs no Spark
 
-        query_id, source = query_id_of(batch), self.config.source
-        command = f"batch {batch_id} of query {query_id}"
-        with (
-            begun(self._folders, batch.sparkSession, command, _who()) as (launch, settings, told),
-            ExitStack() as stack,
-        ):
-            flow = settings.flow
-            if isinstance(source, MicroBatchSource):
-                spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
-                flow = flow.with_source(stack.enter_context(spool))
-            seconds, pinned = self.config.limits.seconds, self._folders.pinned()
-            result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
-            end_run(settings.store, settings.epoch, clean=result.succeeded)
-        reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
-        if result.succeeded:
-            return
-        if not isinstance(source, MicroBatchSource):
-            logger.warning("the run did not commit all datasets: %s", printable(reasons), extra={"run": result.run_id})
-            return
-        raise _not_whole(query_id, batch_id, result.run_id, reasons)
+        commit_batch(self._folders, batch, batch_id, _who())
 
     def recover(self, observer: Observer | None = None) -> RecoverResult:
         """Replays what is pending and ingests nothing. Raises as `run`."""
@@ -138,6 +116,12 @@ class Job:
             result = recover(launch, settings, told)
             end_run(settings.store, settings.epoch, clean=False)
             return result
+
+    def reprocess(self, urn: str, observer: Observer | None = None) -> RunResult:
+        """Feeds what was turned away of a dataset through the flow as it is now: see `reprocess_dataset`."""
+        from distcommit.app.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
+
+        return reprocess_dataset(self._folders, self._session, urn, _who(), observer)
 
     def status(self) -> StatusResult:
         """What is stored of each dataset. Reads only; runs beside a live run.
@@ -295,17 +279,6 @@ class Job:
     def open_store(self, *, create: bool) -> JobStore:
         """The job's store, made first if asked to."""
         return self._folders.open_store(create=create)
-
-
-def _not_whole(query_id: str, batch_id: int, run_id: str, reasons: str) -> TransientError:
-    return TransientError(
-        "a micro-batch is not committed as a whole",
-        query=query_id,
-        batch=batch_id,
-        run=run_id,
-        found=reasons,
-        todo="mend that, and start the query again from its checkpoint: it commits what is left",
-    )
 
 
 def _is_job_file(path: Path) -> bool:

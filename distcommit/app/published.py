@@ -9,10 +9,11 @@ from distcommit.model.errors import DistcommitError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import CLAIM_FOLDER, is_published_name
+from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
-from distcommit.sinks.files.sink import REJECTED_FOLDER
+from distcommit.stores.listing import files_below
+from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
 
 _THREADS = 4
 
@@ -29,14 +30,36 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """The published files in one dataset's folders, and those of ours that can't be used, with the reason.
+    """The published files in one dataset's folders, its tombstones by path, and those of ours that can't be used, with
+    the reason.
 
     Files that no job has published are passed over.
     """
 
     name: str
+    output: str
     files: list[PublishedFile] = field(default_factory=list)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
     unusable: list[str] = field(default_factory=list)
+
+    @property
+    def dataset_urn(self) -> str:
+        """The dataset's name; empty if nothing tells it."""
+        footers = (file.footer.dataset_urn for file in self.files)
+        return next(footers, "") or next((stone.dataset_urn for stone in self.tombstones.values()), "")
+
+    def below_output(self, path: str) -> str:
+        """A path as tombstones name it."""
+        return path.removeprefix(f"{self.output}/")
+
+    def live(self, done_epoch: int) -> list[PublishedFile]:
+        """The files without those that others have taken the place of.
+
+        Args:
+            done_epoch: the dataset's.
+        """
+        retired = retired_by(self.tombstones.values(), done_epoch)
+        return [file for file in self.files if self.below_output(file.path) not in retired]
 
 
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
@@ -44,8 +67,13 @@ def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
     parents = (output, f"{output}/{REJECTED_FOLDER}")
     names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
     for name in sorted(names - {REJECTED_FOLDER, CLAIM_FOLDER}):
-        folder = PublishedFolder(name)
+        folder = PublishedFolder(name, output)
         paths = [path for parent in parents for path in files_below(fs, f"{parent}/{name}")]
+        for path in filter(is_tombstone, paths):
+            try:
+                folder.tombstones[path] = read_tombstone(fs, path)
+            except (DistcommitError, OSError) as error:
+                folder.unusable.append(f"{path}: {error}")
         ours = [path for path in paths if is_published_name(path.rpartition("/")[2])]
         calls = _THREADS if len(ours) > _THREADS else 1
         for found in in_flight(calls, lambda path: _read(fs, path), ours):
@@ -56,15 +84,6 @@ def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
             else:
                 folder.files.append(found)
         yield folder
-
-
-def files_below(fs: FileSystem, folder: str) -> Iterator[str]:
-    """All files below a folder, in the order of their names."""
-    for entry in sorted(fs.list_folder(folder), key=lambda entry: entry.name):
-        if entry.is_folder:
-            yield from files_below(fs, f"{folder}/{entry.name}")
-        else:
-            yield f"{folder}/{entry.name}"
 
 
 def _read(fs: FileSystem, path: str) -> PublishedFile | str:

@@ -3,7 +3,8 @@
 What the store knows is kept; what files of newer epochs say is added. Of a dataset, all epochs but the newest are
 whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
 in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
-Else the files of that epoch are set aside, and the next run reads their records again. In which incarnation of a source
+Else the files of that epoch are set aside, and the next run reads their records again. What is so of epochs in which
+error files were fed again is said in `app.replaced`. In which incarnation of a source
 that was made again the watermark counts, and what is covered, is said in `app.continued`.
 
 With at-least-once no epoch needs to be whole: of files since then only what continues without a gap is taken for
@@ -21,6 +22,7 @@ import msgspec
 from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.coverage import covered_by
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
+from distcommit.app.replaced import replaced_in
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
@@ -98,8 +100,8 @@ def _plan(store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool)
     for folder in read_published(store.fs, store.roots.output):
         for problem in folder.unusable:
             _problem(plan.result, problem)
-        if folder.files:
-            urn = folder.files[0].footer.dataset_urn
+        urn = folder.dataset_urn
+        if urn:
             seen.add(urn)
             state = known.get(urn) or DatasetState(urn)
             _dataset(plan, _without_revoked(plan, folder, state), state, marks, accept_gaps=accept_gaps)
@@ -113,11 +115,14 @@ def _without_revoked(plan: _Plan, folder: PublishedFolder, state: DatasetState) 
     """The folder without the files of a sequence that is being abandoned: whoever does it may go on to remove them."""
     if state.status is not DatasetStatus.REVOKING or state.sequence is None:
         return folder
-    revoked = [file.path for file in folder.files if file.footer.epoch == state.sequence.epoch]
+    epoch = state.sequence.epoch
+    revoked = [file.path for file in folder.files if file.footer.epoch == epoch]
+    revoked += [path for path, stone in folder.tombstones.items() if stone.epoch == epoch]
     plan.revoked += revoked
     plan.result.set_aside_count += len(revoked)
     plan.result.set_aside += revoked[: max(0, _LISTED - len(plan.result.set_aside))]
-    return replace(folder, files=[file for file in folder.files if file.path not in revoked])
+    stones = {path: stone for path, stone in folder.tombstones.items() if path not in revoked}
+    return replace(folder, files=[file for file in folder.files if file.path not in revoked], tombstones=stones)
 
 
 def _dataset(
@@ -128,26 +133,40 @@ def _dataset(
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
         if file.footer.records and not file.footer.offsets:
             _problem(result, f"{file.path}: its footer names no offsets")
-    newer = _newer(result, folder.files, state)
-    if not newer and state.sequence is None:
+    replaced = replaced_in(folder, state.done_epoch, marks[Mark.CLEAN])
+    plan.newest_epoch = max(plan.newest_epoch, replaced.newest_epoch)
+    newer = _newer(result, replaced.appended, state)
+    again = {epoch: files for epoch, files in replaced.whole.items() if epoch > state.done_epoch}
+    if not (newer or again or replaced.aside) and state.sequence is None:
         return
-    after, aside = Continued(state), list[str]()
+    after, aside = Continued(state, replaced.mended()), list(replaced.aside)
     at_least_once = bool(newer) and newer[0].epoch <= marks[Mark.UNSEALED]
     if at_least_once:
         after.cover(newer)
     for files in newer if not at_least_once else ():
-        if files is newer[-1] and files.epoch > marks[Mark.CLEAN] and not after.joins(files):
+        _mend(after, again, files.epoch)
+        is_newest = files is newer[-1] and files.epoch >= replaced.newest_epoch
+        if is_newest and files.epoch > marks[Mark.CLEAN] and not after.joins(files):
             after.leave(files)
-            aside = list(files.paths)
+            aside += files.paths
         else:
             after.move(files)
+    _mend(after, again, plan.newest_epoch)
     for gap in after.gaps:
         text = f"{urn} partition {gap.partition}: no file has offsets {gap.low} to {gap.high}"
         if not accept_gaps:
             _problem(result, text)
         if len(result.gaps) < _LISTED:
             result.gaps.append(text)
-    _add(plan, state, after, sum(len(files.paths) for files in newer) - len(aside), aside)
+    there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
+    _add(plan, state, after, max(0, there - len(aside)), aside)
+
+
+def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:
+    """Moves past the epochs up to that one in which records were fed again; takes them off."""
+    for epoch in sorted(epoch for epoch in again if epoch <= until):
+        for incarnation in {file.footer.incarnation for file in again.pop(epoch)} | {after.incarnation}:
+            after.mend(incarnation, epoch)
 
 
 def _newer(result: RebuildResult, files: list[PublishedFile], state: DatasetState) -> list[EpochFiles]:

@@ -18,6 +18,7 @@ from distcommit.app.explain import explained
 from distcommit.app.job import Job
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import shown_progress
+from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.explain_view import explain_view
 from distcommit.cli.flow_svg import flow_svg
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, opened
@@ -37,22 +38,10 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import MAX_BUCKETS
 
-_EXIT_CODES = """\
-[bold]Exit codes[/]
-  0  everything went through
-  1  something did not: datasets failed, were skipped or are left pending
-  2  the job file, an argument or the environment is wrong
-  3  another run of the job is alive, or has taken over
-  4  storage or source can't be reached: try again later
-  5  stored data is corrupt or lost
-  6  the audit (or the demo) is not exact, or what is compared differs
-130  interrupted\
-"""
-
 app = typer.Typer(
     name="distcommit",
     help="Exactly-once ingestion of many datasets, from Kafka to files, on Spark.",
-    epilog=_EXIT_CODES,
+    epilog=EXIT_CODES,
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
@@ -117,6 +106,22 @@ def explain(
         if svg is not None:
             svg.write_text(flow_svg(result), encoding="utf-8")
         terminal.show(result, explain_view)
+
+
+@app.command()
+def reprocess(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Feed what was turned away of a dataset through the flow as it is now, exactly once."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with shown_progress(terminal.err) as shown:
+            result = configured.reprocess(dataset, shown)
+        terminal.show(result, run_view)
+    _exit(0 if result.succeeded else 1)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from distcommit.engine.counts import PlanCounts
 from distcommit.engine.planned import LARGEST_SIZE, checked_plan
 from distcommit.engine.reports import Report, Tally
+from distcommit.engine.retired import delete_retired
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import Loads, lent, packed
 from distcommit.model.errors import (
@@ -70,6 +71,9 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     try:
         states = _states(settings, partition, tally)
         planned.misplaced = _misplaced(settings.store, states)
+        known = (state for bucket in states.values() for state in bucket.values())
+        for urn, why in delete_retired(settings.store.fs, settings.store.roots, known):
+            tally.note(urn, "retired files stay", why)
         _plan(settings, states, planned)
     except FencedError as error:
         tally.fenced = str(error)

@@ -10,6 +10,7 @@ from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.sink import SealRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext
 from distcommit.model.work import BranchResult, DatasetPlan, TaskState, added_content
+from distcommit.protocol.paths import is_tombstone
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
 from distcommit.stores.staging import StagedFiles
@@ -43,6 +44,7 @@ def sequence_of(
     """The sequence of a dataset that is ready, and its steps as they are. With at-least-once it carries none."""
     steps = _steps(settings, context, plan.dataset_urn, ready.winners, staged.are_whole)
     results = [result for state in ready.winners for result in state.branches]
+    files = [(result, _of_records(result)) for result in results]
     sequence = SealedSequence(
         dataset_urn=plan.dataset_urn,
         epoch=settings.epoch,
@@ -52,11 +54,16 @@ def sequence_of(
         start=plan.start.positions,
         skipped=(*plan.skipped, *(hole for result in results for hole in result.holes)),
         records=sum(result.records_written + result.records_diverted for result in results),
-        files=sum(len(result.files) for result in results),
+        files=sum(count for _, count in files),
         left_out=plain_text(ready.left_out, 500),
-        content_sum=added_content(result.content_sum for result in results if result.files),
+        content_sum=added_content(result.content_sum for result, count in files if count),
     )
     return sequence, steps
+
+
+def _of_records(result: BranchResult) -> int:
+    """How many of its files hold records: a tombstone may be gone while the others stay."""
+    return sum(1 for file in result.files if not is_tombstone(file.final_path))
 
 
 def _steps(

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from distcommit.ingest.chain import Chain, Piece, Rejection, turned_away, without
+from distcommit.ingest.chain import Chain, Piece, Rejection, without
+from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
+from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.task_flow import Branch, TaskFlow
 from distcommit.model.committer import check_plain
 from distcommit.model.constructs import BranchCounts, TaskCheck
@@ -27,15 +28,10 @@ from distcommit.model.work import (
     WorkUnit,
     errors_of,
 )
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 logger = logging.getLogger(__name__)
 
-ERROR_COLUMNS = ("error_branch", "error_construct", "error_reason")
-"""What error branches' records have beside what the source gave: the branch that turned them away (empty: all of them),
-the construct, and why."""
-
-_FORK = "fork"
 _FILTERED = "nothing was made of it, on purpose"
 
 
@@ -62,6 +58,8 @@ class _Lane:
 class Branches:
     """All branches of one attempt at a work unit. After an error only `abort` and `failed` are left.
 
+    At a maintenance unit they are those that had turned its records away: if that is one, all errors are its own.
+
     Args:
         flow: the job's.
         unit: what is read.
@@ -71,13 +69,17 @@ class Branches:
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
         self._flow, self._unit, self._area, self._identity = flow, unit, area, identity
-        names = tuple(branch.name for branch in flow.branches)
-        self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several)
+        again = FedAgain.of(unit)
+        names = again.branches if again is not None else tuple(branch.name for branch in flow.branches)
+        epochs = again.epochs if again is not None else ()
+        self._only = again.branch if again is not None else ""
+        self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs)
+        self._schema: pa.Schema | None = None
         self._shared = Chain(flow.stages)
         self._errors: dict[str, SinkWriter] = {}
         self._diverted: dict[str, int] = {}
         self._lanes: list[_Lane] = []
-        for branch in flow.branches:
+        for branch in flow.branches if not self._only else (flow.branch(self._only),):
             writer = self._open(branch.name)
             self._lanes.append(_Lane(branch, writer, Chain(branch.stages), [c.checker.begin() for c in branch.checks]))
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
@@ -94,6 +96,7 @@ class Branches:
             RecordError: if a record is to fail its work unit.
             ConfigurationError: if a construct can't work on what came, or does not keep what it says.
         """
+        self._schema = batch.schema
         if self._is_plain:
             lane = self._lanes[0]
             lane.read += batch.num_rows
@@ -101,8 +104,8 @@ class Branches:
             self._write(lane, batch, None)
             return
         pieces, rejected = self._shared.run([Piece(batch)])
-        by_branch = self._forked(pieces, rejected)
-        self._divert("", batch, rejected)
+        by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
+        self._divert(self._only, batch, rejected)
         for lane in self._lanes:
             self._take(lane, batch, by_branch[lane.branch.name], rejected)
 
@@ -110,11 +113,11 @@ class Branches:
         self, lane: _Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Mapping[int, Rejection]
     ) -> None:
         """Sends what has come to a branch on to its writer."""
-        came = _rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
+        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
         made, own = lane.chain.run(without(pieces, rejected))
         self._divert(lane.branch.name, batch, own)
-        kept = _rows_in(made, batch.num_rows)
+        kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
         lane.rejected += len(rejected) + len(own)
         lane.kept += int(np.count_nonzero(kept))
@@ -124,29 +127,6 @@ class Branches:
         gone = None if kept.all() else self._origins(batch, np.flatnonzero(~kept))
         if gone is not None and self._origin.provenance is not None:
             lane.filtered.add_origins(gone, self._origin.provenance)
-
-    def _forked(self, pieces: Sequence[Piece], rejected: dict[int, Rejection]) -> Mapping[str, list[Piece]]:
-        """What goes to each branch; adds to the rejected ones those that go nowhere."""
-        fork, names = self._flow.fork, [lane.branch.name for lane in self._lanes]
-        if fork is None:
-            return {names[0]: list(pieces)}
-        found: dict[str, list[Piece]] = {name: [] for name in names}
-        for piece in pieces:
-            accepting = [name for name in names if fork.accepts(name, piece.records.schema)]
-            chosen = fork.choose(piece.records, accepting) if accepting else {}
-            somewhere = np.zeros(piece.records.num_rows, bool)
-            for name in accepting:
-                if name not in chosen:
-                    continue
-                keep = _as_mask(chosen[name], len(somewhere), name)
-                somewhere |= keep
-                if keep.any():
-                    found[name].append(piece.only(keep))
-            for row in piece.origin_rows()[~somewhere].tolist():
-                if self._flow.on_rejected == "fail":
-                    raise turned_away(_FORK, "no branch takes it")
-                rejected.setdefault(row, Rejection(_FORK, "no branch takes it"))
-        return found
 
     def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Mapping[int, Rejection]) -> None:
         """Writes input records as they came to an error branch."""
@@ -184,21 +164,25 @@ class Branches:
         lane.written += batch.num_rows
 
     def _open(self, branch: str) -> SinkWriter:
-        """A writer for a branch, in a folder of its own if it is not the only one."""
+        """A writer for a branch."""
+        return self._flow.sink_of(branch).open_writer(*self._place(branch), self._origin)
+
+    def _place(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
+        """Who writes a branch and where: in a folder of its own if it is not the only one."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
             area.fs.make_folder(area.folder)
-        identity = replace(self._identity, branch=branch)
-        return self._flow.sink_of(branch).open_writer(identity, area, self._origin)
+        return replace(self._identity, branch=branch), area
 
     # -- the end
 
-    def prepare(self, reached: Watermark) -> tuple[BranchResult, ...]:
+    def prepare(self, reached: Watermark, said: Filtered | None = None) -> tuple[BranchResult, ...]:
         """Checks the branches, and prepares all of them.
 
         Args:
             reached: the attempt's actual high watermark.
+            said: what files that are retired say of filtered records, to be said on.
 
         Raises:
             QualityError: if a mandatory checker is not satisfied.
@@ -219,7 +203,7 @@ class Branches:
                 found="; ".join(failed),
                 todo="mend the data or the check; nothing of this work unit is published until it passes",
             )
-        holes = self._note_filtered(reached)
+        holes = self._note_filtered(reached, said or Filtered({}, {}))
         results = []
         for lane in self._lanes:
             prepared, sink = lane.writer.prepare_commit(), lane.branch.sink
@@ -278,18 +262,28 @@ class Branches:
             outcome = CheckOutcome(check.name, bool(passed), check.is_mandatory, plain_text(detail, 500))
             lane.outcomes = (*lane.outcomes, outcome)
 
-    def _note_filtered(self, reached: Watermark) -> Sequence[SkippedRange]:
+    def _note_filtered(self, reached: Watermark, said: Filtered) -> Sequence[SkippedRange]:
         """Has one of the writers keep which input records came to nothing; or, where nothing at all was written, what
         is to be kept of it elsewhere."""
-        positions = {lane.branch.name: lane.filtered.to_text() for lane in self._lanes if lane.filtered.count()}
-        if not positions:
+        sets = {branch: parsed(text) for branch, text in said.positions.items()}
+        for lane in self._lanes:
+            if lane.filtered.count():
+                sets.setdefault(lane.branch.name, OffsetSets()).update(lane.filtered)
+        if not sets:
             return ()
-        counts: dict[str, int] = {}
+        counts = dict(said.counts)
         for each in self.constructs():
             if each.filtered:
-                counts[f"{each.branch}.{each.construct}" if each.branch else each.construct] = each.filtered
+                name = f"{each.branch}.{each.construct}" if each.branch else each.construct
+                counts[name] = counts.get(name, 0) + each.filtered
+        filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
         writers = (*(lane.writer for lane in self._lanes), *self._errors.values())
-        if any(writer.note_filtered(Filtered(positions, counts)) for writer in writers) or self.written:
+        if any(writer.note_filtered(filtered) for writer in writers):
+            return ()
+        if self._origin.replaces:  # there is no range that could say it
+            self._keep_without_records(filtered)
+            return ()
+        if self.written:
             return ()
         low = self._unit.low
         return [
@@ -297,6 +291,16 @@ class Branches:
             for partition, high in reached.positions.items()
             if high != low.positions[partition]
         ]
+
+    def _keep_without_records(self, filtered: Filtered) -> None:
+        """An error file that has no records, and says what was filtered."""
+        if self._schema is None:
+            return
+        name = errors_of(self._only)
+        columns = [each for each in self._schema if each.name not in ERROR_COLUMNS]
+        writer = self._flow.errors.open_writer(*self._place(name), self._origin)
+        writer.keep_without_records(filtered, pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)]))
+        self._errors[name], self._diverted[name] = writer, 0
 
 
 def _result(
@@ -313,31 +317,6 @@ def _result(
         content_sum=prepared.content_sum,
         checks=tuple(checks),
     )
-
-
-def _rows_in(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
-    """Which rows of the extractor's batch anything in the pieces came from."""
-    found = np.zeros(rows, bool)
-    for piece in pieces:
-        found[piece.origin_rows()] = True
-    return found
-
-
-def _as_mask(mask: pa.BooleanArray | None, rows: int, branch: str) -> npt.NDArray[np.bool_]:
-    if mask is None:
-        return np.ones(rows, bool)
-    if len(mask) != rows or not pa.types.is_boolean(mask.type):
-        raise ConfigurationError(
-            "a fork operator does not keep what it says",
-            branch=branch,
-            expected=f"a boolean for each of {rows} records",
-            found=f"{len(mask)} {mask.type}",
-            todo="mend the operator's choose()",
-        )
-    found: npt.NDArray[np.bool_] = (pc.fill_null(mask, False) if mask.null_count else mask).to_numpy(
-        zero_copy_only=False
-    )
-    return found
 
 
 def check_infos(sink: Sink, infos: Sequence[object]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from distcommit.ingest.branching import Branches
+from distcommit.ingest.fed_again import ErrorFilesExtraction
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock
@@ -17,7 +18,7 @@ from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.storable import storable
 from distcommit.model.watermark import Watermark, at_or_past
-from distcommit.model.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import BranchResult, SkippedRange, TaskOutcome, TaskState, WorkUnit
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def run_work_unit(
         _copy(unit, extraction, branches, counts, lambda: bool(deadline_ms) and clock.now_ms() >= deadline_ms)
         actual_high = _checked(unit, extraction.actual_high())
         branches.note_holes(_checked_holes(unit, extraction.holes()))
-        results = branches.prepare(actual_high)
+        results = _prepared(branches, actual_high, extraction, area, identity)
         state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, branches=results)
         storable(state)  # else the rows that are stored with it could not be stored either
     except Exception as error:
@@ -73,6 +74,17 @@ def run_work_unit(
         constructs=constructs,
         finished_ms=clock.now_ms(),
     )
+
+
+def _prepared(
+    branches: Branches, actual_high: Watermark, extraction: Extraction, area: StagingArea, identity: AttemptIdentity
+) -> tuple[BranchResult, ...]:
+    """What all branches have prepared; of records that were fed again with the tombstone of where they were."""
+    if not isinstance(extraction, ErrorFilesExtraction):
+        return branches.prepare(actual_high)
+    filtered, holes = extraction.said()
+    branches.note_holes(holes)
+    return extraction.retire(branches.prepare(actual_high, filtered), area, identity)
 
 
 def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState:

@@ -94,15 +94,17 @@ class TaskFlow:
         Raises:
             ConfigurationError: if there is no such branch.
         """
-        if is_errors(branch):
-            return self.errors
+        return self.errors if is_errors(branch) else self.branch(branch).sink
+
+    def branch(self, name: str) -> Branch:
+        """The branch of that name. Raises as `sink_of`."""
         for found in self.branches:
-            if found.name == branch:
-                return found.sink
+            if found.name == name:
+                return found
         raise ConfigurationError(
             "what was prepared is of a branch that the job does not have",
             expected=f"one of {', '.join(each.name for each in self.branches)}",
-            found=branch,
+            found=name,
             todo="put the branch back into the job file",
         )
 

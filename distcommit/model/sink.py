@@ -66,12 +66,14 @@ class Origin:
         incarnation: what the source's positions count in (a Kafka topic id), as in the watermark.
         branches: all branches that records go to, without those of errors.
         makes_several: whether several records may have been made of one.
+        replaces: the epochs of published files whose records are fed again, and which these take the place of.
     """
 
     provenance: Provenance | None = None
     incarnation: str = ""
     branches: Sequence[str] = (MAIN_BRANCH,)
     makes_several: bool = False
+    replaces: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,13 @@ GENERATIONS = "log/generations"
 RUNS = "runs"
 """Folder in the store of what each run leaves of itself."""
 
+REJECTED_FOLDER = "_rejected"
+"""Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
+
 _NUMBERED = re.compile(r"(\d{12})\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
+_TOMBSTONE = re.compile(r"_\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}\.tombstone")
 
 
 def is_probe(name: str) -> bool:
@@ -99,6 +103,16 @@ def is_published_name(name: str) -> bool:
     """Whether a file's name is one that the sink for files gives to what a job publishes: epoch, work unit, attempt and
     number."""
     return _PUBLISHED.fullmatch(name) is not None
+
+
+def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
+    """Path of a tombstone, below the output root: beside the dataset's error files, whose readers pass it over."""
+    return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}.tombstone"
+
+
+def is_tombstone(path: str) -> bool:
+    """Whether a file's name is one that a job gives to tombstones."""
+    return _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def record_name(epoch: int) -> str:

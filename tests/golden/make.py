@@ -36,6 +36,7 @@ GOLDEN_8 = Path(__file__).parent / "v8"
 GOLDEN_9 = Path(__file__).parent / "v9"
 GOLDEN_10 = Path(__file__).parent / "v10"
 GOLDEN_11 = Path(__file__).parent / "v11"
+GOLDEN_12 = Path(__file__).parent / "v12"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -125,6 +126,13 @@ def make_11(folder: Path) -> None:
     (folder / "footer.txt").write_text(samples.footer_with_branches().to_metadata()["distcommit"], encoding="utf-8")
 
 
+def make_12(folder: Path) -> None:
+    """Writes what came with reprocess: tombstones, and of footers version 3."""
+    folder.mkdir(parents=True)
+    (folder / "tombstone.json").write_bytes(encode_document(samples.TOMBSTONE))
+    (folder / "footer.txt").write_text(samples.footer_of_replaced().to_metadata()["distcommit"], encoding="utf-8")
+
+
 def make_5(folder: Path) -> None:
     """Writes what came with reasons of what is pending (segments of version 3, a state that shows an outage) and with
     pinned settings: the record of them."""
@@ -192,6 +200,7 @@ if __name__ == "__main__":
         GOLDEN_9: make_9,
         GOLDEN_10: make_10,
         GOLDEN_11: make_11,
+        GOLDEN_12: make_12,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

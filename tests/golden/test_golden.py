@@ -53,6 +53,7 @@ from distcommit.stores.tables import (
     encode_plan,
     encode_task_states,
 )
+from distcommit.stores.tombstones import RetiredFile, Tombstone
 from distcommit.testing.models import samples
 from distcommit.testing.simulation.stored_bytes import (
     PATH,
@@ -71,6 +72,7 @@ from tests.golden.make import (
     GOLDEN_9,
     GOLDEN_10,
     GOLDEN_11,
+    GOLDEN_12,
     make,
     make_2,
     make_3,
@@ -81,6 +83,7 @@ from tests.golden.make import (
     make_8,
     make_9,
     make_10,
+    make_12,
     samples_of_content,
 )
 
@@ -93,6 +96,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, StoredState),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts),
+    *(Tombstone, RetiredFile),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
 ]
 
@@ -217,6 +221,17 @@ def test_what_came_with_constructs_is_read_as_what_was_written() -> None:
     assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_CONSTRUCTS
     footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_11 / "footer.txt").read_text(encoding="utf-8")})
     assert footer == samples.footer_with_branches()
+
+
+def test_what_came_with_reprocess_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_12 / "tombstone.json").read_bytes()
+    assert decode_document(data, Tombstone, 1, "a tombstone", PATH) == samples.TOMBSTONE
+    assert encode_document(samples.TOMBSTONE) == data
+    footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_12 / "footer.txt").read_text(encoding="utf-8")})
+    assert footer == samples.footer_of_replaced()
+    assert '"version":2' in samples.footer_with_branches().to_metadata()[METADATA_KEY], (
+        "for programs that know no other"
+    )
 
 
 def sink_step(sealed: SealedSequence) -> SinkCommitStep:
@@ -378,6 +393,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "9").iterdir()} == {path.name for path in GOLDEN_9.iterdir()}
     make_10(tmp_path / "10")
     assert {path.name for path in (tmp_path / "10").iterdir()} == {path.name for path in GOLDEN_10.iterdir()}
+    make_12(tmp_path / "12")
+    assert {path.name for path in (tmp_path / "12").iterdir()} == {path.name for path in GOLDEN_12.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 

@@ -31,6 +31,7 @@ from distcommit.testing.simulation.stored_bytes import (
 from tests.golden.make import (
     GOLDEN_7,
     GOLDEN_10,
+    GOLDEN_12,
 )
 from tests.golden.test_golden import golden
 
@@ -39,7 +40,12 @@ SEGMENTS = sorted(samples.SEGMENTS)
 CHECKED = [*((f"segments/{name}.seg", "segment") for name in SEGMENTS), ("offsets.txt", "offsets")]
 """Files with a checksum over all of it: no change at all goes unseen."""
 TABLES = [("plan.parquet", "plan"), ("task_states.parquet", "task states")]
-JSON = [(f"../{GOLDEN_10.name}/manifest.json", "manifest"), ("store.json", "store marker"), ("footer.txt", "footer")]
+JSON = [
+    (f"../{GOLDEN_10.name}/manifest.json", "manifest"),
+    (f"../{GOLDEN_12.name}/tombstone.json", "tombstone"),
+    ("store.json", "store marker"),
+    ("footer.txt", "footer"),
+]
 
 
 def another_table_version(name: str, version: bytes) -> bytes:
@@ -58,8 +64,9 @@ OTHER_VERSIONS = [
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("run record", lambda: of_version((GOLDEN_7 / "run.json").read_bytes(), 2)),
-    case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":3', 1)),
-    case("footer", lambda: b'{"version":3,"all":"else"}'),
+    case("tombstone", lambda: of_version((GOLDEN_12 / "tombstone.json").read_bytes(), 2)),
+    case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":4', 1)),
+    case("footer", lambda: b'{"version":4,"all":"else"}'),
     case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),
     case("offsets", lambda: b'{"version":2}'),
     case("manifest", lambda: golden("manifest.json")),  # of a run that is over: no run reads another's
@@ -71,7 +78,7 @@ OTHER_VERSIONS = [
 
 @pytest.mark.parametrize(("reader", "data"), OTHER_VERSIONS)
 def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], bytes]) -> None:
-    with pytest.raises(UnknownVersionError, match=r"found [123456]|version [23]") as caught:
+    with pytest.raises(UnknownVersionError, match=r"found [123456]|version [234]") as caught:
         READ[reader].read(data())
     if READ[reader].names_path:
         assert "path" in caught.value.ids

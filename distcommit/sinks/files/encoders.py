@@ -92,7 +92,7 @@ class ParquetEncoder:
             compression = "none" if plain_bytes < _UNCOMPRESSED_BELOW else self._compression
             memory = pa.BufferOutputStream()
             with _writer(memory, self._schema, compression) as writer:
-                writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+                writer.write_table(rows, row_group_size=max(1, rows.num_rows))  # some files only say what was filtered
                 writer.add_key_value_metadata(dict(metadata))
             sink.write(memoryview(memory.getvalue()))
             return

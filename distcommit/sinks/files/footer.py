@@ -23,9 +23,11 @@ from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files import avro_container
 
 METADATA_KEY = "distcommit"
-FOOTER_VERSION = 2
-_READABLE = (1, FOOTER_VERSION)
-"""Version 1 knew neither branches nor what constructs make of records."""
+FOOTER_VERSION = 3
+_APPENDED_VERSION = 2
+_READABLE = (1, _APPENDED_VERSION, FOOTER_VERSION)
+"""Version 1 knew neither branches nor what constructs make of records, version 2 no records that replace others: what
+has none is written as version 2."""
 
 FileKind = Literal["data", "rejected"]
 """Whether a file holds records as they were asked for, or records that were turned away."""
@@ -57,9 +59,12 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     them away, "" if all did. `filtered` are input records of the same attempt that nothing was written of, on purpose,
     by branch as text of `OffsetSets`, and `filtered_by` how many each construct took out: one of an attempt's files has
     them, for all of its branches. `number`: which of the files it is that the attempt wrote in the branch, from 1.
+
+    `replaces`: the epochs of the files whose records were fed again and are here now, retired by a tombstone of the
+    same attempt; none of what was read from the source, which is appended.
     """
 
-    version: int = FOOTER_VERSION
+    version: int = _APPENDED_VERSION
     dataset_urn: str
     epoch: _Count
     run_id: str
@@ -78,9 +83,12 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     filtered: dict[str, str] = {}
     filtered_by: dict[str, _Count] = {}
     number: _Count = 0
+    replaces: tuple[_Count, ...] = ()
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata."""
+        if self.replaces:
+            return {METADATA_KEY: msgspec.json.encode(msgspec.structs.replace(self, version=FOOTER_VERSION)).decode()}
         return {METADATA_KEY: msgspec.json.encode(self).decode()}
 
     @classmethod
@@ -146,6 +154,15 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         raise ValueError(f"expected a .parquet or .avro file, found {path!r}")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         return avro_container.read_table(file) if extension == ".avro" else _read_parquet(file)
+
+
+def read_batches(fs: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
+    """The records of a Parquet or Avro file, a part at a time. Raises as `read_records`."""
+    if not path.endswith(".parquet"):
+        yield from read_records(fs, path).to_batches()
+        return
+    with _corrupt_if_unreadable(path), _open(fs, path) as file:
+        yield from pq.ParquetFile(file, page_checksum_verification=True).iter_batches()
 
 
 def _read_parquet(file: pa.NativeFile) -> pa.Table:

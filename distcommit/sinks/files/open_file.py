@@ -183,6 +183,7 @@ class OpenFile:
             filtered=dict(self._filtered.positions),
             filtered_by=dict(self._filtered.counts),
             number=self._number,
+            replaces=tuple(self._origin.replaces),
         ).to_metadata()
 
 

@@ -33,14 +33,11 @@ from distcommit.model.work import (
     is_errors,
     rejecting_branch,
 )
-from distcommit.protocol.paths import epoch_name
+from distcommit.protocol.paths import REJECTED_FOLDER, epoch_name
 from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
 from distcommit.sinks.files.time_folders import TimePartition, split_by_time
 from distcommit.steps.rename import FsRenameCommitStep
-
-REJECTED_FOLDER = "_rejected"
-"""Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
 
 WRITING = ".writing"
 """Suffix of a file that is not closed yet, where it can be renamed then."""
@@ -88,7 +85,7 @@ class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"{output}/{_folder_of(dataset_urn, branch)}"
 
-    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> AttemptFiles:
         return AttemptFiles(area, settings=self, identity=attempt, origin=origin)
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
@@ -162,6 +159,11 @@ class AttemptFiles(SinkWriter):
             self._files[folder].add(pa.RecordBatch.from_pylist([], schema=schema), 0)
         next(iter(self._files.values())).add_filtered(filtered)
         return True
+
+    def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
+        """Has a footer say it, of a file without records if there is none with any: for records of that schema."""
+        self._newest = self._newest or ("", schema)
+        self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         """Takes records for the dataset.

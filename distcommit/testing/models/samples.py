@@ -36,6 +36,7 @@ from distcommit.model.log_records import (
     StepBatch,
 )
 from distcommit.model.run_outcome import RunOutcome
+from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
     MAIN_BRANCH,
@@ -58,6 +59,7 @@ from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Lent, Manifest
 from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
 from distcommit.stores.segment import Segment
+from distcommit.stores.tombstones import RetiredFile, Tombstone
 
 RUN_ID = "20260102T030405-0123456789ab"
 WRITER_ID = "00112233445566778899aabbccddeeff"
@@ -429,6 +431,29 @@ def footer_with_branches() -> Footer:
         number=2,
     )
 
+
+def footer_of_replaced() -> Footer:
+    """Of records that were fed again, of error files of two epochs."""
+    return msgspec.structs.replace(footer_with_branches(), version=3, replaces=(4, 6))
+
+
+TOMBSTONE = Tombstone(
+    version=1,
+    dataset_urn=_URN,
+    epoch=7,
+    run_id=RUN_ID,
+    work_unit_id="00003_000000",
+    attempt="aabb",
+    base=6,
+    branch="daily",
+    fed=12,
+    written=10,
+    rejected=3,
+    files=(
+        RetiredFile(f"_rejected/{folder_of(_URN)}/daily/0000000004-00003_000001-ccdd-0001.parquet", 4096, "0" * 16, 5),
+        RetiredFile(f"_rejected/{folder_of(_URN)}/daily/0000000006-00003_000000-eeff-0001.parquet", 8192, "f" * 16, 7),
+    ),
+)
 
 _HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))
 _REBUCKET = Rebucket(9, 1, 64, {"source.dataset": "topic"})

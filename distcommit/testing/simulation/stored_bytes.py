@@ -27,10 +27,11 @@ from distcommit.model.log_records import Intent
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
+from distcommit.model.urn import folder_of
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST, RUNS, record_name
+from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST, RUNS, record_name, tombstone_path
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer
 from distcommit.sinks.files.offsets import OffsetSets
@@ -44,6 +45,7 @@ from distcommit.stores.plans import read_manifest
 from distcommit.stores.run_records import RunRecord, read_record
 from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
+from distcommit.stores.tombstones import Tombstone, read_tombstone
 from distcommit.testing.models import samples
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import SimulatedClock
@@ -160,6 +162,12 @@ def _read_record(data: bytes) -> object:
     return _typed(read_record(fs, "/store", 7), RunRecord)
 
 
+def _read_tombstone(data: bytes) -> object:
+    stone = samples.TOMBSTONE
+    below = tombstone_path(folder_of(stone.dataset_urn), stone.epoch, stone.work_unit_id, stone.attempt)
+    return _typed(read_tombstone(_file_system(f"/output/{below}", data), f"/output/{below}"), Tombstone)
+
+
 def _read_plan(data: bytes) -> object:
     return _typed(decode_plan(data, PATH), list[DatasetPlan])
 
@@ -244,9 +252,19 @@ READERS = tuple(
         ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
         ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
         ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
+        ("tombstone", (encode_document(samples.TOMBSTONE),), _read_tombstone, (CorruptError,), True, True),
         ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
         ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
-        ("footer", (samples.footer().to_metadata()[METADATA_KEY].encode(),), _read_footer, (CorruptError,), False),
+        (
+            "footer",
+            tuple(
+                footer.to_metadata()[METADATA_KEY].encode()
+                for footer in (samples.footer(), samples.footer_of_replaced())
+            ),
+            _read_footer,
+            (CorruptError,),
+            False,
+        ),
         ("offsets", (samples.offsets().to_text().encode(),), _read_offsets, (CorruptError,), False),
     )
 )

@@ -18,11 +18,13 @@ from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover,
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls
+from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
+from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, STORE_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
@@ -72,8 +74,8 @@ class World:
 
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
     whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
-    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are; `forks`: records
-    go through converters and a fork, as `models.model_flow` has it, whose holes and expired offsets are none.
+    above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are; `flow`: what
+    stands between source and sink.
     """
 
     buckets: int = 1
@@ -89,7 +91,7 @@ class World:
     at_least_once: bool = False
     min_interval_s: float = 0
     resized: bool = False
-    forks: bool = False
+    flow: Callable[[Source, Sink], TaskFlow] = TaskFlow.straight
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -105,6 +107,18 @@ class World:
         settings = self.begin(calls, source, clock, sink)
         with observed(settings, "run", "world") as told:
             result = run(launch, settings, max_seconds=self.max_seconds, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def reprocess(
+        self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunResult:
+        """A run that feeds a dataset's live error files again, as a process would do it."""
+        settings = self.begin(calls, source, clock, sink)
+        errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
+        settings = replace(settings, flow=settings.flow.with_source(errors))
+        with observed(settings, f"reprocess {urn}", "world") as told:
+            result = run(launch_here, settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -130,7 +144,7 @@ class World:
             run_id=run_id,
             epoch=begin_run(store, run_id, unsealed=self.at_least_once),
             partitions=self.partitions,
-            flow=(model_flow if self.forks else TaskFlow.straight)(source, sink),
+            flow=self.flow(source, sink),
             policy=self.policy,
             job_level=self.job_level,
             min_interval_s=self.min_interval_s,
@@ -183,11 +197,12 @@ class World:
             return f"watermarks are {after}, expected {expected}"
         audit = audit_store(store, source.provenance, deep=False, at_least_once=self.at_least_once)
         ends = [end for dataset in source.datasets.values() for end in dataset.partitions.values()]
-        records = earlier_records + sum(sum(map(records_of, range(end))) if self.forks else end for end in ends)
+        forks = self.flow is model_flow
+        records = earlier_records + sum(sum(map(records_of, range(end))) if forks else end for end in ends)
         if set_by_hand:
             records -= sum(int(first) for state in _states(store) for first in state.origin.values())
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
-        found = audit.records + (0 if self.forks else audit.skipped + audit.holes)
+        found = audit.records + (0 if forks else audit.skipped + audit.holes)
         wrong_count = found < records if self.at_least_once else found != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"

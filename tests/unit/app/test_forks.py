@@ -11,13 +11,13 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.coverage import Coverage
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.testing.models.model_flow import records_of
+from distcommit.testing.models.model_flow import model_flow, records_of
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, remove_clean_mark
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import Machine, source
 
-WORLD = World(forks=True, buckets=2)
+WORLD = World(flow=model_flow, buckets=2)
 FIRST, SECOND = source(a=[8], b=3), source(a=[14], b=6)
 rebuild = partial(rebuilt, WORLD)
 

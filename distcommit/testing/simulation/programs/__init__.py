@@ -20,6 +20,7 @@ from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
 from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.replaced import REPLACED
+from distcommit.testing.simulation.programs.reprocess import REPROCESS
 from distcommit.testing.simulation.programs.restores import RESTORES
 from distcommit.testing.simulation.programs.retention import RETENTION
 from distcommit.testing.simulation.programs.settings import SETTINGS
@@ -44,5 +45,6 @@ _ALL = (
     *DELIVERY,
     *ATTEMPTS,
     *SETTINGS,
+    *REPROCESS,
 )
 PROGRAMS = {program.name: program for program in _ALL}

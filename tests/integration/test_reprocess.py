@@ -1,0 +1,140 @@
+"""What was turned away of a topic is fed again by the command, killed in its midst; and what it refuses."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.stores import by_hand
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.jobs.victims import strike
+
+WITHOUT_MESSAGE = [{"type": "json", "fields": {"n": "int64"}}]
+WITH_TEXT = [{"type": "json", "fields": {"n": "string"}}]
+RECORDS = 300
+
+
+def produce(job: KafkaJob, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, key=b"k", headers=[("h", b"1")], partition=0)
+    assert producer.flush(30) == 0
+    job.produced += len(values)
+
+
+def turned_away(job: KafkaJob) -> None:
+    """Of dataset `bad` every third record has text where a number is wanted, and one is no JSON at all."""
+    produce(job, "good", b'{"n":1}')
+    produce(job, "bad", *(b'{"n":1}' if n % 3 else b'{"n":"two"}' for n in range(RECORDS)), b"not json")
+    code, result, errors = job.cli("run")
+    assert (code, result["totals"]["records_diverted"]) == (0, RECORDS // 3 + 1), errors[-3000:]
+    job.assert_exact()
+
+
+def killed_once(job: KafkaJob, pattern: str) -> None:
+    """The command dies as soon as such a file is there."""
+    command = ["reprocess", str(job.path), "bad", "--json"]
+    with RunProcess(command, job.folder / "killed.out", job.folder / "killed.err") as run:
+        deadline_s = time.monotonic() + 120
+        while not list(job.folder.glob(pattern)) and time.monotonic() < deadline_s:
+            assert run.wait(0.002) is None, run.stderr.read_text()[-3000:]
+        assert strike(run, "all", signal.SIGKILL, random.Random(1))
+
+
+def rejected(job: KafkaJob) -> int:
+    return job.audit().rejected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["staging/*/bucket=*/*/tombstone/*", "output/_rejected/bad/_*"])
+def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str) -> None:
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
+        turned_away(job)
+        job.write(converters=WITH_TEXT)
+        killed_once(job, pattern)
+        produce(job, "bad", b'{"n":"three"}')
+        code, result, errors = job.cli("run")
+        assert code == 0, errors[-3000:]
+        job.assert_exact()
+        assert rejected(job) in (1, RECORDS // 3 + 1)
+        code, result, errors = job.cli("reprocess", "bad")
+        assert (code, result["totals"]["records_diverted"]) == (0, 1), errors[-3000:]
+        job.assert_exact()
+        assert rejected(job) == 1
+        assert job.cli("run")[0] == 0
+        job.assert_exact()
+        assert list(tmp_path.glob("output/_rejected/bad/_*")) == []
+        assert len(list(tmp_path.glob("output/_rejected/bad/*.parquet"))) == 1
+
+
+def test_what_kafka_gave_comes_back_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
+        produce(job, "bad", b'{"n":1}', b'{"n":"two"}')
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        job.write(converters=WITH_TEXT)
+        produce(job, "bad", b'{"n":"two"}')
+        assert Job.from_file(job.path, session=spark).reprocess("bad").totals.records_published == 1
+        errors = spark.read.parquet(str(tmp_path / "output" / "_rejected" / "bad"))
+        assert errors.count() == 1, "readers of tables pass over the tombstone"
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        job.assert_exact()
+        tables = [spark.read.parquet(str(path)).drop("kafka_offset", "kafka_timestamp") for path in data(tmp_path)[1:]]
+        first, second = (table.collect() for table in tables)
+        assert first == second
+        assert tables[0].schema == tables[1].schema
+
+
+def data(folder: Path) -> list[Path]:
+    """Published files of records, the oldest first."""
+    return sorted((folder / "output" / "bad").rglob("*.parquet"), key=lambda path: path.name)
+
+
+def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
+        with pytest.raises(ConfigurationError, match="no store"):
+            Job.from_file(job.path).reprocess("bad")
+        produce(job, "good", b'{"n":1}')
+        produce(job, "bad", b"not json")
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        before = files(tmp_path)
+        for urn, why in {"good": "nothing to reprocess", "none": "does not know this dataset"}.items():
+            with pytest.raises(ConfigurationError, match=why):
+                Job.from_file(job.path).reprocess(urn)
+        with pytest.raises(ConfigurationError, match="at least once can't reprocess"):
+            Job.from_file(job.path, ["commit.delivery=at_least_once"]).reprocess("bad")
+        code, _, errors = job.cli("reprocess", "good")
+        assert code == 2
+        assert "Traceback" not in errors
+        assert files(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_what_is_not_done_is_not_reprocessed(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
+        turned_away(job)
+        killed_once(job, "output/_rejected/bad/_*")
+        store = Job.from_file(job.path).open_store(create=False)
+        status = {row.dataset: row.status for row in Job.from_file(job.path).status().datasets}["bad"]
+        if status == "pending":  # else it was quicker
+            with pytest.raises(ConflictError, match=r"between its sequences.*pending"):
+                Job.from_file(job.path).reprocess("bad")
+            by_hand.quarantine(store, "bad", "me")
+            with pytest.raises(ConflictError, match=r"between its sequences.*quarantined"):
+                Job.from_file(job.path).reprocess("bad")
+            by_hand.abandon(store, "bad", "me")
+            job.assert_exact()
+            assert rejected(job) == RECORDS // 3 + 1
+
+
+def files(folder: Path) -> dict[str, Any]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}

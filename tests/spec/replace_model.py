@@ -1,0 +1,360 @@
+"""Executable model of replacing published files: reprocess, by a tombstone in the sequence, beside the rules of
+`log_model`.
+
+    python -m tests.spec.replace_model                      the table: every scenario and every naive variant
+    python -m tests.spec.replace_model abandon outside      one scenario (with naive switches), history in full
+
+What is modelled. One dataset, one branch, one log. Of the source's records 0 and 1 epoch 1 has published 0 and turned
+1 away: it is in an error file. A run fences, finishes what is pending, deletes what is retired, plans a reprocess on
+the done epoch that it sees (and beside it, if the scenario says so, an appended unit with record 2), stages new files
+and a tombstone that names the error files it read, seals all of it as one sequence, publishes file by file in any
+order, and closes. What it feeds again is good now, or turned away again. A person quarantines a pending sequence and
+abandons it: REVOKING, what is staged goes (the tombstone first), then what was published, ABANDONED.
+
+One action is one effect: a record, one rename, one deletion. Who never moves again has crashed; who goes on after a
+newer fence with what it holds in its hands is a zombie (a publisher, or a late deleter). Records are put only as they
+are valid, which `log_model` shows of twins that race for a number.
+
+The auditor: of files whose epoch is at most the done epoch, those that no tombstone names whose epoch is, too.
+Invariants, on every state: each record below the watermark is in exactly one of them, published or turned away, and
+none above it; no file is named by two tombstones; what a pending sequence needs is staged or published; no false alarm
+(`stores.anchors.require_published`): of what a run has done that died, nothing is missing. When nobody can move any
+more, nothing is pending.
+
+Not modelled: power loss, several units of a sequence, identity of what is deleted, rebuilds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+LOG: Any = importlib.import_module("tests.spec.log_model")
+URN, READ = 1, 2
+
+
+class File(NamedTuple):
+    """`names`: of a tombstone, what it retires; `wrote`: which attempt, so that names are nobody else's."""
+
+    kind: str  # good, error, tomb
+    e: int
+    wrote: str
+    records: tuple[int, ...] = ()
+    names: tuple[Any, ...] = ()
+
+
+class Proc(NamedTuple):
+    id: str
+    kind: str = "run"
+    e: int = 0
+    phase: str = "begin"
+    x: tuple[Any, ...] = ()  # files in its hands: to publish, or to delete
+
+
+class State(NamedTuple):
+    log: tuple[Any, ...]
+    staged: frozenset[File]
+    output: frozenset[File]
+    ended: int
+    procs: tuple[Proc, ...]
+    bad: str = ""
+
+
+class Scen(NamedTuple):
+    name: str
+    v: frozenset[str]
+    beside: bool
+    init: State
+
+
+Moves = Iterator[tuple[str, State]]
+GOOD, BAD = File("good", 1, "first", (0,)), File("error", 1, "first", (1,))
+
+
+@cache
+def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
+    """Epoch 1 has ended, with both records behind its watermark."""
+    dataset = LOG.DS(READ, 0, None, "idle", 1, 1, 0)
+    f = LOG.Fold(1, "R1", frozenset(), dataset)
+    for r in log:
+        f = LOG.apply(r, f) if LOG.valid(r, f, v) else f
+    return f
+
+
+# ---- what is live
+def tombs(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
+    """Those that count."""
+    return [file for file in output if file.kind == "tomb" and (file.e <= done or "all_tombs" in v)]
+
+
+def live(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
+    gone = {name for tomb in tombs(output, done, v) for name in tomb.names}
+    return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in gone)
+
+
+def check(s: State, scen: Scen, last: bool) -> str:
+    v, t = scen.v, fold(s.log, scen.v).ds
+    if s.bad:
+        return s.bad
+    places = Counter(record for file in live(s.output, t.done, v) for record in file.records)
+    for record in range(t.wm):
+        if places[record] != 1:
+            return "IN NEITHER PLACE" if not places[record] else "IN BOTH PLACES"
+    if any(record >= t.wm for record in places):
+        return "PUBLISHED AND NOT DONE"
+    named = Counter(name for tomb in tombs(s.output, t.done, v) for name in tomb.names)
+    if any(count > 1 for count in named.values()):
+        return "RETIRED TWICE"
+    if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.seq.files):
+        return "NEEDED FILE GONE"
+    return "STUCK" if last and t.state == "pending" else ""
+
+
+# ---- actors
+class Mover:
+    """What one actor may do next."""
+
+    def __init__(self, s: State, i: int, scen: Scen) -> None:
+        self.s, self.i, self.p, self.v, self.scen = s, i, s.procs[i], scen.v, scen
+        self.f = fold(s.log, scen.v)
+        self.t = self.f.ds
+
+    def go(self, label: str, phase: str = "", x: tuple[Any, ...] = (), e: int = 0, **changes: Any) -> tuple[str, State]:
+        q = self.p._replace(phase=phase or self.p.phase, x=x, e=e or self.p.e)
+        procs = (*self.s.procs[: self.i], q, *self.s.procs[self.i + 1 :])
+        return f"{self.p.id}: {label}", self.s._replace(procs=procs, **changes)
+
+    def put(self, kind: str, e: int | None, arg: Any, phase: str, after: int = 0) -> tuple[str, State]:
+        log = (*self.s.log, LOG.Rec(kind, e, arg))
+        return self.go(f"puts {kind}" + (f"({e})" if e else ""), phase, e=after, log=log)
+
+    def can(self, kind: str, e: int | None, arg: Any) -> bool:
+        return bool(LOG.valid(LOG.Rec(kind, e, arg), self.f, self.v))
+
+
+def shown(file: File) -> str:
+    return f"{file.kind}({file.e}, {file.wrote}) of {', '.join(map(str, file.records or file.names))}"
+
+
+def publishes(m: Mover, after: str) -> Moves:
+    """One of the files in its hands, whatever the log says by now: that is what a zombie does."""
+    for file in m.p.x:
+        left = tuple(other for other in m.p.x if other != file)
+        if file in m.s.staged or (file.kind == "tomb" and "outside" in m.v):
+            gone, there = m.s.staged - {file}, m.s.output | {file}
+            yield m.go(f"publishes {shown(file)}", x=left, phase="" if left else after, staged=gone, output=there)
+        else:  # published by a twin, or withdrawn: it is found out at the close
+            yield m.go(f"finds {shown(file)} moved", x=left, phase="" if left else after)
+
+
+def closes(m: Mover, e: int, after: str) -> Moves:
+    t = m.t
+    if t.seq is None or t.seq.e != e or not m.can("DONE", m.p.e, e):
+        yield m.go("finds it closed, or is fenced", after)
+    elif any(file not in m.s.output for file in t.seq.files):
+        yield m.go("finds a file that is neither staged nor published", "over", bad="FALSE LOST")
+    else:
+        yield m.put("DONE", m.p.e, e, after)
+
+
+def begin(m: Mover) -> Moves:
+    done_files = [file for r in m.s.log if r.kind == "INTENT" and r.e == m.t.done for file in r.arg.files]
+    if m.t.done > m.s.ended and any(file not in m.s.output for file in done_files):
+        yield m.go("finds the output older", "over", bad="FALSE ALARM: WHAT A RUN HAS DONE THAT DIED IS GONE")
+        return
+    e = m.f.fence + 1
+    yield m.put("FENCE", e, m.p.id, "replay", e)
+
+
+def replay(m: Mover) -> Moves:
+    if m.f.fence > m.p.e:
+        yield m.go("is fenced", "over")
+    elif m.t.state == "pending":
+        yield m.go("takes over what is pending", "take over", m.t.seq.files)
+    else:
+        yield m.go("has replayed", "deletes" if m.t.state == "idle" else "ends")
+
+
+def retired(m: Mover) -> tuple[File, ...]:
+    """What may be deleted by now, each tombstone behind what it names."""
+    done = m.t.done
+    found = [file for file in sorted(m.s.output) if file.kind == "tomb" and (file.e <= done or "no_wait" in m.v)]
+    found = [tomb for tomb in found if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
+    if "tombstone_first" in m.v:
+        return tuple(file for tomb in found for file in (tomb, *tomb.names))
+    return tuple(file for tomb in found for file in (*tomb.names, tomb))
+
+
+def deletes(m: Mover) -> Moves:
+    """What it once saw as retired, one by one: it may sleep in between."""
+    if m.p.x:
+        yield m.go(f"deletes {shown(m.p.x[0])}", x=m.p.x[1:], phase="" if m.p.x[1:] else "plans",
+                   output=m.s.output - {m.p.x[0]})  # fmt: skip
+        return
+    todo = retired(m)
+    yield m.go("sees what is retired", x=todo) if todo else m.go("sees nothing retired", "plans")
+
+
+def plans(m: Mover) -> Moves:
+    """Reads the live error files; what it feeds again is good now, or turned away again."""
+    errors = [file for file in live(m.s.output, m.t.done, m.v) if file.kind == "error"]
+    fed = tuple(record for file in errors for record in file.records)
+    e, own = m.p.e, m.p.id
+    for kind in ("good", "error") if fed else ("nothing",):
+        files = [File(kind, e, own, fed), File("tomb", e, own, (), tuple(errors))] if fed else []
+        to = m.t.wm
+        if m.scen.beside and to == READ:
+            files, to = [*files, File("good", e, f"{own}, appended", (to,))], to + 1
+        if files and m.t.state == "idle":
+            sequence = LOG.Seq(URN, e, tuple(files), m.t.wm, to, 0, False)
+            yield m.go(f"stages {kind} of {fed} and {to - m.t.wm} more", "seals", (sequence,),
+                       staged=m.s.staged | set(files))  # fmt: skip
+        else:
+            yield m.go("has nothing to do", "ends")
+
+
+def seals(m: Mover) -> Moves:
+    (sequence,) = m.p.x
+    if m.can("INTENT", m.p.e, sequence):
+        name, state = m.put("INTENT", m.p.e, sequence, "publishes")
+        q = state.procs[m.i]._replace(x=sequence.files)
+        yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
+    elif m.t.state == "pending" and m.t.seq.e == m.p.e and m.f.fence == m.p.e:
+        yield m.go("takes its twin's", "publishes", m.t.seq.files)
+    else:
+        yield m.go("may not seal", "ends")
+
+
+def run(m: Mover) -> Moves:
+    p = m.p
+    match p.phase:
+        case "begin":
+            yield from begin(m)
+        case "replay":
+            yield from replay(m)
+        case "take over":
+            yield from publishes(m, "closes older")
+        case "closes older":
+            yield from closes(m, m.t.seq.e if m.t.seq else 0, "deletes")
+        case "deletes":
+            yield from deletes(m)
+        case "plans":
+            yield from plans(m)
+        case "seals":
+            yield from seals(m)
+        case "publishes":
+            yield from publishes(m, "deletes early" if "delete_first" in m.v else "closes")
+        case "deletes early":
+            names = {name for file in m.t.seq.files for name in file.names} if m.t.seq else set()
+            yield m.go("deletes before DONE", "closes", output=m.s.output - names)
+        case "closes":
+            yield from closes(m, p.e, "ends")
+        case "ends":
+            whole = m.f.fence == p.e and m.t.state == "idle"
+            yield m.go("ends", "over", ended=max(m.s.ended, p.e) if whole else m.s.ended)
+
+
+def person(m: Mover) -> Moves:
+    t = m.t
+    match m.p.phase:
+        case "begin":
+            if t.state == "pending":
+                yield m.put("QUARANTINE", None, t.seq.e, "revokes")
+        case "revokes":
+            if t.state == "quarantined":
+                yield m.put("REVOKING", None, t.seq.e, "takes")
+            else:
+                yield m.go("finds it tried again", "over")
+        case "takes":
+            files = sorted(t.seq.files, key=lambda file: file.kind != "tomb")
+            staged = [("withdraw", file) for file in files]
+            there = [("undo", file) for file in files]
+            yield m.go("begins to take back", "takes back",
+                       (*there, *staged) if "targets_first" in m.v else (*staged, *there))  # fmt: skip
+        case "takes back":
+            if not m.p.x:
+                yield m.put("ABANDONED", None, t.seq.e, "over")
+                return
+            (how, file), *left = m.p.x
+            if how == "withdraw":
+                yield m.go(f"withdraws {shown(file)}", x=tuple(left), staged=m.s.staged - {file})
+            else:
+                yield m.go(f"undoes {shown(file)}", x=tuple(left), output=m.s.output - {file})
+
+
+ACTORS = {"run": run, "person": person}
+
+
+def moves(s: State, scen: Scen) -> Moves:
+    for i, p in enumerate(s.procs):
+        if p.phase != "over":
+            yield from ACTORS[p.kind](Mover(s, i, scen))
+
+
+# ---- scenarios
+def scenario(name: str, switches: str = "") -> Scen:
+    fenced = LOG.Rec("FENCE", 2, "A")
+    planning = Proc("A", e=2, phase="plans")
+    twin, person_ = Proc("B", e=2, phase="plans"), Proc("H", "person")
+    procs: dict[str, tuple[Proc, ...]] = {
+        "twins": (planning, twin, Proc("N")),
+        "abandon": (planning, person_, Proc("N")),
+        "abandon twins": (planning, twin, person_, Proc("N")),
+        "beside": (planning, person_, Proc("N")),
+        "chain": (Proc("A"), Proc("B"), Proc("C")),
+        "deleters": (planning, Proc("N"), Proc("O"), person_),
+    }
+    init = State(
+        (fenced,) if procs[name][0].e else (),
+        frozenset(),
+        frozenset((GOOD, BAD)),
+        1,
+        procs[name],
+    )
+    return Scen(name, frozenset(switches.split()), name == "beside", init)
+
+
+DESIGN = ("twins", "abandon", "abandon twins", "beside", "chain", "deleters")
+NAIVE = (
+    ("abandon", "delete_first", "error files go before DONE"),
+    ("abandon", "outside", "a tombstone that is put by whoever closes, from the log"),
+    ("deleters", "no_wait", "a deleter that does not wait for DONE"),
+    ("abandon", "all_tombs", "tombstones count whatever their epoch"),
+    ("abandon", "targets_first", "abandon: what is published, then what is staged"),
+    ("chain", "tombstone_first", "a tombstone goes before what it names"),
+    ("chain", "unended", "deletion before the run of the tombstone, or a later one, has ended"),
+    ("twins", "no_closed", "nothing keeps a twin from sealing again, as the watermark stands still"),
+    ("twins", "no_fence", "INTENT and DONE of a fenced epoch count"),
+)
+
+
+def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
+    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
+    states there were, and a history that leads to what is wrong."""
+    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenario", nargs="?", choices=DESIGN)
+    parser.add_argument("switch", nargs="*")
+    given = parser.parse_args()
+    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else []
+    unexpected, began = 0, time.monotonic()
+    for name, switches, text in todo or [*((name, "", "as designed") for name in DESIGN), *NAIVE]:
+        wrong, states, history = explore(name, switches)
+        unexpected += bool(switches) != (not wrong.startswith("none"))
+        print(f"{name:14s} {switches or '-':16s} {text:75s} {states:9,d} {wrong}", flush=True)
+        print(*(f"    {line}" for line in (history if given.scenario else ())), sep="\n", end="")
+    print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
+    raise SystemExit(bool(unexpected))
+
+
+if __name__ == "__main__":
+    main()
