@@ -146,7 +146,7 @@ class Branches:
                 if self._flow.on_rejected == "fail":
                     raise turned_away(_FORK, "no branch takes it")
                 rejected.setdefault(row, Rejection(_FORK, "no branch takes it"))
-        return {name: without(mine, rejected) for name, mine in found.items()}
+        return found
 
     def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Mapping[int, Rejection]) -> None:
         """Writes input records as they came to an error branch."""

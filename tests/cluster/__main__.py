@@ -1,4 +1,4 @@
-"""`python -m tests.cluster main-job|soak`: the job on a real Kafka, HDFS and Spark cluster, killed and audited."""
+"""`python -m tests.cluster main-job|flow|soak`: the job on a real Kafka, HDFS and Spark cluster, killed and audited."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from tests.checkers.soak import soak
+from tests.cluster.flow import run_flow
 from tests.cluster.main_job import MainJobResult, Size, main_job
 from tests.cluster.soak import OnServers
 
@@ -39,6 +40,29 @@ def main_job_command(
     with tempfile.TemporaryDirectory(prefix="main-job-") as folder:
         result = main_job(size, Path(folder), _say)
     typer.echo(msgspec.json.encode(result).decode() if as_json else _table(result))
+    raise typer.Exit(0 if result.exact else 1)
+
+
+@app.command("flow")
+def flow_command(
+    topics: Annotated[int, typer.Option(min=1, help="How many topics.")] = 500,
+    records: Annotated[int, typer.Option(min=8, help="Records in all, about.")] = 100_000,
+    as_json: AsJson = False,
+) -> None:
+    """Runs a flow by a schema registry to a fork, killed twice, audited, mended and reprocessed."""
+    with tempfile.TemporaryDirectory(prefix="flow-") as folder:
+        result = run_flow(topics, records, Path(folder), _say)
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        by_branch = ", ".join(f"{name} {count:,}" for name, count in result.published_by_branch.items())
+        typer.echo(
+            f"{'exact' if result.exact else 'NOT exact'}: {result.records_produced:,} records,"
+            f" {result.topics} topics, {result.kills} kills\npublished: {by_branch}; {result.errors:,} errors,"
+            f" {result.reprocessed:,} reprocessed; {result.duplicates} duplicates, {result.missing} missing"
+        )
+        for problem in result.problems:
+            typer.echo(f"  {problem}")
     raise typer.Exit(0 if result.exact else 1)
 
 

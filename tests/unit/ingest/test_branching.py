@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.app.coverage import Coverage
@@ -168,17 +168,14 @@ def read(state: TaskState, fs: SimulatedFileSystem) -> Published:
     return found
 
 
-MADE = st.one_of(
-    st.none(),
-    st.just(()),
-    *[st.lists(st.integers(0, VALUES - 1), min_size=n, max_size=n).map(tuple) for n in (1, 1, 2)],
-)
+NUMBERS = st.integers(0, VALUES - 1)
+MADE = st.one_of(st.none(), st.just(()), *[st.lists(NUMBERS, min_size=n, max_size=n).map(tuple) for n in (1, 1, 2)])
 TABLES = st.builds(
-    lambda made, parity: Stage("table", Table(tuple(made), parity), on_failure="divert"),
-    st.lists(MADE, min_size=VALUES, max_size=VALUES),
+    lambda made, parity: Stage("table", Table(made, parity), on_failure="divert"),
+    st.tuples(*(MADE | st.just((value,)) for value in range(VALUES))),
     st.booleans(),
 )
-SOME = st.frozensets(st.integers(0, VALUES - 1))
+SOME = st.frozensets(NUMBERS, min_size=VALUES // 2)
 CHECKS = st.builds(
     lambda good, mandatory, failure: Stage("check", OneOf(good), mandatory, failure),
     SOME,
@@ -186,12 +183,22 @@ CHECKS = st.builds(
     st.sampled_from(["divert", "drop"]),
 )
 CHAINS = st.lists(st.one_of(TABLES, CHECKS), max_size=2).map(tuple)
-BATCHES = st.lists(st.lists(st.integers(0, VALUES - 1), max_size=8), max_size=3)
-FORKS = st.dictionaries(st.sampled_from(["hourly", "daily", "rest"]), st.tuples(SOME, CHAINS), min_size=1)
+BATCHES = st.lists(st.lists(NUMBERS, max_size=8), max_size=3)
+WHERE = st.one_of(st.just(frozenset(range(VALUES))), SOME)
+FORKS = st.dictionaries(st.sampled_from(["hourly", "daily", "rest"]), st.tuples(WHERE, CHAINS), min_size=1)
+
+
+ALL = frozenset(range(VALUES))
+DIVERTING = Stage("check", OneOf(frozenset({1, 3, 4})), True, "divert")
+FILTERING = Stage("table", Table(((),) * VALUES))
+DOUBLING = Stage("table", Table(((0,), (1, 2), (1, 3), (), (4, 4), None)), on_failure="divert")
 
 
 @given(shared=CHAINS, fork=st.none() | FORKS, batches=BATCHES, file_bytes=st.sampled_from([1, 1 << 20]))
-@settings(max_examples=150, deadline=None)
+@example((), {"hourly": (ALL, (DIVERTING,)), "daily": (ALL, (DOUBLING, DIVERTING))}, [[1, 2, 3], [3, 0]], 1)
+@example((DOUBLING, DIVERTING), {"hourly": (ALL, ()), "daily": (frozenset({1, 4}), ())}, [[0, 1, 2, 3, 4, 5]], 1 << 20)
+@example((FILTERING,), {"hourly": (ALL, ()), "daily": (ALL, ())}, [[1, 2], [3]], 1)
+@settings(max_examples=250, deadline=None)
 def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     shared: tuple[Stage, ...],
     fork: dict[str, tuple[frozenset[int], tuple[Stage, ...]]] | None,
@@ -294,6 +301,16 @@ def test_what_an_optional_checker_finds_is_only_counted() -> None:
     state, fs = run_flow(TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink()),), (check,)), range(3))
     assert read(state, fs).values == {"main": Counter([1, 2, 3])}
     assert [(c.noted, c.rejected, c.made) for c in state.constructs] == [(2, 0, 3)]
+
+
+def test_constructs_count_what_they_filter_and_what_they_reject() -> None:
+    table = Stage("table", Table((None, (), (2, 2), (3,), (4,), (5,))), on_failure="divert")
+    drop = Stage("check", OneOf(frozenset({2, 4})), on_failure="drop")
+    state, fs = run_flow(TaskFlow(source_of([[0, 1, 2, 3, 4]]), (Branch(FileSink()),), (table, drop)), range(5))
+    counts = [(c.construct, c.taken, c.made, c.rejected, c.filtered) for c in state.constructs]
+    assert counts == [("table", 5, 4, 1, 1), ("check", 4, 3, 0, 1)]
+    (data, _) = read(state, fs).footers
+    assert dict(data.filtered_by) == {"table": 1, "check": 1}
 
 
 @dataclass
