@@ -14,6 +14,7 @@ import pytest
 
 import distcommit
 from distcommit.app.built_in import Section, settings_class, types_of
+from distcommit.spark.settings import SparkSettings
 
 ROOT = Path(distcommit.__file__).parents[1]
 RUNNING = ROOT / "conf" / "README.md"
@@ -67,11 +68,23 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
 
 
 def test_the_classes_that_the_task_flow_names_are_there() -> None:
-    named = re.findall(rf"`((?:{PACKAGES})\.[a-z_]+\.[\w.]+|(?:{PACKAGES})\.[a-z_]+)`", text_of(TASK_FLOW))
-    sections = {"commit.policy", "commit.scope", "commit.delivery", "replay.max_attempts"}
+    text = text_of(TASK_FLOW)
+    named = set(re.findall(rf"`((?:{PACKAGES})\.[\w.]+)`", text)) - {
+        f"spark.{key}" for key in SparkSettings.model_fields
+    }
     assert len(named) > 50
-    for dotted in set(named) - sections:
-        assert object_at(dotted) is not None
+    found = {dotted.rpartition(".")[2]: object_at(dotted) for dotted in named}
+    for class_name, attribute in re.findall(r"`([A-Z]\w+)\.(\w+)`", text):
+        assert hasattr(found.get(class_name, distcommit.Job), attribute), attribute
+
+
+def test_the_settings_that_the_task_flow_names_are_there() -> None:
+    here = [line.split(" | ")[1] for line in text_of(TASK_FLOW).splitlines() if line.startswith("| ")]
+    sections = {"commit": "CommitSettings", "replay": "ReplaySettings", "task": "TaskSettings", "limits": "RunLimits"}
+    named = [key for cell in here for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
+    assert len(named) > 5
+    for section, key in named:
+        assert key in object_at(f"app.config.{sections[section]}").model_fields, f"{section}.{key}"
 
 
 def test_the_tests_that_the_task_flow_names_are_there() -> None:
