@@ -16,6 +16,7 @@ from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 _Attempt = tuple[int, str, str]
+_File = tuple[int, str, str, int]
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class BranchCoverage:
     twice: OffsetSets = field(default_factory=OffsetSets)
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
     _mine: dict[_Attempt, OffsetSets] = field(default_factory=dict)
+    _files: set[_File] = field(default_factory=set)
 
     @property
     def there(self) -> OffsetSets:
@@ -41,11 +43,12 @@ class BranchCoverage:
 
     def publish(self, footer: Footer, offsets: OffsetSets) -> None:
         """Counts a file's input records as published here."""
-        before = self.published
-        if footer.makes_several:
-            mine = self._mine.setdefault((footer.epoch, footer.work_unit_id, footer.attempt), OffsetSets())
+        before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
+        if footer.makes_several and (*attempt, footer.number) not in self._files:  # else somebody has copied a file
+            mine = self._mine.setdefault(attempt, OffsetSets())
             before = before.difference(mine)
             mine.update(offsets)
+        self._files.add((*attempt, footer.number))
         self.twice = self.twice.union(before.intersection(offsets)).union(self.rejected.intersection(offsets))
         self.published = self.published.union(offsets)
 

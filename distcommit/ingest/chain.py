@@ -121,12 +121,9 @@ def _converted(
     seen = np.zeros(piece.records.num_rows, bool)
     for found in converter.convert(piece.records):
         own = _rows_of(stage, converter, found, len(seen))
-        if own is None:
-            seen[:] = True
-            made.append(Piece(found.records, rows))
-        else:
-            seen[own] = True
-            made.append(Piece(found.records, own if rows is None else rows[own]))
+        seen[slice(None) if own is None else own] = True
+        if found.records.num_rows:  # else its schema means nothing: what only records can tell may not be known yet
+            made.append(Piece(found.records, rows if own is None else own if rows is None else rows[own]))
         for row, reason in found.rejected.items():
             if not 0 <= row < len(seen):
                 raise _broken(stage, "rejected rows of the batch", f"row {row} of {len(seen)}")

@@ -213,7 +213,7 @@ def test_protobuf_compiled_from_its_text(registry_server: RegistryServer, topic:
         None,
     ]
     pieces, rejected = converted(converter("protobuf", registry_server), values)
-    empty = {"id": 0, "note": None, "lines": [], "at": None}
+    empty: dict[str, Any] = {"id": 0, "note": None, "lines": [], "at": None}
     assert sorted(rejected) == [2, 3, 4, 5, 6]
     assert "no message of its type" in rejected[2]
     assert "it has no message 5" in rejected[3]
@@ -222,6 +222,22 @@ def test_protobuf_compiled_from_its_text(registry_server: RegistryServer, topic:
     assert orders in pieces
     assert [{"sku": "a", "count": 2}] in pieces
     assert sum(map(len, pieces)) == 4
+
+
+def test_protobuf_s_first_message_is_named_in_two_ways(registry_server: RegistryServer, topic: str) -> None:
+    number = register(registry_server.url, f"{topic}-value", PROTO, "PROTOBUF")
+    values = [framed(number, indexes + b"\x10" + bytes([n])) for n, indexes in enumerate([b"\0", b"\2\0", b"\0"])]
+    pieces, rejected = converted(converter("protobuf", registry_server), [*values])
+    assert not rejected
+    assert pieces == [[{"sku": "", "count": n} for n in range(3)]]
+
+
+def test_many_protobuf_messages_among_which_some_are_none(registry_server: RegistryServer, topic: str) -> None:
+    number = register(registry_server.url, f"{topic}-value", PROTO, "PROTOBUF")
+    values = [framed(number, b"\0\x10" + (b"\x05" if n % 7 else b"")) for n in range(5000)]
+    pieces, rejected = converted(converter("protobuf", registry_server), [*values])
+    assert sorted(rejected) == list(range(0, 5000, 7))
+    assert pieces == [[{"sku": "", "count": 5}] * (5000 - len(rejected))]
 
 
 def protobuf_class(**fields: int) -> Any:
@@ -297,7 +313,7 @@ JSON = {
 
 
 def test_json_schema(registry_server: RegistryServer, topic: str) -> None:
-    values = [
+    values: list[dict[str, Any]] = [
         {"id": 1, "price": 1.5, "at": "2024-02-29T12:00:00Z", "tags": ["a"], "buyer": {"name": "b"}},
         {"id": 2, "price": None, "buyer": None},
     ]
@@ -412,9 +428,19 @@ def test_a_registry_that_is_away_or_silent_is_transient_and_nothing_is_kept_of_t
         assert converted(away, [record]) == ([VALUES[:1]], {})
 
 
-def test_settings_that_the_client_does_not_know_are_told(registry_server: RegistryServer) -> None:
-    with pytest.raises(ConfigurationError, match="refuses its settings"):
-        converted(converter("avro", registry_server, client={"basic.auth": "x"}), [framed(1, b"")])
+def test_settings_that_the_client_can_not_use_are_told_without_secrets(
+    registry_server: RegistryServer, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2x")
+    for key, value in (("basic.auth", "x"), ("timeout", f"${{file:{secret}}}"), ("ssl.ca.location", "/none")):
+        with pytest.raises(ConfigurationError, match="refuses its settings") as caught:
+            converted(converter("avro", registry_server, client={key: value}), [framed(1, b"")])
+        assert "hunter2x" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="a secret's file can't be read"):
+        converted(
+            converter("avro", registry_server, client={"basic.auth.user.info": "${file:/none}"}), [framed(1, b"")]
+        )
 
 
 @pytest.mark.parametrize(
@@ -426,6 +452,7 @@ def test_settings_that_the_client_does_not_know_are_told(registry_server: Regist
         ({"registry": {"url": "ftp://x"}}, "should match pattern"),
         ({"registry": {"url": "http://user:password@x"}}, "should match pattern"),
         ({"evolutoin": "pin"}, "Extra inputs"),
+        ({"registry": {"url": "http://x", "client": {"a": "${file:b}"}}}, "absolute path"),
     ],
 )
 def test_settings_are_checked_before_anything_runs(settings: Any, said: str) -> None:

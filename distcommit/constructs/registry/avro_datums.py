@@ -3,8 +3,8 @@
 Avro's binary encoding says nothing of its fields' places: a datum has to be walked. Here all datums of a batch are
 walked together, a value at a time, by NumPy. So nothing is done by record, and what is wrong with one stops that one
 alone: a datum that ends too early or too late is found for certain. (Decoders of container files, which are as fast,
-trust their framing there; DataFusion 55 never comes back from a block with bytes left. Those that take datums one by one
-are 15 times slower.)
+trust their framing there: DataFusion 55 never comes back from a block with bytes left. Those that take one datum at a
+time are 15 times slower.)
 
 Source: Apache Avro 1.12 specification, Binary Encoding.
 """
@@ -219,7 +219,6 @@ class Datums:
             most = 10**arrow_type.precision
             over = np.array([abs(int.from_bytes(row.tobytes(), "little", signed=True)) >= most for row in matrix], bool)
             self.fail(over, Wrong.DECIMAL)
-            matrix[over] = 0
         return made
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
-from distcommit.fs.secret_files import with_secret_files
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
@@ -58,6 +58,14 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
         default_factory=dict, repr=False
     )
 
+    @field_validator("client")
+    @classmethod
+    def _secrets_are_found_anywhere(cls, client: dict[str, str | float]) -> dict[str, str | float]:
+        for key, value in client.items():
+            if any(not path.startswith("/") for path in SECRET_FILE.findall(str(value))):
+                raise ValueError(f"the secret's file of {key} has to be named by an absolute path")
+        return client
+
 
 class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
     """A schema that is fixed: a version of a subject."""
@@ -88,9 +96,11 @@ class Registry:
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",
             ) from error
-        given = {key: self._value(key, value) for key, value in self._settings.client.items()}
+        client = self._settings.client
+        given = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
         try:
-            return SchemaRegistryClient({**_CLIENT_DEFAULTS, **given, "url": self._settings.url})
+            typed = {key: float(value) if key in _NUMBERS else value for key, value in given.items()}
+            return SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client refuses its settings",
@@ -172,11 +182,6 @@ class Registry:
             found=self._masked(found, self._settings.client),
             todo=f"see that it runs, and what stands between; else {self._todo}",
         )
-
-    @staticmethod
-    def _value(key: str, value: str | float) -> str | float:
-        read = with_secret_files(value) if isinstance(value, str) else value
-        return float(read) if key in _NUMBERS else read
 
     @staticmethod
     def _masked(text: str, client: Any) -> str:

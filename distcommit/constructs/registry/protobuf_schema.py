@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -32,6 +33,9 @@ from distcommit.model.errors import ConfigurationError
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
 _MAIN = "registered.proto"
 _PROTOC_S = 60.0
+_FIRST = (0,)
+_MOST_BYTES = 100
+"""More than the indexes of a message take."""
 Indexes = tuple[int, ...]
 
 
@@ -175,20 +179,20 @@ class ProtobufDecoder:
     def __init__(self, file: FileDescriptor, reader: FileDescriptor | None) -> None:
         self._file, self._reader = file, reader
         self._handlers: dict[Indexes, Any | str] = {}
-        first = self._handler((0,))
+        first = self._handler(_FIRST)
         if isinstance(first, str):
             raise UnusableSchemaError(first)
         self.schema = _nullable(first.schema())
 
     def decode(self, framed: Framed) -> Iterator[Decoded]:
-        messages = framed.messages()
         wrong: dict[int, str] = {}
-        for indexes, (numbers, begin) in _by_type(messages, wrong).items():
+        for indexes, (numbers, begin) in _by_type(framed, wrong).items():
             handler = self._handler(indexes)
             if isinstance(handler, str):
                 wrong |= dict.fromkeys(numbers.tolist(), handler)
             else:
-                yield _read(handler, messages.take(pa.array(numbers)), begin, numbers)
+                of_type = replace(framed, begin=begin, end=framed.end[numbers], rows=framed.rows[numbers])
+                yield _read(handler, of_type.messages(), numbers)
         if wrong:
             yield Decoded(pa.RecordBatch.from_pylist([], schema=self.schema), np.empty(0, np.int64), wrong)
 
@@ -210,41 +214,40 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([each.with_nullable(True) for each in schema])
 
 
-def _read(handler: Any, messages: pa.Array, begin: int, numbers: NDArray[np.int64]) -> Decoded:
+def _read(handler: Any, messages: pa.Array, numbers: NDArray[np.int64]) -> Decoded:
     schema = _nullable(handler.schema())
 
     def make(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         made = handler.array_to_record_batch(batch.column(0))
         return pa.RecordBatch.from_arrays(made.columns, schema=schema), None
 
-    bodies = pa.compute.binary_slice(messages, begin)
-    found = by_halves(
-        pa.RecordBatch.from_arrays([bodies], ["body"]), make, schema, ValueError, lambda error, _: str(error)
-    )
+    bodies = pa.RecordBatch.from_arrays([messages], ["body"])
+    found = by_halves(bodies, make, schema, ValueError, lambda error, _: str(error))
     rows = None if found.rows is None else found.rows.to_numpy()
     wrong = {int(numbers[row]): f"it is no message of its type: {reason}" for row, reason in found.rejected.items()}
     return Decoded(found.records, numbers if rows is None else numbers[rows], wrong)
 
 
-def _by_type(messages: pa.Array, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], int]]:
-    """The numbers of messages by the indexes before them, with how many bytes these take."""
-    first = pa.compute.binary_slice(messages, 0, 1)
-    is_first = np.asarray(pa.compute.equal(first, b"\0"))
+def _by_type(framed: Framed, wrong: dict[int, str]) -> dict[Indexes, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The numbers of messages by the indexes before them, and where each begins behind these."""
+    begin = framed.begin.copy()
+    has_first = framed.end > begin
+    is_first = has_first & (framed.data[np.where(has_first, begin, 0)] == 0)
+    begin[is_first] += 1
     found: dict[Indexes, list[int]] = {}
-    sizes: dict[Indexes, int] = {}
     for number in np.flatnonzero(~is_first).tolist():
+        place = int(begin[number])
         try:
-            indexes, size = _indexes(messages[number].as_py())
+            indexes, size = _indexes(framed.data[place : min(int(framed.end[number]), place + _MOST_BYTES)].tobytes())
         except ValueError as error:
             wrong[number] = str(error)
             continue
         found.setdefault(indexes, []).append(number)
-        sizes[indexes] = size
-    types = {indexes: (np.array(numbers), sizes[indexes]) for indexes, numbers in found.items() if indexes != (0,)}
-    firsts = np.flatnonzero(is_first)
-    if len(firsts):
-        types[(0,)] = (firsts, 1)
-    return types
+        begin[number] += size
+    types = {indexes: np.array(numbers) for indexes, numbers in found.items()}
+    if is_first.any():
+        types[_FIRST] = np.union1d(np.flatnonzero(is_first), types.get(_FIRST, np.empty(0, np.int64)))
+    return {indexes: (numbers, begin[numbers]) for indexes, numbers in types.items()}
 
 
 def _indexes(body: bytes) -> tuple[Indexes, int]:
@@ -266,8 +269,8 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
                 break
         values.append(value >> 1 ^ -(value & 1))
         wanted = 1 + values[0]
-    if min(values) < 0 or len(values) == 1:
-        raise ValueError("its message indexes are none")
+        if min(values) < 0 or wanted == 1:
+            raise ValueError("its message indexes are none")
     return tuple(values[1:]), place
 
 

@@ -56,7 +56,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     `branch` is the one that the records went to, of all `branches` of the flow; of rejected ones the branch that turned
     them away, "" if all did. `filtered` are input records of the same attempt that nothing was written of, on purpose,
     by branch as text of `OffsetSets`, and `filtered_by` how many each construct took out: one of an attempt's files has
-    them, for all of its branches.
+    them, for all of its branches. `number`: which of the files it is that the attempt wrote in the branch, from 1.
     """
 
     version: int = FOOTER_VERSION
@@ -77,6 +77,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     stripped: bool = False
     filtered: dict[str, str] = {}
     filtered_by: dict[str, _Count] = {}
+    number: _Count = 0
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata."""

@@ -71,11 +71,12 @@ class OpenFile:
         encoder: Encoder,
         identity: AttemptIdentity,
         origin: Origin,
+        number: int,
         access: FileAccess | None,
     ) -> None:
         self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
         self._fs, self._path, self._target, self._final_path = fs, path, target, final_path
-        self._identity, self._origin, self._access = identity, origin, access
+        self._identity, self._origin, self._number, self._access = identity, origin, number, access
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
         self._records = self._content_sum = 0
@@ -181,6 +182,7 @@ class OpenFile:
             stripped=self._stripped,
             filtered=dict(self._filtered.positions),
             filtered_by=dict(self._filtered.counts),
+            number=self._number,
         ).to_metadata()
 
 

@@ -302,6 +302,7 @@ class AttemptFiles(SinkWriter):
             encoder=encoder,
             identity=self._identity,
             origin=self._origin,
+            number=self._numbers,
             access=None if self._settings.access is None else self._settings.access.as_bits(),
         )
         file.add_holes(self._holes)

@@ -142,6 +142,7 @@ class ConverterContract(ABC):
         for _ in range(2):
             used.close()
         assert repr(self.converted(sent, batch)) == repr(first)
+        sent.close()
         assert repr(self.converted(used, batch)) == repr(first)
 
     def test_records_without_columns_are_taken_or_refused_before_they_are_read(self) -> None:

@@ -426,6 +426,7 @@ def footer_with_branches() -> Footer:
         stripped=True,
         filtered={"daily": offsets().to_text()},
         filtered_by={"daily.filter": 12},
+        number=2,
     )
 
 

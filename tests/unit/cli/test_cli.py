@@ -151,13 +151,16 @@ class TestWrongJobFile:
         assert result.exit_code == 2
         assert "did you mean 'brokers'?" in result.stderr
 
-    def test_a_secret_file_is_for_the_kafka_client_only(self, job_file: Path) -> None:
+    def test_a_secret_file_is_for_clients_only(self, job_file: Path) -> None:
         result = invoke("status", job_file, "--set", "source.brokers=${file:/run/secrets/brokers}")
         assert result.exit_code == 2
-        assert "secrets in source.client and" in result.stderr
+        assert "secrets in source.client and in a converter's registry.client only" in result.stderr
         assert "source.brokers" in result.stderr
         result = invoke("status", job_file, "--set", "source.client.sasl=${file:/run/secrets/none}")
         assert "there is no store here" in result.stderr, "it is read only when it is used"
+        by_registry = "{type: avro, registry: {url: 'http://x', client: {basic.auth.user.info: '${file:/run/none}'}}}"
+        result = invoke("status", job_file, "--set", f"converters=[{by_registry}]")
+        assert "there is no store here" in result.stderr
 
     def test_an_override_that_is_none(self, job_file: Path) -> None:
         result = invoke("audit", job_file, "--set", "commit.buckets")

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from distcommit.constructs.forks.all import AllBranches
 from distcommit.engine.run import RunResult, run
-from distcommit.ingest.task_flow import TaskFlow
+from distcommit.ingest.task_flow import Branch, TaskFlow
 from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
@@ -23,6 +24,7 @@ from distcommit.model.committer import (
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World
@@ -322,3 +324,14 @@ def test_a_task_whose_staged_files_can_not_be_synced_commits_nothing_of_them() -
     machine.faults.append(fault)
     result = run(launch, replace(settings, flow=TaskFlow.straight(settings.flow.source, sink)))
     assert (result.totals.datasets_failed, sink.calls) == (1, [])
+
+
+def test_of_several_branches_files_come_first_as_they_can_be_taken_back() -> None:
+    machine, seen = Machine(), list[bool]()
+    sink = MemorySink(opening=lambda: seen.append(bool(machine.paths("/job/output/a/files"))))
+    settings = WORLD.begin(machine, source(a=3))
+    branches = (Branch(sink, "memory"), Branch(FileSink(compression="none"), "files"))
+    flow = TaskFlow(settings.flow.source, branches, fork=AllBranches())
+    assert run(launch, replace(settings, flow=flow)).succeeded
+    assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"]}
+    assert seen == [True]

@@ -178,6 +178,7 @@ GOOD = datum(PLAIN, {"a": 300, "b": "xyz"})
         (record(("x", {"type": "array", "items": "int"})), b"\x01" * 9, "it ends before"),
         (record(("x", {"type": "array", "items": "int"})), b"\x04\x02\x80", "it ends before"),
         (record(("x", {**DECIMAL, "precision": 2})), b"\x04\x7f\xff", "more digits than its precision"),
+        (record(("x", DECIMAL)), b"\x22\x01" + b"\0" * 16, "more digits than its precision"),
         (record(("x", DECIMAL)), b"\x28" + b"\x01" * 20, "more digits than its precision"),
         (record(("x", {"type": "int", "logicalType": "time-millis"})), b"\x01", "not within a day"),
         (record(("x", {"type": "fixed", "name": "F", "size": 9})), b"12345678", "it ends before"),
@@ -434,6 +435,8 @@ def test_a_damaged_datum_is_turned_away_unless_it_is_another_whole_one(data: st.
         (["null", "int"], "long", 5, 5),
         ("long", ["null", "string", "long"], 5, {"member0": None, "member1": 5}),
         (["string", "null"], ["null", "string"], "a", "a"),
+        ("int", ["null", "long", "int"], 5, {"member0": None, "member1": 5}),
+        ("int", ["null", "string", "long"], 5, {"member0": None, "member1": 5}),
         ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, [1, 2], [1, 2]),
         ({"type": "map", "values": "int"}, {"type": "map", "values": ["null", "int"]}, {"a": 1}, [("a", 1)]),
         (
