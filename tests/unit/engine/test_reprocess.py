@@ -13,11 +13,12 @@ from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.stores import by_hand
 from distcommit.stores.documents import encode_document
 from distcommit.stores.tombstones import RetiredFile, Tombstone, read_tombstone
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import ByValue, TurningAway
-from distcommit.testing.simulation.simulated_posix import Crashed
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
 from distcommit.testing.simulation.world import SimulatedFileSystem, World
 from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, audit, dies, go, source, states
 from tests.unit.engine.test_own_sinks import MemorySink
@@ -135,6 +136,28 @@ def test_nothing_is_deleted_of_a_run_that_died_and_the_next_ones_raise_no_alarm(
     assert len(stones(machine)) == 1, "that run found the one before dead"
     runs(HALF, machine, 1)
     assert exact(machine).retired == 0
+
+
+def test_nothing_is_deleted_of_what_is_not_done_however_many_runs_have_ended() -> None:
+    machine = turned_away()
+
+    def fault(operation: Operation) -> None:
+        is_record = operation.kind == "rename" and "/log/bucket" in operation.path
+        if is_record and any(map(is_tombstone, machine.paths(OUTPUT))):
+            raise Crashed
+
+    machine.faults.append(fault)
+    with pytest.raises(Crashed):
+        again(HALF, machine)
+    machine.restart()
+    by_hand.quarantine(BAD.store(machine), "a", "me")
+    for _ in range(3):
+        go(HALF, machine, A)
+    assert len(stones(machine)) == 1
+    by_hand.abandon(BAD.store(machine), "a", "me")
+    assert (exact(machine).rejected, exact(machine).retired) == (2, 0)
+    runs(HALF, machine, 2)
+    assert exact(machine).rejected == 2
 
 
 def test_a_deletion_that_died_is_gone_on_with() -> None:
