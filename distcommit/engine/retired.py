@@ -35,9 +35,8 @@ def delete_retired(fs: FileSystem, roots: Roots, states: Iterable[DatasetState])
         if (folder := folder_of(state.dataset_urn)) not in there:
             continue
         try:
-            for path, stone in _followed(
-                fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", min(state.done_epoch, ended)
-            ):
+            newest_epoch = min(state.done_epoch, ended)
+            for path, stone in _followed(fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", newest_epoch):
                 _delete(fs, roots.output, path, stone)
         except (DistcommitError, OSError) as error:
             logger.warning("retired files stay: %s", error, extra={"dataset": state.dataset_urn})

@@ -13,13 +13,14 @@ from distcommit.engine.run import RunResult
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.stores import by_hand
 from distcommit.stores.documents import encode_document
 from distcommit.stores.tombstones import RetiredFile, Tombstone, read_tombstone
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import ByValue, TurningAway
-from distcommit.testing.simulation.simulated_posix import Crashed
+from distcommit.testing.simulation.simulated_posix import Crashed, Operation
 from distcommit.testing.simulation.world import SimulatedFileSystem, World
-from tests.unit.engine.machines import OUTPUT, Machine, audit, dies, go, source, states
+from tests.unit.engine.machines import NOTHING, OUTPUT, Machine, audit, dies, go, source, states
 from tests.unit.engine.test_own_sinks import MemorySink
 
 A = source(a=4)
@@ -135,6 +136,28 @@ def test_nothing_is_deleted_of_a_run_that_died_and_the_next_ones_raise_no_alarm(
     assert len(stones(machine)) == 1, "that run found the one before dead"
     runs(HALF, machine, 1)
     assert exact(machine).retired == 0
+
+
+def test_nothing_is_deleted_of_what_is_not_done_however_many_runs_have_ended() -> None:
+    machine = turned_away()
+
+    def fault(operation: Operation) -> None:
+        is_record = operation.kind == "rename" and "/log/bucket" in operation.path
+        if is_record and any(map(is_tombstone, machine.paths(OUTPUT))):
+            raise Crashed
+
+    machine.faults.append(fault)
+    with pytest.raises(Crashed):
+        again(HALF, machine)
+    machine.restart()
+    by_hand.quarantine(BAD.store(machine), "a", "me")
+    for _ in range(3):
+        go(HALF, machine, A)
+    assert len(stones(machine)) == 1
+    by_hand.abandon(BAD.store(machine), "a", "me")
+    assert (exact(machine).rejected, exact(machine).retired) == (2, 0)
+    runs(HALF, machine, 2)
+    assert exact(machine).rejected == 2
 
 
 def test_a_deletion_that_died_is_gone_on_with() -> None:
@@ -332,3 +355,42 @@ def test_a_tombstone_that_names_what_is_no_error_file_of_its_dataset_is_told_and
     result = go(HALF, machine, A)
     assert ("a", "retired files stay") in [(note.subject, note.kind) for note in result.totals.notes]
     assert {own, f"{OUTPUT}/_rejected/b/x.parquet"} <= machine.paths(OUTPUT).keys()
+
+
+def test_a_tombstone_above_the_done_epoch_keeps_nothing_from_being_fed() -> None:
+    machine, stone = fed_again()
+    error = max(path for path in machine.paths(f"{OUTPUT}/_rejected/a") if path.endswith(".parquet"))
+    file = RetiredFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
+    put(machine, msgspec.structs.replace(stone, epoch=9, files=(file,)))
+    assert again(GOOD, machine).totals.records_read == 1
+
+
+def test_an_error_file_above_the_done_epoch_is_not_fed() -> None:
+    machine, other = turned_away(), Machine()
+    for _ in range(3):
+        go(BAD, other, NOTHING)
+    go(BAD, other, A)
+    (stray,) = other.paths(f"{OUTPUT}/_rejected/a").items()
+    machine.put(*stray)
+    assert again(GOOD, machine).totals.records_read == 2
+    assert stray[0] in machine.paths(OUTPUT)
+
+
+def test_what_is_retired_and_still_there_is_not_fed_once_more() -> None:
+    machine = turned_away()
+    machine.faults.append(dies("rename", "output/.distcommit/", 2))
+    with pytest.raises(Crashed):
+        again(HALF, machine)
+    machine.restart()
+    assert again(HALF, machine).totals.records_read == 1
+    assert exact(machine).retired == 4, "nothing of it was deleted: the run before died"
+
+
+def test_branches_that_came_later_are_not_owed_what_others_had_turned_away() -> None:
+    machine = turned_away(forked(FORKED))
+    now = TurningAway(branches={"x": frozenset(), "y": frozenset(), "z": frozenset()})
+    assert again(forked(now), machine).succeeded
+    assert values(machine, "a/z") == []
+    assert all(row.gaps == 0 for row in exact(machine).partitions)
+    runs(forked(now), machine, 2)
+    exact(machine)
