@@ -22,6 +22,7 @@ from benchmarks.workloads.topics import FIRST_DAY_MS
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sinks.files import avro_container
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 NOISE = "noise"
@@ -122,7 +123,8 @@ def as_avro(found: Iterator[dict[str, Any]], schema_id: int) -> list[bytes]:
 
 
 def _iso(micros: int) -> str:
-    return f"{_day()}T{micros // 3_600_000_000 % 24:02d}:{micros // 60_000_000 % 60:02d}:{micros % 60_000_000 / 1e6:09.6f}Z"
+    hour, minute, second = micros // 3_600_000_000 % 24, micros // 60_000_000 % 60, micros % 60_000_000 / 1e6
+    return f"{_day()}T{hour:02d}:{minute:02d}:{second:09.6f}Z"
 
 
 @cache
@@ -192,9 +194,27 @@ class _HeldExtraction(Extraction):
         return self.bytes
 
 
-def typed_digest(paths: Sequence[Path]) -> str:
-    """What the typed columns of Parquet files come to, whatever the order of records."""
-    rows = pa.concat_tables(pq.ParquetFile(path).read(TYPED.names).cast(TYPED) for path in paths)
+def expected_digest(found: Iterator[dict[str, Any]], *, with_noise: bool = True) -> str:
+    """The digest of files that hold these records, or those of them that the filter leaves."""
+    kept = [each for each in found if with_noise or each["kind"] != NOISE]
+    return _digest(pa.Table.from_pylist(kept, TYPED))
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """What the typed columns of the files below a folder come to, whatever the order of records, by format."""
+    tables = {
+        "parquet": [pq.ParquetFile(path).read(TYPED.names).cast(TYPED) for path in folder.rglob("*.parquet")],
+        "avro": [_read_avro(path) for path in folder.rglob("*.avro")],
+    }
+    return {kind: _digest(pa.concat_tables(found)) for kind, found in tables.items() if found}
+
+
+def _read_avro(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:  # fastavro reads no zstd without another package
+        return avro_container.read_table(file).select(TYPED.names).cast(TYPED)
+
+
+def _digest(rows: pa.Table) -> str:
     found = rows.take(pc.sort_indices(rows["id"])).combine_chunks()
     sums = [xxh3_64_hexdigest(_bytes_of(found.slice(begin, 4096))) for begin in range(0, found.num_rows, 4096)]
     return f"{found.num_rows} records, xxh3 {xxh3_64_hexdigest(''.join(sums).encode())}"
