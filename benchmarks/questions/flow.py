@@ -46,8 +46,8 @@ _NOTES = [
     "same broker and to the same columns on the same local[2] session; Spark's registry is none: the schema is given",
     "fork_over_writers: time of a fork to Parquet and Avro (deflated by zstd) over the sum of the two writers alone, "
     "which are given the same typed batches; lower is better",
-    "typed_mb_per_s: megabytes (10^6 bytes) of Kafka values a second through that chain, by a whole run on local[2] with "
-    "the broker on the same cores; parts: seconds of phases, and of all tasks in each converter",
+    "typed_mb_per_s: megabytes (10^6 bytes) of Kafka values a second through that chain, by a whole run on local[2], "
+    "with the broker on the same cores; parts: seconds of phases, and of all tasks in each converter",
     "values: see the parameters; equal typed columns are asserted before a time counts",
 ]
 

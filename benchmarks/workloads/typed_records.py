@@ -201,10 +201,12 @@ def expected_digest(found: Iterator[dict[str, Any]], *, with_noise: bool = True)
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """What the typed columns of the files below a folder come to, whatever the order of records, by format."""
+    """What the typed columns of the files below a folder come to, whatever the order of records, by format; without
+    those of a job's store."""
+    paths = [path for path in folder.rglob("*.*") if path.relative_to(folder).parts[0] != "store"]
     tables = {
-        "parquet": [pq.ParquetFile(path).read(TYPED.names).cast(TYPED) for path in folder.rglob("*.parquet")],
-        "avro": [_read_avro(path) for path in folder.rglob("*.avro")],
+        "parquet": [pq.ParquetFile(p).read(TYPED.names).cast(TYPED) for p in paths if p.suffix == ".parquet"],
+        "avro": [_read_avro(path) for path in paths if path.suffix == ".avro"],
     }
     return {kind: _digest(pa.concat_tables(found)) for kind, found in tables.items() if found}
 
