@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from benchmarks.questions.commit import commit as run_commit
+from benchmarks.questions.flow import flow as run_flow
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
@@ -196,6 +197,33 @@ def ingest(
         datasets=datasets,
         files=files,
         records_per_file=records_per_file,
+        repeats=repeats,
+        seed=seed,
+        folder=folder,
+        tell=_tell,
+    )
+    _show(results, as_json)
+
+
+@app.command()
+def flow(
+    records: Annotated[int, typer.Option(min=100, help="Records in memory, for chain and fork.")] = 200_000,
+    note_bytes: Annotated[int, typer.Option(min=0, help="Bytes of each record's long text.")] = 700,
+    topics: Annotated[int, typer.Option(min=1, help="Topics of JSON, and of Avro.")] = 4,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of each.")] = 2,
+    topic_records: Annotated[int, typer.Option(min=1, help="Records of each partition.")] = 50_000,
+    repeats: Repeats = 5,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """What typed flows cost, next to plain pyarrow, to Spark's own Avro, and to the writers of a fork."""
+    results = run_flow(
+        records=records,
+        note_bytes=note_bytes,
+        topics=topics,
+        partitions=partitions,
+        topic_records=topic_records,
         repeats=repeats,
         seed=seed,
         folder=folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,25 @@ def produce(
     if producer.flush(300) or errors:
         raise RuntimeError(f"{len(errors)} records could not be produced: {errors[:1]}")
     return Topics(brokers, names, partitions, records, value_bytes, days, _shown(number, digest))
+
+
+def send(brokers: str, names: Sequence[str], partitions: int, values: Sequence[bytes]) -> None:
+    """Makes topics, and sends the values to all their partitions in turn, as evenly as they come out."""
+    _make(brokers, tuple(names), partitions)
+    producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
+    places = [(name, partition) for name in names for partition in range(partitions)]
+    for number, value in enumerate(values):
+        name, partition = places[number % len(places)]
+        while True:
+            try:
+                producer.produce(name, value, b"%d" % number, partition, timestamp=FIRST_DAY_MS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if not number % 1000:
+            producer.poll(0)
+    if producer.flush(300):
+        raise RuntimeError("not all records could be produced")
 
 
 def digest_of_files(output: Path) -> tuple[str, int, int]:
