@@ -29,8 +29,12 @@ def delete_retired(fs: FileSystem, roots: Roots, states: Iterable[DatasetState])
     Yields:
         datasets of which something could not be deleted, and why.
     """
-    ended = newest_end(read_marks(fs, roots.output))
-    there = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
+    try:
+        there = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
+        ended = newest_end(read_marks(fs, roots.output)) if there else 0
+    except OSError as error:  # a later run deletes them: nothing waits for that
+        logger.warning("error branches can't be listed: %s", error)
+        return
     for state in states if there else ():
         if (folder := folder_of(state.dataset_urn)) not in there:
             continue
