@@ -55,8 +55,8 @@ Key = tuple[str, int]
 class FlowResult(msgspec.Struct):
     """What was seen. Records are counted by (topic, id); `duplicates` and `missing` over both branches and errors.
 
-    `errors`: live ones in the end; `reprocessed`: those that were published after the fix. `published_by_branch`: in the
-    end.
+    `errors`: live ones in the end; `reprocessed`: those that were published after the fix; `published_by_branch`: in
+    the end.
     """
 
     topics: int
