@@ -18,7 +18,16 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.model.errors import DistcommitError
+from distcommit.model.constructs import (
+    BranchCounts,
+    Converted,
+    Converter,
+    ForkOperator,
+    RowChecker,
+    TaskCheck,
+    TaskChecker,
+)
+from distcommit.model.errors import DistcommitError, RecordError
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
@@ -38,17 +47,21 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyCommitted",
     "AttemptIdentity",
+    "BranchCounts",
     "CommitRequest",
     "CommitSequence",
     "CommitStep",
     "CommitStepStore",
     "Committed",
     "CommitterSink",
+    "Converted",
+    "Converter",
     "DatasetPlan",
     "DistcommitError",
     "Extraction",
     "Extractor",
     "FailedForGood",
+    "ForkOperator",
     "FsRenameCommitStep",
     "HighWatermarkCommitStep",
     "Job",
@@ -59,7 +72,9 @@ __all__ = [
     "Pin",
     "Prepared",
     "Provenance",
+    "RecordError",
     "RetryLater",
+    "RowChecker",
     "SealRequest",
     "Sink",
     "SinkCommitter",
@@ -68,6 +83,8 @@ __all__ = [
     "SourceFact",
     "StagingArea",
     "StepContext",
+    "TaskCheck",
+    "TaskChecker",
     "Verdict",
     "Watermark",
     "WorkUnit",

@@ -11,6 +11,9 @@ import pytest
 
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply
+from tests.stateful import profiles
+
+profiles.load()  # for all tests: none has a deadline
 
 pytest_plugins = ["tests.servers.fixtures"]
 REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))

@@ -60,10 +60,10 @@ class AuditResult(msgspec.Struct):
     nothing is missing; duplicates, offsets past a watermark and `unrecorded_files`, which no DONE names, only count.
     Lists name the first hundred of a kind; counts are whole. `pending` datasets are not finished: replay comes first,
     and what their pending sequences have published so far is not counted. `skipped` positions were given up: data loss.
-    `holes` had no record in the source; `filtered` ones nothing was to be written of, on purpose (they count for each
-    branch). `records` are those that were written, of which several may have come of one. `earlier_incarnations` counts
-    files of a source that was made again under its name since (a Kafka topic of another id): their offsets are not
-    those that the watermark counts in.
+    `holes` had no record in the source; `filtered` ones nothing was to be written of, on purpose; these and `rejected`
+    ones count in each branch. `records` are those that were written, of which several may have come of one.
+    `earlier_incarnations` counts files of a source that was made again under its name since (a Kafka topic of another
+    id): their offsets are not those that the watermark counts in.
     `published_by_two`: source positions that two datasets have published, which are among the duplicates.
     `to_be_swept`: what attempts of earlier runs have left in task output, such as those of a dataset that failed; the
     next run takes it away, and it is nothing wrong. `staged_left` is what no run would take away.

@@ -165,6 +165,7 @@ class _IngestTask:
                 extractor.close()
             except Exception:
                 logger.warning("an extractor could not be closed", exc_info=True)
+            self._settings.flow.close()
         return failed
 
     def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:

@@ -213,7 +213,6 @@ class Branches:
         for name, writer in self._errors.items():
             rows = self._diverted[name]
             results.append(_result(name, self._flow.errors.name, writer.prepare_commit(), 0, rows, ()))
-        self.close()
         return tuple(results)
 
     @property
@@ -245,15 +244,6 @@ class Branches:
                 writer.abort()
             except Exception:  # the attempt has failed anyway, for a better reason
                 logger.warning("a writer could not be aborted", exc_info=True)
-        self.close()
-
-    def close(self) -> None:
-        """Has the converters let go of what they hold."""
-        for converter in self._flow.converters:
-            try:
-                converter.close()
-            except Exception:
-                logger.warning("a converter could not be closed", exc_info=True)
 
     def _check(self, lane: _Lane) -> None:
         """Asks a branch's task checkers."""

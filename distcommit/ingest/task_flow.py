@@ -5,6 +5,7 @@ Without a fork there is one branch, `main`; nothing else is different then.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -13,11 +14,13 @@ import pyarrow as pa
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
-from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import BY_DATASET, Sink
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, is_errors
 from distcommit.sinks.files.sink import FileSink
+
+logger = logging.getLogger(__name__)
 
 _ERRORS = FileSink()
 """What error branches look like, whatever the job's sinks: files that can be queried."""
@@ -147,6 +150,14 @@ class TaskFlow:
         """Whether several records may come of one."""
         return any(converter.makes_several for converter in self.converters)
 
+    def close(self) -> None:
+        """Has all converters let go of what they hold; they may be used again."""
+        for converter in self.converters:
+            try:
+                converter.close()
+            except Exception:  # whatever it is, work units are done
+                logger.warning("a converter could not be closed", exc_info=True)
+
     def check(self) -> None:
         """Makes sure, as far as schemas are known before a record is read, that each construct can work on what comes.
 
@@ -169,7 +180,7 @@ def schema_after(stages: Sequence[Stage], schema: pa.Schema | None, before: str,
                 schema = stage.construct.convert_schema(schema)
             else:
                 stage.construct.check_schema(schema)
-        except DistcommitError as error:
+        except ConfigurationError as error:
             raise ConfigurationError(
                 "two constructs do not fit",
                 expected=f"records that {stage.name}{where} can take, from {before}",

@@ -67,7 +67,7 @@ class Converter(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
-        """Lets go of connections at the end of a task attempt; it may be used again. Safe to call twice."""
+        """Lets go of connections at the end of a task; it may be used again. Safe to call twice."""
 
 
 class RowChecker(ABC):

@@ -1,4 +1,4 @@
-"""Chooses the Hypothesis profile for these tests: HYPOTHESIS_PROFILE=dev (default), ci, long or verdict."""
+"""What is done in these tests is not told."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-
-from tests.stateful import profiles
-
-profiles.load()
 
 
 @pytest.fixture(autouse=True)

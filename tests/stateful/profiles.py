@@ -1,5 +1,6 @@
-"""How long the stateful tests look: `dev` about 15 s in all, `ci` about a minute, `long` by hand, for hours; `verdict`
-is `ci`, but what fails is not made smaller: for broken copies of the product, which only have to fail.
+"""Hypothesis' profiles, by HYPOTHESIS_PROFILE, for all tests. How long the stateful ones look: `dev` about 15 s in all,
+`ci` about a minute, `long` by hand, for hours; `verdict` is `ci`, but what fails is not made smaller: for broken copies
+of the product, which only have to fail.
 
 `ci` looks at the same examples each time, so that it fails for a change and not for a day; the others draw new ones.
 What fails is kept in `tests/stateful/examples`, to be committed with its mend, and tried first from then on.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.constructs.forks.all import AllBranches
 from distcommit.engine.run import RunResult, run
-from distcommit.ingest.task_flow import Branch, TaskFlow
+from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
@@ -21,6 +21,7 @@ from distcommit.model.committer import (
     RetryLater,
     SinkCommitter,
 )
+from distcommit.model.constructs import Converted, Converter
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
@@ -335,3 +336,25 @@ def test_of_several_branches_files_come_first_as_they_can_be_taken_back() -> Non
     assert run(launch, replace(settings, flow=flow)).succeeded
     assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"]}
     assert seen == [True]
+
+
+@dataclass
+class Closing(Converter):
+    """Notes what is asked of it; it can't be closed."""
+
+    notes: list[str] = field(default_factory=list)
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        self.notes.append("convert")
+        yield Converted(batch)
+
+    def close(self) -> None:
+        self.notes.append("close")
+        raise ConnectionError("can't close")
+
+
+def test_converters_are_kept_open_from_one_work_unit_to_the_next_and_closed_in_the_end() -> None:
+    converter, settings = Closing(), WORLD.begin(Machine(), source(a=3, b=2))
+    branch = Branch(FileSink(compression="none"), stages=(Stage("closing", converter),))
+    assert run(launch, replace(settings, flow=TaskFlow(settings.flow.source, (branch,)))).succeeded
+    assert converter.notes == ["convert", "convert", "close"]
