@@ -157,7 +157,7 @@ def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
         ) from None
     places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
     check_places(places)
-    needs_access = any(sink.needs_access for sink in config.sink_sections().values())
+    needs_access = any(sink.file_access for sink in config.sink_sections().values())
     if not keeps_access(places["output"]) and needs_access:
         raise ConfigurationError(
             "files have no owner and mode there",

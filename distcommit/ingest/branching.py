@@ -82,6 +82,8 @@ class Branches:
         for branch in flow.branches if not self._only else (flow.branch(self._only),):
             writer = self._open(branch.name)
             self._lanes.append(_Lane(branch, writer, Chain(branch.stages), [c.checker.begin() for c in branch.checks]))
+        for converter in flow.converters:
+            converter.begin_work_unit(unit.dataset_urn)
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import BY_DATASET, Sink
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, is_errors
-from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.sink import AccessSettings, FileSink
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,6 @@ class TaskFlow:
         stages: converters and row checkers before the fork.
         fork: what sends records to branches; None with one branch.
         on_rejected: what becomes of a record that the fork sends nowhere.
-        errors: the files of error branches.
     """
 
     source: Source
@@ -80,7 +79,12 @@ class TaskFlow:
     stages: Sequence[Stage] = ()
     fork: ForkOperator | None = None
     on_rejected: Literal["divert", "fail"] = "fail"
-    errors: FileSink = field(default=_ERRORS)
+
+    @property
+    def errors(self) -> FileSink:
+        """The files of error branches: whoever may read those of a branch may read them."""
+        access = next((sink.file_access for sink in self.sinks if sink.file_access), None)
+        return _ERRORS if access is None else FileSink(access=AccessSettings.of(access))
 
     @classmethod
     def straight(cls, source: Source, sink: Sink) -> TaskFlow:

@@ -66,6 +66,10 @@ class Converter(ABC):
             ConfigurationError: as `convert_schema`.
         """
 
+    def begin_work_unit(self, dataset_urn: str) -> None:  # noqa: B027 - optional hook
+        """Told, before the records of a work unit come, which dataset they are of: what was learned of others' records
+        says nothing of these."""
+
     def close(self) -> None:  # noqa: B027 - optional hook
         """Lets go of connections at the end of a task; it may be used again. Safe to call twice."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.pins import Pin
-from distcommit.model.ports import FileSystem
+from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.source import Provenance
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, StagedFile
@@ -204,9 +204,9 @@ class Sink(ABC):
         """Stored with what is prepared; it stays the same as long as sequences of this sink may be pending."""
 
     @property
-    def needs_access(self) -> bool:
-        """Whether what is published is to get an owner or a mode, which not all places have."""
-        return False
+    def file_access(self) -> FileAccess | None:
+        """Owner and mode that published files get, which not all places have; None: as the file system sets them."""
+        return None
 
     def pins(self) -> Mapping[str, Pin]:
         """Settings that decide where the proof of a commit is, such as a table's name, by their names in the section

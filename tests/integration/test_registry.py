@@ -97,6 +97,19 @@ def test_avro_comes_as_typed_columns(registry_server: RegistryServer, topic: str
     assert piece.records.schema.metadata == {b"schema_id": str(int.from_bytes(records[0][1:5], "big")).encode()}
 
 
+def test_null_values_before_any_record_have_the_columns_of_their_topic_s_newest_schema(
+    registry_server: RegistryServer, topic: str
+) -> None:
+    """Else a work unit that begins with tombstones would fail at the next construct that names a column."""
+    avro_records(registry_server.url, topic, ORDER, VALUES)
+    made = converter("avro", registry_server)
+    for dataset in (topic, f"{topic}@3"):
+        made.begin_work_unit(dataset)
+        assert converted(made, [None]) == ([[{"id": None, "price": None, "note": None}]], {})
+    made.begin_work_unit("a-topic-that-nobody-registered")
+    assert converted(made, [None]) == ([[{}]], {}), "nothing of the dataset before"
+
+
 def test_what_can_not_be_read_is_turned_away_with_its_reason(registry_server: RegistryServer, topic: str) -> None:
     good = avro_records(registry_server.url, topic, ORDER, VALUES)
     wrong_kind = register(registry_server.url, f"{topic}-json", json.dumps(ANY_JSON), "JSON")

@@ -125,6 +125,11 @@ class Registry:
         found = self._ask(lambda client: client.get_version(pinned.subject, pinned.version), what)
         return self._found(int(found.schema_id), found.schema)
 
+    def latest(self, subject: str) -> FoundSchema:
+        """The newest version of a subject. Raises as `schema`."""
+        found = self._ask(lambda client: client.get_latest_version(subject), f"subject {subject}")
+        return self._found(int(found.schema_id), found.schema)
+
     def close(self) -> None:
         """Lets go of connections; it may be asked again."""
         client = self.__dict__.pop("_client", None)

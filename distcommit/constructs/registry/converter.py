@@ -61,13 +61,15 @@ class Decoder(Protocol):
 class _Known:
     """What was learned in this process: it is not sent to others.
 
-    `decoders`: by schema id; a text says why there is none. `last`: the columns of the record before.
+    `decoders`: by schema id; a text says why there is none. `last`: the columns of the record before; `dataset`: whose
+    records they are.
     """
 
     registry: Registry
     decoders: dict[int, Decoder | str] = field(default_factory=dict)
     pinned: FoundSchema | None = None
     last: pa.Schema | None = None
+    dataset: str = ""
 
 
 class RegistryConverter(
@@ -76,11 +78,12 @@ class RegistryConverter(
     """The section of a converter that a schema registry tells how to read a column.
 
     A message's fields become columns behind the others, and may all be null: a null value has null in each, and the
-    columns of the record before it, or no columns if there was none. Records of several schemas come in several pieces,
-    whose Arrow schemas name the registry's id in their metadata.
+    columns of the record before it. If there was none in the work unit, it has those of the newest schema of the
+    topic's subject, as producers name it (`TOPIC-value`, or `-key`), or none if the registry knows no such subject.
+    Records of several schemas come in several pieces, whose Arrow schemas name the registry's id in their metadata.
 
     Turned away is what is not in the wire format, or not of its schema, and what names a schema that the registry does
-    not know, or that has no columns: the registry is asked once for each id in a task attempt.
+    not know, or that has no columns: the registry is asked once for each id in a task.
 
     Attributes:
         registry: where schemas are.
@@ -145,12 +148,14 @@ class RegistryConverter(
         for number, piece in enumerate(pieces):
             yield Converted(piece.records, piece.rows, {} if number else rejected)
 
+    def begin_work_unit(self, dataset_urn: str) -> None:
+        self._known.last, self._known.dataset = None, dataset_urn
+
     def close(self) -> None:
         known: _Known | None = self.__dict__.get("_known")
         if known is not None:
             known.registry.close()
             known.decoders = {key: found for key, found in known.decoders.items() if not isinstance(found, str)}
-            known.last = None
 
     def _reader(self) -> FoundSchema | None:
         """The pinned schema."""
@@ -225,8 +230,22 @@ class RegistryConverter(
         return self._joined(batch, records.columns, marked, rows)
 
     def _nulls(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> _Piece:
-        last = self._known.last or (self._pinned_decoder().schema if self.pinned else pa.schema([]))
+        if self._known.last is None and (len(rows) or self.pinned):
+            self._known.last = self._pinned_decoder().schema if self.pinned else self._newest()
+        last = self._known.last or pa.schema([])
         return self._joined(batch, [pa.nulls(len(rows), each.type) for each in last], last, rows)
+
+    def _newest(self) -> pa.Schema:
+        """The columns of the newest schema of the topic, as far as the registry knows one by its usual name."""
+        topic = self._known.dataset.partition("@")[0]  # a dataset may be a partition of it
+        if not topic:
+            return pa.schema([])
+        try:
+            found = self._known.registry.latest(f"{topic}-{'key' if self.column == 'key' else 'value'}")
+        except (UnknownSchemaError, UnusableSchemaError):
+            return pa.schema([])
+        decoder = self._decoder(found.schema_id)
+        return pa.schema([]) if isinstance(decoder, str) else decoder.schema
 
     def _joined(
         self, batch: pa.RecordBatch, columns: Sequence[pa.Array], made: pa.Schema, rows: NDArray[np.int64]

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException, UnknownType
+from xxhash import xxh3_64_hexdigest
 
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
@@ -31,6 +32,9 @@ has none is written as version 2."""
 
 FileKind = Literal["data", "rejected"]
 """Whether a file holds records as they were asked for, or records that were turned away."""
+
+_NO_CHECKSUM = '""}'
+"""How the text ends that the checksum is of."""
 
 _DAMAGE = (
     pa.ArrowException,
@@ -84,12 +88,15 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     filtered_by: dict[str, _Count] = {}
     number: _Count = 0
     replaces: tuple[_Count, ...] = ()
+    checksum: str = ""
 
     def to_metadata(self) -> dict[str, str]:
-        """The footer as file metadata."""
-        if self.replaces:
-            return {METADATA_KEY: msgspec.json.encode(msgspec.structs.replace(self, version=FOOTER_VERSION)).decode()}
-        return {METADATA_KEY: msgspec.json.encode(self).decode()}
+        """The footer as file metadata, with its checksum."""
+        version = FOOTER_VERSION if self.replaces else self.version
+        text = msgspec.json.encode(msgspec.structs.replace(self, version=version, checksum="")).decode()
+        if version > 1:
+            text = f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'
+        return {METADATA_KEY: text}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
@@ -105,7 +112,9 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         try:
             found = msgspec.json.decode(text, type=_Version).version
             if found in _READABLE:
-                return msgspec.json.decode(text, type=Footer)
+                footer = msgspec.json.decode(text, type=Footer)
+                _check(footer, text)
+                return msgspec.structs.replace(footer, checksum="")
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise CorruptError(
                 "a file's footer can't be read", expected="what distcommit wrote", found=f"{error}: {text[:200]!r}"
@@ -116,6 +125,22 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             found=f"version {found}",
             todo="read it with the version of distcommit that wrote it; if there is none of that version, the file is"
             " damaged (no checksum covers this number): restore it",
+        )
+
+
+def _check(footer: Footer, text: str) -> None:
+    """Makes sure that the text is the one that was written: Parquet's own checksums are of pages, and a changed letter
+    would be another branch, or another epoch. Raises CorruptError."""
+    if footer.version == 1 and not footer.checksum:
+        return
+    plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
+    expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
+    if footer.checksum != expected:
+        raise CorruptError(
+            "a file's footer is not what was written",
+            expected=f"the checksum {expected}",
+            found=f"{footer.checksum or 'none'}: {text[:200]!r}",
+            todo="restore the file from a backup, or read its offsets from the source again",
         )
 
 

@@ -52,6 +52,11 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
     owner: str | None = Field(default=None, min_length=1)
     group: str | None = Field(default=None, min_length=1)
 
+    @classmethod
+    def of(cls, access: FileAccess) -> AccessSettings:
+        """What a file system is told, as settings."""
+        return cls(mode=None if access.mode is None else f"0{access.mode:03o}", owner=access.owner, group=access.group)
+
     def as_bits(self) -> FileAccess:
         """The same for a file system."""
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
@@ -79,8 +84,8 @@ class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
         return self.type
 
     @property
-    def needs_access(self) -> bool:
-        return self.access is not None
+    def file_access(self) -> FileAccess | None:
+        return None if self.access is None else self.access.as_bits()
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"{output}/{_folder_of(dataset_urn, branch)}"
@@ -305,7 +310,7 @@ class AttemptFiles(SinkWriter):
             identity=self._identity,
             origin=self._origin,
             number=self._numbers,
-            access=None if self._settings.access is None else self._settings.access.as_bits(),
+            access=self._settings.file_access,
         )
         file.add_holes(self._holes)
         self._holes.clear()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.config import parse_config
 from distcommit.app.coverage import Coverage
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.sink import AccessSettings, FileSink
 from distcommit.testing.models.model_flow import model_flow, records_of
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, remove_clean_mark
@@ -157,3 +160,14 @@ def test_what_was_read_before_there_was_a_branch_is_not_owed_to_it() -> None:
     right = coverage.branches()["right"]
     assert list(right.not_owed.offsets("0")) == [0, 1, 2, 3, 4]
     assert list(coverage.covered().offsets("0")) == [0, 1, 2, 3, 4]
+
+
+def test_error_files_have_the_access_of_the_files_that_they_are_beside() -> None:
+    tree = {
+        "job": "j",
+        "source": {"type": "kafka", "brokers": "b:1", "topics": ["t"]},
+        "sink": {"access": {"mode": "0640"}},
+        "paths": {name: f"/{name}" for name in ("store", "staging", "output")},
+    }
+    flow = parse_config(tree, Path("/job.yaml")).task_flow()
+    assert flow.sink_of("errors/hourly") == FileSink(access=AccessSettings(mode="0640"))

@@ -174,6 +174,6 @@ def test_a_sink_that_does_not_say_how_it_groups_is_refused_before_anything_is_do
 
 
 def test_whatever_a_sink_may_say_is_asked_of_the_class_that_a_job_file_names() -> None:
-    of_files_alone = {"abilities", "needs_access"}
+    of_files_alone = {"abilities", "file_access"}
     says = {name for name in vars(Sink) if not name.startswith("_")} - of_files_alone
     assert says - vars(PythonSink).keys() == set()

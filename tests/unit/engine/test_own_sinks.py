@@ -344,6 +344,9 @@ class Closing(Converter):
 
     notes: list[str] = field(default_factory=list)
 
+    def begin_work_unit(self, dataset_urn: str) -> None:
+        self.notes.append(dataset_urn)
+
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         self.notes.append("convert")
         yield Converted(batch)
@@ -357,4 +360,6 @@ def test_converters_are_kept_open_from_one_work_unit_to_the_next_and_closed_in_t
     converter, settings = Closing(), WORLD.begin(Machine(), source(a=3, b=2))
     branch = Branch(FileSink(compression="none"), stages=(Stage("closing", converter),))
     assert run(launch, replace(settings, flow=TaskFlow(settings.flow.source, (branch,)))).succeeded
-    assert converter.notes == ["convert", "convert", "close"]
+    assert sorted(converter.notes[:4:2]) == ["a", "b"], "told of which dataset the records are"
+    assert converter.notes[1::2] == ["convert", "convert"]
+    assert converter.notes[4:] == ["close"]
