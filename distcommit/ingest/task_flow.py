@@ -170,6 +170,8 @@ class TaskFlow:
         """
         reached = schema_after(self.stages, self.source.batch_schema, "the source")
         for branch in self.branches:
+            if reached is not None and self.fork is not None and not self.fork.accepts(branch.name, reached):
+                continue  # it is passed over for all records
             before = self.stages[-1].name if self.stages else "the source"
             schema_after(branch.stages, reached, before, f" of branch {branch.name}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.app.coverage import Coverage
+from distcommit.constructs.forks.by_schema import BySchema
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.model.constructs import (
@@ -403,3 +404,4 @@ def test_constructs_that_do_not_fit_are_told_before_anything_is_read() -> None:
     with pytest.raises(ConfigurationError, match=r"needs of branch hourly can take, from the source.*price"):
         flow.check()
     TaskFlow(Known(()), (Branch(FileSink()),), (Stage("table", Table(())), Stage("needs", Needs(())))).check()
+    replace(flow, fork=BySchema(type="by_schema", requires={"hourly": frozenset({"price"})})).check()  # nothing goes there
