@@ -72,7 +72,7 @@ class Branches:
         again = FedAgain.of(unit)
         names = again.branches if again is not None else tuple(branch.name for branch in flow.branches)
         epochs = again.epochs if again is not None else ()
-        self._only = again.branch if again is not None else ""
+        self._only, self._is_fed_again = again.branch if again is not None else "", again is not None
         self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs)
         self._schema: pa.Schema | None = None
         self._shared = Chain(flow.stages)
@@ -248,10 +248,12 @@ class Branches:
                 logger.warning("a writer could not be aborted", exc_info=True)
 
     def _check(self, lane: _Lane) -> None:
-        """Asks a branch's task checkers."""
+        """Asks a branch's task checkers. Of records that are fed again they only tell: these are what is left of many
+        work units, and no work unit of the source."""
         for check, asked in zip(lane.branch.checks, lane.checks, strict=True):
             passed, detail = asked.outcome(lane.counts)
-            outcome = CheckOutcome(check.name, bool(passed), check.is_mandatory, plain_text(detail, 500))
+            is_mandatory = check.is_mandatory and not self._is_fed_again
+            outcome = CheckOutcome(check.name, bool(passed), is_mandatory, plain_text(detail, 500))
             lane.outcomes = (*lane.outcomes, outcome)
 
     def _note_filtered(self, reached: Watermark, said: Filtered) -> Sequence[SkippedRange]:

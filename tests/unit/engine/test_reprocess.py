@@ -9,7 +9,11 @@ import pytest
 
 from distcommit.app.audit import AuditResult
 from distcommit.app.compare import compare_outputs
+from distcommit.constructs.task_checkers.fraction_rejected import FractionRejected
 from distcommit.engine.run import RunResult
+from distcommit.ingest.task_flow import Check, TaskFlow
+from distcommit.model.sink import Sink
+from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
@@ -88,9 +92,10 @@ def test_files_are_counted_without_the_tombstone_and_their_sum_is_held_against_t
     assert footer is not None
     assert footer.replaces == (first,)
     assert not audit(BAD, machine).altered
-    data = machine.paths(f"{OUTPUT}/a")[path]
-    assert footer.content_sum.encode() in data
-    machine.put(path, data.replace(footer.content_sum.encode(), b"0123456789abcdef"))
+    data, said = machine.paths(f"{OUTPUT}/a")[path], footer.to_metadata()["distcommit"].encode()
+    other = msgspec.structs.replace(footer, content_sum="0123456789abcdef").to_metadata()["distcommit"].encode()
+    assert said in data
+    machine.put(path, data.replace(said, other))
     assert audit(BAD, machine).altered_count == 2, "its records, and the sequence"
 
 
@@ -393,4 +398,20 @@ def test_branches_that_came_later_are_not_owed_what_others_had_turned_away() -> 
     assert values(machine, "a/z") == []
     assert all(row.gaps == 0 for row in exact(machine).partitions)
     runs(forked(now), machine, 2)
+    exact(machine)
+
+
+def few_rejected(source: Source, sink: Sink) -> TaskFlow:
+    """Turns `a/0/2` away, and asks for at most a quarter of the records to be."""
+    flow = TurningAway(frozenset({"a/0/2"}))(source, sink)
+    check = Check("fraction_rejected", FractionRejected(type="fraction_rejected", max=0.25))
+    return replace(flow, branches=(replace(flow.branches[0], checks=(check,)),))
+
+
+def test_task_checkers_only_tell_as_what_is_fed_is_no_work_unit_of_the_source() -> None:
+    machine = turned_away()
+    result = again(World(flow=few_rejected), machine)
+    assert result.succeeded, result
+    assert [note.kind for note in result.totals.notes] == ["check"]
+    assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     exact(machine)

@@ -404,4 +404,6 @@ def test_constructs_that_do_not_fit_are_told_before_anything_is_read() -> None:
     with pytest.raises(ConfigurationError, match=r"needs of branch hourly can take, from the source.*price"):
         flow.check()
     TaskFlow(Known(()), (Branch(FileSink()),), (Stage("table", Table(())), Stage("needs", Needs(())))).check()
-    replace(flow, fork=BySchema(type="by_schema", requires={"hourly": frozenset({"price"})})).check()  # nothing goes there
+    replace(
+        flow, fork=BySchema(type="by_schema", requires={"hourly": frozenset({"price"})})
+    ).check()  # nothing goes there
