@@ -14,6 +14,7 @@ from distcommit.model.errors import (
     ConflictError,
     CorruptError,
     DistcommitError,
+    FencedError,
     LostError,
     UnknownStepTypeError,
 )
@@ -223,3 +224,20 @@ def test_what_is_being_abandoned_goes_on_or_is_given_up(
     store.release("job", "d", how)
     assert store.watermark("job", "d") == (Watermark({"": 5}) if how == "accept" else None)
     assert store.remove("job")
+
+
+def test_a_fenced_process_that_finds_a_step_lost_says_that_it_is_fenced_and_leaves_the_dataset_to_the_newer_one(
+    store: LogCommitStepStore, context: StepContext, tmp_path: Path
+) -> None:
+    staged = sealed(store, context, tmp_path)
+    mine = store.get_commit_sequence("job", "d")
+    later = open_store(context, tmp_path)
+    later.create("job")
+    assert later.get_commit_sequence("job", "d") is not None
+    assert mine is not None
+    staged.rename(tmp_path / "aside")
+    with pytest.raises(FencedError):
+        mine.commit()
+    (tmp_path / "aside").rename(staged)
+    commit(later)
+    assert later.watermark("job", "d") == Watermark({"": 5})
