@@ -10,10 +10,10 @@ import contextlib
 import io
 import random
 import struct
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.job import Job
 from distcommit.model.ports import FileSystem
-from tests.cluster.main_job import Say
 from tests.cluster.servers import cluster_job, servers
+from tests.cluster.timing import Say, timing
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob
 from tests.servers.registry import RegistryServer
 
@@ -168,13 +168,7 @@ def run_flow(topics: int, records: int, folder: Path, say: Say, reprocessed_topi
     """
     result = FlowResult(topics)
 
-    @contextlib.contextmanager
-    def timed(name: str) -> Iterator[None]:
-        from_s = time.monotonic()
-        yield
-        result.seconds[name] = round(time.monotonic() - from_s, 1)
-        say(f"{name}: {result.seconds[name]:.1f} s")
-
+    timed = partial(timing, result.seconds, say)
     with contextlib.ExitStack() as stack:
         with timed("servers started"):
             at = stack.enter_context(servers(broker_heap_mb=1024))

@@ -7,7 +7,8 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
 from distcommit.engine.run import RunResult
 from tests.cluster.servers import Servers, cluster_job, servers
+from tests.cluster.timing import Say, timing
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob
 from tests.jobs.victims import find
 
@@ -25,8 +27,6 @@ _END_S = 3600.0
 _WORKER_AWAY_S = 5.0
 _POLL_S = 1 / 1500
 """For each topic: a look at the logs costs, and must not come when all is over."""
-
-Say = Callable[[str], None]
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -85,13 +85,7 @@ def main_job(size: Size, folder: Path, say: Say) -> MainJobResult:
     """
     result, began_s = MainJobResult(size), time.monotonic()
 
-    @contextlib.contextmanager
-    def timed(name: str) -> Iterator[None]:
-        from_s = time.monotonic()
-        yield
-        result.seconds[name] = round(time.monotonic() - from_s, 1)
-        say(f"{name}: {result.seconds[name]:.1f} s")
-
+    timed = partial(timing, result.seconds, say)
     with contextlib.ExitStack() as stack:
         with timed("servers started"):
             at = stack.enter_context(servers(broker_heap_mb=size.broker_heap_mb))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -150,7 +149,7 @@ def test_killed_in_the_middle_of_a_commit_a_fork_is_exact_in_the_end(tmp_path: P
             watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
             with job.start() as run:
                 while not run.has_ended and not watcher.pending():
-                    time.sleep(0.002)
+                    run.wait(0.002)
                 kills += not run.has_ended
                 run.kill()
             sent += produce(job, 20, seed)
