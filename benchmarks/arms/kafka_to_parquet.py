@@ -9,13 +9,14 @@ from __future__ import annotations
 import multiprocessing
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.topics import Topics
@@ -70,6 +71,13 @@ class OurCopy(Copy):
         return {"seconds": seconds} | {f"{name}_s": value for name, value in result.seconds.items()}
 
 
+def all_of(spark: SparkSession, brokers: str, topics: Iterable[str]) -> DataFrame:
+    """What is in the topics, by Spark's own source."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", brokers)
+    reader = reader.option("subscribe", ",".join(topics)).option("includeHeaders", "true")
+    return reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+
+
 class SparkCopy(Copy):
     """`spark.read.format("kafka")` and `write.parquet`. Nothing is synced, and nothing remembers what was read.
 
@@ -88,9 +96,7 @@ class SparkCopy(Copy):
 
     def copy(self, topics: Topics, root: Path) -> Parts:
         began = time.perf_counter()
-        reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", topics.brokers)
-        reader = reader.option("subscribe", ",".join(topics.names)).option("includeHeaders", "true")
-        rows = reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+        rows = all_of(self._spark, topics.brokers, topics.names)
         writer = rows.write.option("compression", "zstd").option("parquet.block.size", str(ROW_GROUP_BYTES))
         writer.option("parquet.compression.codec.zstd.level", str(_ZSTD_LEVEL)).parquet(str(root / "output"))
         return {"seconds": time.perf_counter() - began}

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from benchmarks.arms.kafka_to_parquet import all_of
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.typed_records import AVRO_SCHEMA
 from distcommit.app.config import parse_config
@@ -104,9 +105,7 @@ class SparkFromAvro(TopicsArm):
         from pyspark.sql.functions import expr  # noqa: PLC0415
 
         began = time.perf_counter()
-        reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", topics.brokers)
-        reader = reader.option("subscribe", ",".join(topics.names)).option("includeHeaders", "true")
-        rows = reader.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+        rows = all_of(self._spark, topics.brokers, topics.names)
         typed = from_avro(expr("substring(value, 6)"), json.dumps(AVRO_SCHEMA)).alias("typed")
         beside = ["key", "headers", "partition", "offset", "timestamp", "timestampType"]
         writer = rows.select(*beside, typed).select(*beside, "typed.*").write
