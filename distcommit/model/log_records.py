@@ -192,8 +192,9 @@ class DatasetState(Struct, frozen=True):
 
     `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
-    `accepted_epochs`: sequences that a person declared done; `done_records`, `done_files`, `done_content_sum` and
-    `done_left_out`: what the sequence of `done_epoch` published, and why not more.
+    `accepted_epochs`: the newest sequence that a person declared done (older programs kept all of them);
+    `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
+    and why not more.
     """
 
     dataset_urn: str

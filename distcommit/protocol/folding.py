@@ -124,9 +124,8 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
-            accepted = (*fold.state_of(urn).accepted_epochs, record.sequence.epoch)
             _publish(fold, record.sequence)
-            _update(fold, urn, accepted_epochs=accepted)
+            _update(fold, urn, accepted_epochs=(record.sequence.epoch,))
         case HandAction.ABANDONED:
             _update(fold, urn, open=None)
         case HandAction.RETRY:

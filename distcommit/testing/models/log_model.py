@@ -96,7 +96,7 @@ class LogModel:
                 state.closed_epoch,
                 state.done_epoch,
                 set(state.tried_epochs),
-                list(state.accepted_epochs),
+                list(state.accepted_epochs[-1:]),
             )
             for state in record.datasets
         }
@@ -263,7 +263,7 @@ class LogModel:
         if given == "idle":
             accepted = record.action.value in ("accept", "given-up")
             self._to_idle(record.sequence, published=accepted)
-            known.accepted += [epoch] if accepted else []
+            known.accepted = [epoch] if accepted else known.accepted
         elif record.action.value == "retry":
             known.tried = set()
         elif record.action.value == "quarantine":
@@ -296,7 +296,7 @@ class LogModel:
             held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
             theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
             more = (known.tried, known.accepted, known.reason, known.outage)
-            also = (set(state.tried_epochs), list(state.accepted_epochs), state.reason, outage)
+            also = (set(state.tried_epochs), list(state.accepted_epochs[-1:]), state.reason, outage)
             if mine != (*theirs, state.done_epoch) or more != also:
                 return f"{urn!r} is {known}, the fold says {state}"
         return ""

@@ -145,6 +145,19 @@ def test_abandon_keeps_the_watermark_and_accept_moves_it_with_a_mark() -> None:
     assert (state.watermark, state.accepted_epochs, state.status) == (at(5), (1,), DatasetStatus.IDLE)
 
 
+def test_of_what_people_accepted_the_newest_is_kept_however_often_they_do() -> None:
+    fold = folded(FENCED)
+    for number, epoch in enumerate(range(2, 50), 2):
+        sequence = SequenceName("d", epoch)
+        low = at(epoch) if epoch > 2 else None
+        sealed = SealedSequence("d", epoch, low, at(epoch + 1), ())
+        apply(4 * number, Fence(epoch, "r"), fold)
+        apply(4 * number + 1, Intent(epoch, (sealed,)), fold)
+        apply(4 * number + 2, Failed(epoch, sequence, True, "x"), fold)
+        apply(4 * number + 3, ByHand(HandAction.ACCEPT, sequence, "me"), fold)
+    assert fold.state_of("d").accepted_epochs == (49,)
+
+
 def test_attempts_count_runs_not_tries() -> None:
     fold = folded(FENCED, SEALED, Failed(1, D1, False, "x"), Failed(1, D1, False, "y"))
     assert fold.state_of("d").tried_epochs == (1,)
