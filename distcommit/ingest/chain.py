@@ -60,6 +60,13 @@ class Tally:
     filtered: int = 0
     noted: int = 0
     seconds: float = 0.0
+    said: tuple[pa.Schema, pa.Schema | None] | None = None
+
+    def schema_said(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
+        """What the converter says that it makes of such records, asked once for those that have the same schema."""
+        if self.said is None or (self.said[0] is not schema and not self.said[0].equals(schema)):
+            self.said = schema, converter.convert_schema(schema)
+        return self.said[1]
 
     def counts(self, branch: str, construct: str) -> ConstructCounts:
         """The same as a value."""
@@ -119,7 +126,10 @@ def _converted(
 ) -> list[Piece]:
     rows, made = piece.rows, list[Piece]()
     seen = np.zeros(piece.records.num_rows, bool)
+    said = tally.schema_said(converter, piece.records.schema)
     for found in converter.convert(piece.records):
+        if said is not None and found.records.num_rows and not found.records.schema.equals(said):
+            raise _broken(stage, f"records of the schema it said, {_told(said)}", _told(found.records.schema))
         own = _rows_of(stage, converter, found, len(seen))
         seen[slice(None) if own is None else own] = True
         if found.records.num_rows:  # else its schema means nothing: what only records can tell may not be known yet
@@ -186,6 +196,10 @@ def turned_away(construct: str, reason: str) -> RecordError:
         found=plain_text(reason, 500),
         todo="mend the producer or the construct, or have such records diverted (on_rejected, on_failure)",
     )
+
+
+def _told(schema: pa.Schema) -> str:
+    return plain_text(", ".join(f"{field.name}: {field.type}" for field in schema), 500)
 
 
 def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
