@@ -75,4 +75,12 @@ def begun(
                 yield SparkLaunch(spark), settings, watching
         finally:
             if session is None:
-                spark.stop()
+                _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stops a session: one that has lost its JVM, or was interrupted as it spoke to it, can't be, and need not."""
+    try:
+        spark.stop()
+    except Exception:
+        logger.warning("the Spark session could not be stopped", exc_info=True)

@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
@@ -52,8 +54,9 @@ class Terminal:
 
     @contextlib.contextmanager
     def command(self) -> Iterator[None]:
-        """Runs a command: logs go to stderr, and an error ends the process with one line and its exit code."""
-        with self._quiet(), self._logging():
+        """Runs a command: logs go to stderr, and an error ends the process with one line and its exit code. SIGTERM
+        ends it as Ctrl-C does."""
+        with self._quiet(), self._logging(), _ended_by_sigterm():
             code = 0
             try:
                 yield
@@ -198,6 +201,20 @@ def _printable(value: Any) -> Any:
             return type(value)(map(_printable, value))
         case _:
             return value
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """As SIGINT does: who handles that, such as Spark, which cancels its jobs, is asked. Only the main thread can say
+    so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _console(file: IO[str]) -> Console:

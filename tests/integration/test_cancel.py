@@ -1,0 +1,78 @@
+"""A run that is told to end, by Ctrl-C or as systemd and Kubernetes do it, in the middle of publishing."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from distcommit import Job, LocalFileSystem
+from distcommit.app.demo.kill import RunProcess
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.run_records import read_record
+from tests.jobs.victims import strike
+
+NAMES = [f"dataset-{number:02d}" for number in range(20)]
+RECORDS = 3
+"""Of each dataset of `NamedSource`."""
+
+
+def write_job(folder: Path) -> Path:
+    """The job file; the worker pauses as it comes to the tenth dataset of its one bucket."""
+    options = {"names": NAMES, "at": str(folder / "output" / NAMES[10])}
+    job = {
+        "job": "cancelled",
+        "source": {
+            "type": "python",
+            "class": "tests.integration.paused_source:PausedSource",
+            "options": options | {name: str(folder / name) for name in ("half_way", "release")},
+        },
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 1, "min_interval_ms": 1_000_000},
+        "spark": {"master": "local[1,4]"},
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def published(folder: Path) -> set[str]:
+    return {str(path) for path in (folder / "output").glob("dataset-*/**/*.parquet")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_exactly(
+    told: signal.Signals, tmp_path: Path
+) -> None:
+    path = write_job(tmp_path)
+    with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
+        deadline_s = time.monotonic() + 240
+        while not (tmp_path / "half_way").exists() and time.monotonic() < deadline_s:
+            assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
+        assert strike(run, "driver", told, random.Random(1))
+        assert run.wait(60) == 130, run.stderr.read_text()[-3000:]
+        there = published(tmp_path)
+        assert 0 < len(there) < len(NAMES), "it is in the midst of it"
+        assert "interrupted" in run.stderr.read_text()
+        deadline_s = time.monotonic() + 20
+        while run.processes() and time.monotonic() < deadline_s:
+            time.sleep(0.1)  # Spark's daemon and workers end by themselves
+        assert not run.processes(), "nobody is left who could publish"
+    (tmp_path / "release").touch()
+    job = Job.from_file(path)
+    assert published(tmp_path) == there
+    assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
+    record = read_record(LocalFileSystem(), str(tmp_path / "store"), 2)
+    assert record is not None
+    assert record.outcome is RunOutcome.INTERRUPTED
+    with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
+        assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
+    assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
+    found = job.audit(deep=True)
+    assert (found.exact, found.records, found.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)
