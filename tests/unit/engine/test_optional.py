@@ -285,6 +285,19 @@ def test_what_no_writer_of_it_can_say_its_error_branch_says() -> None:
     assert footer.holes or holes
 
 
+def test_where_nothing_at_all_is_written_the_log_says_what_was_filtered() -> None:
+    drop = Stage("drop", NoneOf(frozenset(f"a/0/{n}" for n in range(4))), on_failure="drop")
+
+    def flow(source: Source, sink: Sink) -> TaskFlow:
+        late = optional(Stage("own", Raising(begins=True)))
+        return TaskFlow(source, (late, Branch(MemorySink(), "memory")), (drop,), ByValue())
+
+    world = World(flow=flow)
+    machine = Machine()
+    assert go(world, machine, DATA).succeeded
+    assert [(skip.low, skip.high, skip.is_hole) for skip in states(world, machine)["a"].skipped] == [(0, 4, True)]
+
+
 def test_a_hole_that_its_writer_can_not_take_fails_the_branch() -> None:
     data = ModelSource({"a": ModelDataset({"0": 4}, holes={"0": frozenset({1})})})
     world = World(flow=flow_of(optional(sink=RaisingSink(where="holes")), GOOD))
