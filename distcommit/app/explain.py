@@ -24,6 +24,14 @@ _FATES = {
 }
 
 
+_UNCHECKED = {
+    (True, False): "not passed: the attempt fails",
+    (True, True): "not passed: the branch fails",
+    (False, False): "not passed: only told",
+    (False, True): "not passed: only told",
+}
+
+
 class FlowColumn(msgspec.Struct, frozen=True):
     """A column by name and type."""
 
@@ -51,10 +59,12 @@ class FlowPart(msgspec.Struct, frozen=True):
 
 
 class FlowBranch(msgspec.Struct, frozen=True):
-    """What happens in a branch, in order. Without a fork there is one."""
+    """What happens in a branch, in order. Without a fork there is one. `optional`: the others are committed if it
+    fails."""
 
     name: str
     parts: list[FlowPart]
+    optional: bool = False
 
 
 class ExplainResult(msgspec.Struct, frozen=True):
@@ -90,7 +100,8 @@ def explained(config: JobConfig) -> ExplainResult:
 def _errors(flow: TaskFlow) -> FlowPart | None:
     stages = [stage for chain in (flow.stages, *(branch.stages for branch in flow.branches)) for stage in chain]
     diverts = any(stage.is_mandatory and stage.on_failure == "divert" for stage in stages)
-    if not diverts and (flow.fork is None or flow.on_rejected != "divert"):
+    optional = any(branch.optional for branch in flow.branches)
+    if not (diverts or optional) and (flow.fork is None or flow.on_rejected != "divert"):
         return None
     settings = f"format: {flow.errors.format}; records as they were read, with construct and reason"
     return FlowPart("error branch", flow.errors.name, settings)
@@ -102,12 +113,12 @@ def _branch(branch: Branch, schema: pa.Schema | None) -> FlowBranch:
             "task checker",
             check.name,
             _settings(check.checker),
-            "not passed: the attempt fails" if check.is_mandatory else "not passed: only told",
+            _UNCHECKED[check.is_mandatory, branch.optional],
         )
         for check in branch.checks
     ]
     sink = FlowPart("sink", branch.sink.name, _settings(branch.sink))
-    return FlowBranch(branch.name, [*_stages(branch.stages, schema), sink, *checks])
+    return FlowBranch(branch.name, [*_stages(branch.stages, schema), sink, *checks], branch.optional)
 
 
 def _stages(stages: Sequence[Stage], schema: pa.Schema | None) -> Iterator[FlowPart]:

@@ -53,11 +53,17 @@ class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allo
         return tuple(Check(next(names), each, each.level == "mandatory") for each in self.task_checkers)
 
 
+class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """A branch behind a fork. `optional`: if it fails, its records go to its error branch, and the others commit."""
+
+    optional: bool = False
+
+
 class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """What sends records to branches, and these."""
 
     operator: ForkOperator
-    branches: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")], ChainSettings] = Field(
+    branches: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")], BranchSettings] = Field(
         min_length=1
     )
 
@@ -70,6 +76,8 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
         for name, found in names.items():
             if found > 1:
                 raise ValueError(f"{found} branches have a sink of the name {name!r}, which commits are stored with")
+        if all(branch.optional for branch in self.branches.values()):
+            raise ValueError("one branch at least is not optional: else nothing that fails would fail a work unit")
         self.operator.check_branches(list(self.branches))
         return self
 
@@ -115,7 +123,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
         if fork is None:
             return TaskFlow(self.source, (Branch(self.sink, checks=self.checks()),), stages)
         branches = tuple(
-            Branch(branch.sink, name, branch.stages(self.on_rejected), branch.checks())
+            Branch(branch.sink, name, branch.stages(self.on_rejected), branch.checks(), branch.optional)
             for name, branch in fork.branches.items()
         )
         return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected)

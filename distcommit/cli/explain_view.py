@@ -24,7 +24,8 @@ def explain_view(result: ExplainResult) -> RenderableType:
     else:
         fork = tree.add(_part(result.fork, None))
         for branch in result.branches:
-            _add(fork.add(Text.assemble("branch ", (branch.name, "bold"))), branch.parts, reached)
+            fate = "  optional: if it fails, its records go to the error branch" if branch.optional else ""
+            _add(fork.add(Text.assemble("branch ", (branch.name, "bold"), (fate, "dim"))), branch.parts, reached)
     if result.errors is not None:
         tree.add(_part(result.errors, None))
     return tree

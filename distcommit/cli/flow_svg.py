@@ -70,7 +70,8 @@ def flow_svg(result: ExplainResult) -> str:
         left, top = _GAP + number * (_WIDTH + _GAP), bottom + 2 * _ARROW
         middle, to = width // 2, left + _WIDTH // 2
         _arrow(svg, [(middle, bottom), (middle, bottom + _ARROW), (to, bottom + _ARROW), (to, top)])
-        ends.append(_lane(svg, result.branches[number].name, lane, left, top))
+        branch = result.branches[number]
+        ends.append(_lane(svg, f"{branch.name} (optional)" if branch.optional else branch.name, lane, left, top))
     height = max(ends) + _GAP
     if result.errors is not None:
         height = _column(svg, _blocks([result.errors], None), center, height) + _GAP

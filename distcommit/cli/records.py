@@ -41,6 +41,9 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
         said = f"{check.failed:,} of {asked:,} work units did not pass" if check.failed else "passed"
         style = "" if not check.failed else "red" if check.mandatory else "yellow"
         table.add_row(Text(check.branch), Text(f"{check.checker}: {said}", style=style))
+    for lost in flow.failures:
+        said = f"{lost.construct}: failed in {lost.work_units:,} work units, whose records are among its errors"
+        table.add_row(Text(lost.branch), Text(said, style="yellow"))
     return table
 
 

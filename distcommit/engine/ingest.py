@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
@@ -140,23 +142,38 @@ class _IngestTask:
         return [unit for unit in self._units if unit.work_unit_id not in finished]
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Reads work units and commits in between; returns those that failed."""
+        """Reads work units and commits in between; returns those that failed. One that failed in optional
+        branches alone is read once more, with what is for these diverted."""
         failed: list[WorkUnit] = []
-        if not units:
-            return failed
+        flows: dict[str, TaskFlow] = {}
+        while units:
+            before, flows = flows, {}
+            again: list[WorkUnit] = []
+            for unit, state in self._read_once(units, before):
+                flow = before.get(unit.work_unit_id, self._settings.flow).diverting(state.branches)
+                (failed if flow is None else again).append(unit)
+                if flow is not None:
+                    flows[unit.work_unit_id] = flow
+            units = again
+        return failed
+
+    def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
+        """Reads work units, some through flows of their own; returns those that failed."""
+        failed: list[tuple[WorkUnit, TaskState]] = []
         try:
             extractor = self._settings.flow.source.open()
             extractor.announce(units)
         except Exception as error:
             logger.exception("the source can't be opened")
-            for unit in units:
-                self._add(failed_state(self._settings, unit, error))
-            return units
+            failed = [(unit, failed_state(self._settings, unit, error)) for unit in units]
+            for _, state in failed:
+                self._add(state)
+            return failed
         try:
             for unit in units:
-                state = self._run(extractor, unit)
+                state = self._run(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
                 if state.outcome is TaskOutcome.FAILED:
-                    failed.append(unit)
+                    failed.append((unit, state))
                 self._add(state)
                 if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
                     self._commit()
@@ -168,7 +185,7 @@ class _IngestTask:
             self._settings.flow.close()
         return failed
 
-    def _run(self, extractor: Extractor, unit: WorkUnit) -> TaskState:
+    def _run(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> TaskState:
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         attempt = uuid.uuid4().hex
@@ -178,7 +195,7 @@ class _IngestTask:
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
-        return run_work_unit(settings.flow, extractor, unit, area, identity, self._clock, settings.deadline_ms)
+        return run_work_unit(flow, extractor, unit, area, identity, self._clock, settings.deadline_ms)
 
     def _add(self, state: TaskState) -> None:
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
@@ -191,6 +208,10 @@ class _IngestTask:
         self.tally.add(read)
         self.tally.flow += FlowCounts.of(state)
         for result in state.branches:
+            if result.error and state.outcome is not TaskOutcome.FAILED:
+                self.tally.note(
+                    state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}"
+                )
             for check in result.checks:
                 if not (check.passed or check.mandatory):
                     self.tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")

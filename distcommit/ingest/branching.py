@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,50 +14,23 @@ import pyarrow as pa
 from distcommit.ingest.chain import Chain, Piece, Rejection, without
 from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
-from distcommit.ingest.task_flow import Branch, TaskFlow
-from distcommit.model.committer import check_plain
-from distcommit.model.constructs import BranchCounts, TaskCheck
-from distcommit.model.errors import ConfigurationError, QualityError, plain_text
-from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.ingest.lane import Lane
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.constructs import Converter
+from distcommit.model.errors import QualityError
+from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import (
-    MAIN_BRANCH,
-    BranchResult,
-    CheckOutcome,
-    ConstructCounts,
-    SkippedRange,
-    WorkUnit,
-    errors_of,
-)
+from distcommit.model.work import MAIN_BRANCH, BranchResult, ConstructCounts, SkippedRange, WorkUnit, errors_of
 from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.sink import AttemptFiles
 
 logger = logging.getLogger(__name__)
 
 _FILTERED = "nothing was made of it, on purpose"
 
 
-@dataclass(slots=True)
-class _Lane:
-    """A branch in one attempt."""
-
-    branch: Branch
-    writer: SinkWriter
-    chain: Chain
-    checks: list[TaskCheck]
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
-    kept: int = 0
-    filtered: OffsetSets = field(default_factory=OffsetSets)
-    outcomes: tuple[CheckOutcome, ...] = ()
-
-    @property
-    def counts(self) -> BranchCounts:
-        return BranchCounts(self.read, self.written, self.rejected, self.read - self.rejected - self.kept)
-
-
 class Branches:
-    """All branches of one attempt at a work unit. After an error only `abort` and `failed` are left.
+    """All branches of one attempt at a work unit: first `open`. After an error only `abort` and `failed` are left.
 
     At a maintenance unit they are those that had turned its records away: if that is one, all errors are its own.
 
@@ -76,20 +50,24 @@ class Branches:
         self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs)
         self._schema: pa.Schema | None = None
         self._shared = Chain(flow.stages)
-        self._errors: dict[str, SinkWriter] = {}
+        self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
-        self._lanes: list[_Lane] = []
-        for branch in flow.branches if not self._only else (flow.branch(self._only),):
-            writer = self._open(branch.name)
-            self._lanes.append(_Lane(branch, writer, Chain(branch.stages), [c.checker.begin() for c in branch.checks]))
-        for converter in flow.converters:
-            converter.begin_work_unit(unit.dataset_urn)
+        branches = flow.branches if not self._only else (flow.branch(self._only),)
+        self._lanes = [Lane(branch) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
+
+    def open(self) -> None:
+        """Begins the work unit: opens the writers, and tells converters and checkers."""
+        for stage in self._flow.stages:
+            if isinstance(stage.construct, Converter):
+                stage.construct.begin_work_unit(self._unit.dataset_urn)
+        for lane in self._lanes:
+            lane.open(self._unit.dataset_urn, partial(self._open, lane))
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Told to one writer: what a source does not have is in no branch."""
         if holes:
-            self._lanes[0].writer.note_holes(holes)
+            self._lanes[0].note_holes(holes)
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Sends a batch of the extractor through the constructs to the writers.
@@ -103,7 +81,7 @@ class Branches:
             lane = self._lanes[0]
             lane.read += batch.num_rows
             lane.kept += batch.num_rows
-            self._write(lane, batch, None)
+            lane.write(batch, None)
             return
         pieces, rejected = self._shared.run([Piece(batch)])
         by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
@@ -112,19 +90,19 @@ class Branches:
             self._take(lane, batch, by_branch[lane.branch.name], rejected)
 
     def _take(
-        self, lane: _Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Mapping[int, Rejection]
+        self, lane: Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Mapping[int, Rejection]
     ) -> None:
         """Sends what has come to a branch on to its writer."""
         came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
-        made, own = lane.chain.run(without(pieces, rejected))
+        made, own = lane.run(without(pieces, rejected))
         self._divert(lane.branch.name, batch, own)
         kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
         lane.rejected += len(rejected) + len(own)
         lane.kept += int(np.count_nonzero(kept))
         for piece in made:
-            self._write(lane, piece.records, self._origins(batch, piece.rows))
+            lane.write(piece.records, self._origins(batch, piece.rows))
         kept[[*rejected, *own]] = True
         gone = None if kept.all() else self._origins(batch, np.flatnonzero(~kept))
         if gone is not None and self._origin.provenance is not None:
@@ -136,16 +114,15 @@ class Branches:
             return
         rows = sorted(rejected)
         name = errors_of("" if branch == MAIN_BRANCH else branch)
-        if name not in self._errors:
-            self._errors[name] = self._open(name)
+        writer = self._open_errors(name)
         records = batch.select([column for column in batch.schema.names if column not in ERROR_COLUMNS]).take(
             pa.array(rows, pa.int64())
         )
         said = ([branch] * len(rows), [rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
         for column, values in zip(ERROR_COLUMNS, said, strict=True):
             records = records.append_column(column, pa.array(values, pa.string()))
-        self._errors[name].write(records)
-        self._diverted[name] = self._diverted.get(name, 0) + len(rows)
+        writer.write(records)
+        self._diverted[name] += len(rows)
 
     def _origins(self, batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | None) -> Origins | None:
         """Where records came from that are of those rows."""
@@ -157,17 +134,18 @@ class Branches:
             columns = [column.take(pa.array(rows)) for column in columns]
         return Origins(*columns)
 
-    def _write(self, lane: _Lane, batch: pa.RecordBatch, origins: Origins | None) -> None:
-        if not batch.num_rows:
-            return
-        for check in lane.checks:
-            check.see(batch)
-        lane.writer.write(batch, origins)
-        lane.written += batch.num_rows
+    def _open(self, lane: Lane) -> SinkWriter:
+        """A branch's writer; of one that is diverted that of its error branch."""
+        if lane.is_diverted:
+            return self._open_errors(errors_of(lane.branch.name))
+        return lane.branch.sink.open_writer(*self._place(lane.branch.name), self._origin)
 
-    def _open(self, branch: str) -> SinkWriter:
-        """A writer for a branch."""
-        return self._flow.sink_of(branch).open_writer(*self._place(branch), self._origin)
+    def _open_errors(self, branch: str) -> AttemptFiles:
+        """The writer of an error branch."""
+        if branch not in self._errors:
+            self._errors[branch] = self._flow.errors.open_writer(*self._place(branch), self._origin)
+            self._diverted[branch] = 0
+        return self._errors[branch]
 
     def _place(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
         """Who writes a branch and where: in a folder of its own if it is not the only one."""
@@ -189,15 +167,9 @@ class Branches:
         Raises:
             QualityError: if a mandatory checker is not satisfied.
         """
-        for lane in self._lanes:
-            self._check(lane)
-        failed = [
-            f"{lane.branch.name}: {each.checker}: {each.detail}"
-            for lane in self._lanes
-            for each in lane.outcomes
-            if each.mandatory and not each.passed
-        ]
-        if failed:
+        # Of records that are fed again they only tell: these are what is left of many work units.
+        found = [lane.ask(decides=not self._is_fed_again) for lane in self._lanes]
+        if failed := [each for each in found if each]:
             raise QualityError(
                 "what was read is not as a task checker wants it",
                 dataset=self._unit.dataset_urn,
@@ -208,14 +180,20 @@ class Branches:
         holes = self._note_filtered(reached, said or Filtered({}, {}))
         results = []
         for lane in self._lanes:
-            prepared, sink = lane.writer.prepare_commit(), lane.branch.sink
-            check_infos(sink, prepared.infos)
-            prepared, holes = replace(prepared, holes=(*prepared.holes, *holes)), ()
-            results.append(_result(lane.branch.name, sink.name, prepared, lane.written, 0, lane.outcomes))
-        for name, writer in self._errors.items():
-            rows = self._diverted[name]
-            results.append(_result(name, self._flow.errors.name, writer.prepare_commit(), 0, rows, ()))
-        return tuple(results)
+            results.append(lane.prepare(holes))
+            holes = ()
+        return (*results, *(self._prepared_errors(name, writer) for name, writer in self._errors.items()))
+
+    def _prepared_errors(self, branch: str, writer: AttemptFiles) -> BranchResult:
+        prepared = writer.prepare_commit()
+        return BranchResult(
+            branch=branch,
+            sink=self._flow.errors.name,
+            files=tuple(prepared.files),
+            records_diverted=self._diverted[branch],
+            holes=tuple(prepared.holes),
+            content_sum=prepared.content_sum,
+        )
 
     @property
     def written(self) -> int:
@@ -224,11 +202,7 @@ class Branches:
 
     def failed(self) -> tuple[BranchResult, ...]:
         """What is told of an attempt that failed: how much it had written, and what is wrong with it."""
-        nothing = Prepared()
-        return tuple(
-            _result(lane.branch.name, lane.branch.sink.name, nothing, lane.written, 0, lane.outcomes)
-            for lane in self._lanes
-        )
+        return tuple(lane.failed() for lane in self._lanes)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
         """What each construct did; nothing where there are none."""
@@ -243,18 +217,10 @@ class Branches:
         """Has all writers let go of what they hold."""
         for writer in (*(lane.writer for lane in self._lanes), *self._errors.values()):
             try:
-                writer.abort()
+                if writer is not None:
+                    writer.abort()
             except Exception:  # the attempt has failed anyway, for a better reason
                 logger.warning("a writer could not be aborted", exc_info=True)
-
-    def _check(self, lane: _Lane) -> None:
-        """Asks a branch's task checkers. Of records that are fed again they only tell: these are what is left of many
-        work units, and no work unit of the source."""
-        for check, asked in zip(lane.branch.checks, lane.checks, strict=True):
-            passed, detail = asked.outcome(lane.counts)
-            is_mandatory = check.is_mandatory and not self._is_fed_again
-            outcome = CheckOutcome(check.name, bool(passed), is_mandatory, plain_text(detail, 500))
-            lane.outcomes = (*lane.outcomes, outcome)
 
     def _note_filtered(self, reached: Watermark, said: Filtered) -> Sequence[SkippedRange]:
         """Has one of the writers keep which input records came to nothing; or, where nothing at all was written, what
@@ -271,7 +237,7 @@ class Branches:
                 name = f"{each.branch}.{each.construct}" if each.branch else each.construct
                 counts[name] = counts.get(name, 0) + each.filtered
         filtered = Filtered({branch: found.to_text() for branch, found in sets.items()}, counts)
-        writers = (*(lane.writer for lane in self._lanes), *self._errors.values())
+        writers: tuple[Lane | SinkWriter, ...] = (*self._lanes, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
         if self._origin.replaces:  # there is no range that could say it
@@ -292,36 +258,5 @@ class Branches:
             return
         name = errors_of(self._only)
         columns = [each for each in self._schema if each.name not in ERROR_COLUMNS]
-        writer = self._flow.errors.open_writer(*self._place(name), self._origin)
-        writer.keep_without_records(filtered, pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)]))
-        self._errors[name], self._diverted[name] = writer, 0
-
-
-def _result(
-    branch: str, sink: str, prepared: Prepared, written: int, diverted: int, checks: Sequence[CheckOutcome]
-) -> BranchResult:
-    return BranchResult(
-        branch=branch,
-        sink=sink,
-        files=tuple(prepared.files),
-        infos=tuple(prepared.infos),
-        records_written=written,
-        records_diverted=diverted,
-        holes=tuple(prepared.holes),
-        content_sum=prepared.content_sum,
-        checks=tuple(checks),
-    )
-
-
-def check_infos(sink: Sink, infos: Sequence[object]) -> None:
-    """Makes sure that commit infos can be stored. Raises ConfigurationError."""
-    try:
-        check_plain(list(infos))
-    except TypeError as error:
-        raise ConfigurationError(
-            "a sink's commit infos can't be stored",
-            sink=sink.name,
-            expected="plain data: numbers, text, bytes, booleans, None, and lists and dicts of them",
-            found=str(error),
-            todo="mend the writer's prepare_commit",
-        ) from error
+        schema = pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)])
+        self._open_errors(name).keep_without_records(filtered, schema)

@@ -77,10 +77,11 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of constructs in one attempt."""
+    """A chain of constructs in one attempt. `at`: the one at work, or that was last."""
 
     stages: Sequence[Stage]
     tallies: list[Tally] = field(default_factory=list)
+    at: str = ""
 
     def __post_init__(self) -> None:
         self.tallies = [Tally() for _ in self.stages]
@@ -96,7 +97,7 @@ class Chain:
         rejected: dict[int, Rejection] = {}
         found = list(pieces)
         for stage, tally in zip(self.stages, self.tallies, strict=True):
-            began_s = time.perf_counter()
+            began_s, self.at = time.perf_counter(), stage.name
             found = [made for piece in found for made in _through(stage, tally, piece, rejected)]
             tally.seconds += time.perf_counter() - began_s
         return without(found, rejected), rejected

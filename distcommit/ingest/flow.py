@@ -50,6 +50,7 @@ def run_work_unit(
     counts = _Counts()
     try:
         branches = Branches(flow, unit, area, identity)
+        branches.open()
         extraction = extractor.extract(unit)
         _copy(unit, extraction, branches, counts, lambda: bool(deadline_ms) and clock.now_ms() >= deadline_ms)
         actual_high = _checked(unit, extraction.actual_high())

@@ -17,7 +17,7 @@ from distcommit.model.constructs import Converter, ForkOperator, RowChecker, Tas
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import BY_DATASET, Sink
 from distcommit.model.source import Source
-from distcommit.model.work import MAIN_BRANCH, is_errors
+from distcommit.model.work import MAIN_BRANCH, BranchResult, is_errors
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 
 logger = logging.getLogger(__name__)
@@ -54,12 +54,25 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What happens to the records of one branch."""
+    """What happens to the records of one branch.
+
+    Attributes:
+        sink: where they go.
+        name: its own.
+        stages: converters and row checkers behind the fork.
+        checks: what its task checkers are.
+        optional: whether the others are committed if it fails.
+        error: why it has failed in this attempt's work unit before: all of its records go to its error branch.
+        error_construct: at what.
+    """
 
     sink: Sink
     name: str = MAIN_BRANCH
     stages: Sequence[Stage] = ()
     checks: Sequence[Check] = ()
+    optional: bool = False
+    error: str = ""
+    error_construct: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,23 @@ class TaskFlow:
     def with_source(self, source: Source) -> TaskFlow:
         """The same for another source."""
         return replace(self, source=source)
+
+    def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
+        """The same with the branches diverted that failed an attempt; None if others than optional ones have.
+
+        Args:
+            results: of the attempt that failed.
+        """
+        failed = {result.branch: result for result in results if result.error}
+        if not failed or not all(self.branch(name).optional for name in failed):
+            return None
+        branches = [
+            replace(each, error=failed[each.name].error, error_construct=failed[each.name].error_construct)
+            if each.name in failed
+            else each
+            for each in self.branches
+        ]
+        return replace(self, branches=branches)
 
     def sink_of(self, branch: str) -> Sink:
         """The sink of a branch, those of errors among them.

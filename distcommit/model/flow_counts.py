@@ -8,9 +8,9 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from distcommit.model.work import ConstructCounts, TaskState
+from distcommit.model.work import ConstructCounts, TaskOutcome, TaskState
 
-Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts")
+Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
 
 
 class CheckCounts(Struct, frozen=True, array_like=True):
@@ -23,11 +23,21 @@ class CheckCounts(Struct, frozen=True, array_like=True):
     failed: int = 0
 
 
+class BranchFailures(Struct, frozen=True, array_like=True):
+    """How many work units have succeeded without an optional branch, which failed at that construct."""
+
+    branch: str
+    construct: str
+    work_units: int = 0
+
+
 class FlowCounts(Struct, frozen=True):
-    """Sums by construct and by checker, each in its place in the flow: so many, however many attempts there were."""
+    """Sums by construct and by checker, each in its place in the flow: so many, however many attempts there were; and
+    what optional branches lack."""
 
     constructs: tuple[ConstructCounts, ...] = ()
     checks: tuple[CheckCounts, ...] = ()
+    failures: tuple[BranchFailures, ...] = ()
 
     @classmethod
     def of(cls, state: TaskState) -> FlowCounts:
@@ -37,7 +47,12 @@ class FlowCounts(Struct, frozen=True):
             for result in state.branches
             for each in result.checks
         ]
-        return cls(state.constructs, tuple(checks))
+        failures = [
+            BranchFailures(result.branch, result.error_construct, 1)
+            for result in state.branches
+            if result.error and state.outcome is not TaskOutcome.FAILED
+        ]
+        return cls(state.constructs, tuple(checks), tuple(failures))
 
     def __add__(self, other: FlowCounts) -> FlowCounts:
         if not other:
@@ -45,10 +60,11 @@ class FlowCounts(Struct, frozen=True):
         return FlowCounts(
             tuple(_summed((*self.constructs, *other.constructs), 2)),
             tuple(_summed((*self.checks, *other.checks), 3)),
+            tuple(_summed((*self.failures, *other.failures), 2)),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.constructs or self.checks)
+        return bool(self.constructs or self.checks or self.failures)
 
 
 def _summed(counts: Iterable[Counted], names: int) -> Iterable[Counted]:

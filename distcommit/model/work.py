@@ -168,7 +168,8 @@ class BranchResult(Struct, frozen=True):
     `content_sum`: the sum of the files' own (`sinks.files.content`), as 16 hexadecimal digits; empty without files, and
     in what was written before there were such sums. `records_diverted`: what an error branch was given; in what was
     written before there were such branches, what this one has published as rejected. `checks`: what the task checkers
-    say.
+    say. `error`: why the branch has failed, and `error_construct` at what; in an attempt that has succeeded it is
+    optional, and all of its records are in its error branch.
     """
 
     branch: str
@@ -180,13 +181,15 @@ class BranchResult(Struct, frozen=True):
     holes: tuple[SkippedRange, ...] = ()
     content_sum: str = ""
     checks: tuple[CheckOutcome, ...] = ()
+    error: str = ""
+    error_construct: str = ""
 
 
 class TaskState(Struct, frozen=True):
     """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
 
     One that has succeeded has a result for each branch of its dataset, and for those of errors that there were. What
-    one that failed has says only how many records it had written, and what was checked.
+    one that failed has says only how many records it had written, what was checked, and in which branches it failed.
     """
 
     run_id: str

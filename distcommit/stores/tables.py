@@ -27,137 +27,24 @@ from distcommit.model.work import (
     TaskState,
     WorkUnit,
 )
-
-_STAGED_FILE = pa.struct(
-    [
-        pa.field("staged_path", pa.string(), nullable=False),
-        pa.field("final_path", pa.string(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-        pa.field("checksum", pa.uint64(), nullable=False),
-        pa.field("file_id", pa.uint64(), nullable=False),
-        pa.field("mtime_ns", pa.int64(), nullable=False),
-        pa.field("records", pa.int64(), nullable=False),
-    ]
-)
-_VERSION_KEY = b"distcommit-table-version"
-
-
-def _required(name: str, kind: pa.DataType) -> pa.Field:
-    return pa.field(name, kind, nullable=False)
-
-
-def _many(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(_required("element", kind))
-
-
-_HEAD = [
-    _required("run_id", pa.string()),
-    _required("epoch", pa.int64()),
-    _required("dataset_urn", pa.string()),
-    _required("work_unit_id", pa.string()),
-    _required("attempt", pa.string()),
-    _required("outcome", pa.string()),
-    _required("low", pa.string()),
-    _required("expected_high", pa.string()),
-    _required("actual_high", pa.string()),
-]
-_TAIL = [
-    _required("bytes_read", pa.int64()),
-    _required("error", pa.string()),
-    _required("started_ms", pa.int64()),
-    _required("finished_ms", pa.int64()),
-]
-_UNCHECKED_BRANCH = [
-    _required("branch", pa.string()),
-    _required("sink", pa.string()),
-    _required("files", _many(_STAGED_FILE)),
-    _required("infos", _many(pa.binary())),
-    _required("records_written", pa.int64()),
-    _required("records_diverted", pa.int64()),
-    _required("holes", pa.string()),
-    _required("content_sum", pa.string()),
-]
-_CHECK = pa.struct(
-    [
-        _required("checker", pa.string()),
-        _required("passed", pa.bool_()),
-        _required("mandatory", pa.bool_()),
-        _required("detail", pa.string()),
-    ]
-)
-_BRANCH = [*_UNCHECKED_BRANCH, _required("checks", _many(_CHECK))]
-_CONSTRUCT = pa.struct(
-    [
-        _required("branch", pa.string()),
-        _required("construct", pa.string()),
-        *(_required(name, pa.int64()) for name in ("taken", "made", "rejected", "filtered", "noted")),
-        _required("seconds", pa.float64()),
-    ]
+from distcommit.stores.table_schemas import (
+    CHECK,
+    CONSTRUCT,
+    PLAN_SCHEMA,
+    PLANS,
+    STAGED_FILE,
+    TASK_STATE_SCHEMA,
+    TASK_STATES,
+    UNCHECKED_BRANCH,
+    VERSION_KEY,
 )
 
-
-def _with_branches(branch: list[pa.Field]) -> list[pa.Field]:
-    return [*_HEAD, _required("branches", _many(pa.struct(branch))), _required("records_read", pa.int64()), *_TAIL]
-
-
-TASK_STATE_SCHEMA = pa.schema(
-    [*_with_branches(_BRANCH), _required("constructs", _many(_CONSTRUCT))], metadata={_VERSION_KEY: b"5"}
-)
-"""One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`, and so are
-holes; commit infos are MessagePack, each by itself."""
-
-_UNCHECKED = pa.schema(_with_branches(_UNCHECKED_BRANCH), metadata={_VERSION_KEY: b"4"})
-"""As it was before constructs had counts and checks outcomes."""
-
-_WITHOUT_BRANCHES = pa.schema(
-    [
-        *_HEAD,
-        _required("outputs", _many(_STAGED_FILE)),
-        _required("records_read", pa.int64()),
-        _required("records_written", pa.int64()),
-        _required("records_diverted", pa.int64()),
-        *_TAIL,
-    ],
-    metadata={_VERSION_KEY: b"1"},
-)
-"""As it was before there were branches: files in a column of the row; version 2 also has commit infos, and version 3
-holes. Read, no longer written."""
-
-_WITH_INFOS = _WITHOUT_BRANCHES.append(_required("commit_infos", _many(pa.binary()))).with_metadata(
-    {_VERSION_KEY: b"2"}
-)
-_WITH_HOLES = _WITH_INFOS.append(_required("holes", pa.string())).with_metadata({_VERSION_KEY: b"3"})
-
-PLAN_SCHEMA = pa.schema(
-    [
-        pa.field("dataset_urn", pa.string(), nullable=False),
-        ("planned_low", pa.string()),
-        pa.field("start", pa.string(), nullable=False),
-        pa.field("skipped", pa.string(), nullable=False),
-        pa.field("work_unit_id", pa.string(), nullable=False),
-        pa.field("low", pa.string(), nullable=False),
-        pa.field("expected_high", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("properties", pa.string(), nullable=False),
-    ],
-    metadata={_VERSION_KEY: b"1"},
-)
-"""One row for each work unit; what concerns its dataset is repeated on each row."""
-
-_TASK_STATES = {
-    b"1": _WITHOUT_BRANCHES,
-    b"2": _WITH_INFOS,
-    b"3": _WITH_HOLES,
-    b"4": _UNCHECKED,
-    b"5": TASK_STATE_SCHEMA,
-}
-_PLANS = {b"1": PLAN_SCHEMA}
 _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _watermark = msgspec.json.Decoder(Watermark).decode
-_file = attrgetter(*(field.name for field in _STAGED_FILE))
-_check = attrgetter(*(field.name for field in _CHECK))
-_construct = attrgetter(*(field.name for field in _CONSTRUCT))
+_file = attrgetter(*(field.name for field in STAGED_FILE))
+_check = attrgetter(*(field.name for field in CHECK))
+_construct = attrgetter(*(field.name for field in CONSTRUCT))
 _skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
 
 
@@ -205,6 +92,8 @@ def _stored_branch(result: BranchResult) -> tuple[Any, ...]:
         _encode(result.holes).decode(),
         result.content_sum,
         [*map(_check, result.checks)],
+        result.error,
+        result.error_construct,
     )
 
 
@@ -214,7 +103,7 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     Raises:
         CorruptError: if the file is not one that `encode_task_states` wrote.
     """
-    stored = _read(data, path, _TASK_STATES)
+    stored = _read(data, path, TASK_STATES)
     try:
         branches = _branches(stored) if "branches" in stored else _only_branch(stored)
         nothing: list[Any] = [()] * len(branches)
@@ -237,7 +126,9 @@ def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult,
     """The results of each row."""
     rows = _in_one(stored["branches"])
     columns = {field.name: rows.values.field(at) for at, field in enumerate(rows.values.type)}
-    checks = columns["checks"].to_pylist() if "checks" in columns else [()] * len(rows.values)
+    count = len(rows.values)
+    checks = columns["checks"].to_pylist() if "checks" in columns else [()] * count
+    errors = [columns[name].to_pylist() if name in columns else [""] * count for name in ("error", "error_construct")]
     results = [
         BranchResult(
             branch,
@@ -249,13 +140,15 @@ def _branches(stored: Mapping[str, pa.ChunkedArray]) -> list[tuple[BranchResult,
             _skipped(holes),
             content_sum,
             tuple(CheckOutcome(**check) for check in checked),
+            *error,
         )
-        for branch, sink, files, infos, written, diverted, holes, content_sum, checked in zip(
+        for branch, sink, files, infos, written, diverted, holes, content_sum, checked, *error in zip(
             columns["branch"].to_pylist(),
             columns["sink"].to_pylist(),
             _files(columns["files"]),
-            *(columns[field.name].to_pylist() for field in _UNCHECKED_BRANCH[3:]),
+            *(columns[field.name].to_pylist() for field in UNCHECKED_BRANCH[3:]),
             checks,
+            *errors,
             strict=True,
         )
     ]
@@ -291,7 +184,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.ListArray:
 
 def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
     """The staged files of each list, made column by column: there may be very many."""
-    rows = zip(*(lists.values.field(at).to_pylist() for at in range(_STAGED_FILE.num_fields)), strict=True)
+    rows = zip(*(lists.values.field(at).to_pylist() for at in range(STAGED_FILE.num_fields)), strict=True)
     files = [StagedFile(*row) for row in rows]
     return [tuple(files[low:high]) for low, high in pairwise(lists.offsets.to_pylist())]
 
@@ -319,7 +212,7 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
     Raises:
         CorruptError: if the file is not one that `encode_plan` wrote.
     """
-    stored = _read(data, path, _PLANS)
+    stored = _read(data, path, PLANS)
     try:
         units: dict[str, list[WorkUnit]] = {}
         heads: dict[str, tuple[Watermark | None, Watermark, tuple[SkippedRange, ...]]] = {}
@@ -371,7 +264,7 @@ def _read(data: bytes, path: str, schemas: Mapping[bytes, pa.Schema]) -> dict[st
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _corrupt(path, str(error)) from error
-    version = (table.schema.metadata or {}).get(_VERSION_KEY, b"")
+    version = (table.schema.metadata or {}).get(VERSION_KEY, b"")
     schema = schemas.get(version)
     if schema is None and version.isdigit():
         raise UnknownVersionError(

@@ -16,7 +16,7 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker
 from distcommit.model.errors import CorruptError, UnknownVersionError
-from distcommit.model.flow_counts import CheckCounts, FlowCounts
+from distcommit.model.flow_counts import BranchFailures, CheckCounts, FlowCounts
 from distcommit.model.log_records import (
     Gate,
     Head,
@@ -45,9 +45,8 @@ from distcommit.stores.plans import Manifest
 from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.stores.stored_records import StoredRecord, StoredState
+from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import (
-    PLAN_SCHEMA,
-    TASK_STATE_SCHEMA,
     decode_plan,
     decode_task_states,
     encode_plan,
@@ -73,6 +72,7 @@ from tests.golden.make import (
     GOLDEN_10,
     GOLDEN_11,
     GOLDEN_12,
+    GOLDEN_13,
     make,
     make_2,
     make_3,
@@ -84,6 +84,7 @@ from tests.golden.make import (
     make_9,
     make_10,
     make_12,
+    make_13,
     samples_of_content,
 )
 
@@ -95,7 +96,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(StoredRecord),
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, StoredState),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
-    *(FlowCounts, ConstructCounts, CheckCounts),
+    *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
 ]
@@ -217,7 +218,7 @@ def test_what_came_with_branches_is_read_as_what_was_written() -> None:
 
 def test_what_came_with_constructs_is_read_as_what_was_written() -> None:
     data = (GOLDEN_11 / "task_states.parquet").read_bytes()
-    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
+    assert pq.read_schema(pa.BufferReader(data)).metadata[b"distcommit-table-version"] == b"5"
     assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_CONSTRUCTS
     footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_11 / "footer.txt").read_text(encoding="utf-8")})
     assert footer == samples.footer_with_branches()
@@ -232,6 +233,12 @@ def test_what_came_with_reprocess_is_read_as_what_was_written() -> None:
     assert '"version":2' in samples.footer_with_branches().to_metadata()[METADATA_KEY], (
         "for programs that know no other"
     )
+
+
+def test_what_came_with_optional_branches_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_13 / "task_states.parquet").read_bytes()
+    assert pq.read_schema(pa.BufferReader(data)).equals(TASK_STATE_SCHEMA, check_metadata=True)
+    assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_OPTIONAL
 
 
 def sink_step(sealed: SealedSequence) -> SinkCommitStep:
@@ -395,6 +402,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "10").iterdir()} == {path.name for path in GOLDEN_10.iterdir()}
     make_12(tmp_path / "12")
     assert {path.name for path in (tmp_path / "12").iterdir()} == {path.name for path in GOLDEN_12.iterdir()}
+    make_13(tmp_path / "13")
+    assert {path.name for path in (tmp_path / "13").iterdir()} == {path.name for path in GOLDEN_13.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 

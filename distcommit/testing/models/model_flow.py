@@ -8,7 +8,7 @@ records do not say where they came from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -61,8 +61,32 @@ def model_flow(source: Source, sink: Sink) -> TaskFlow:
     return TaskFlow(source, branches, (Stage("by_offset", ByOffset(), on_failure="divert"),), EvenToBoth(), "divert")
 
 
+@dataclass(frozen=True, slots=True)
+class Broken(Converter):
+    """Raises whatever it is given."""
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        raise ZeroDivisionError("broken")
+
+
+def without_right(source: Source, sink: Sink) -> TaskFlow:
+    """The flow with a `right` that is optional, and always fails."""
+    flow = model_flow(source, sink)
+    right = replace(flow.branches[1], stages=(Stage("broken", Broken()),), optional=True)
+    return replace(flow, branches=(flow.branches[0], right))
+
+
 def records_of(offset: int) -> int:
     """How many records are published of the one at that offset, in both branches and their error branches."""
     left = {0: 1, 1: 0, 2: 2, 3: 0}[offset % 4]
     errors = 1 if offset % 4 == 1 else 0
     return left * 2 + errors  # what `right` rejects is one record in its error branch, as it would be in its files
+
+
+def records_without_right(offset: int) -> int:
+    """The same of the flow whose right fails: what would go there is one record among its errors."""
+    return {0: 2, 1: 1, 2: 3, 3: 0}[offset % 4]
+
+
+MODEL_FLOWS = ((model_flow, records_of), (without_right, records_without_right))
+"""Flows, and how many records of the one at an offset each publishes."""

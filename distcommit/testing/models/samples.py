@@ -313,6 +313,18 @@ TASK_STATES_WITH_CONSTRUCTS = [
     TASK_STATES[1],
 ]
 """What is reported of constructs and checks."""
+TASK_STATES_WITH_OPTIONAL = [
+    msgspec.structs.replace(
+        TASK_STATES[0],
+        branches=(
+            BranchResult("hourly", "files", (_FILE,), records_written=2),
+            BranchResult("late", SINK, error="ZeroDivisionError: division by zero", error_construct="sql#2"),
+            BranchResult("errors/late", "files", (_FILE,), records_diverted=2),
+        ),
+    ),
+    TASK_STATES[1],
+]
+"""What is reported of an optional branch that failed."""
 HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
 """Seals such holes."""
 _CONTENT = "00a1b2c3d4e5f607"

@@ -10,7 +10,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import SourceUnavailableError
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.testing.models.model_flow import model_flow
+from distcommit.testing.models.model_flow import model_flow, without_right
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import FILE_A_RECORD, World
@@ -132,6 +132,10 @@ SCENARIOS = {
         Scenario("forks-one-sweep", World(flow=model_flow, min_interval_s=1), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS),
         Scenario("forks-at-least-once", World(flow=model_flow, at_least_once=True), (), _FORKED, _FORKED_MORE),
         Scenario("forks-job-level", World(flow=model_flow, job_level=True), (), _FORKED_FAILING, _FORKED_MORE),
+        Scenario("forks-optional", World(flow=without_right), (), _FORKED, _FORKED_MORE),
+        Scenario(
+            "forks-optional-units", World(flow=without_right, task_attempts=2), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS
+        ),
         Scenario(
             "checkpoint",
             World(),

@@ -32,7 +32,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
-from distcommit.testing.models.model_flow import model_flow, records_of
+from distcommit.testing.models.model_flow import MODEL_FLOWS
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.log_watch import log_violation
 
@@ -197,12 +197,12 @@ class World:
             return f"watermarks are {after}, expected {expected}"
         audit = audit_store(store, source.provenance, deep=False, at_least_once=self.at_least_once)
         ends = [end for dataset in source.datasets.values() for end in dataset.partitions.values()]
-        forks = self.flow is model_flow
-        records = earlier_records + sum(sum(map(records_of, range(end))) if forks else end for end in ends)
+        records_of = next((records_of for flow, records_of in MODEL_FLOWS if flow is self.flow), None)
+        records = earlier_records + sum(sum(map(records_of, range(end))) if records_of else end for end in ends)
         if set_by_hand:
             records -= sum(int(first) for state in _states(store) for first in state.origin.values())
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
-        found = audit.records + (0 if forks else audit.skipped + audit.holes)
+        found = audit.records + (0 if records_of else audit.skipped + audit.holes)
         wrong_count = found < records if self.at_least_once else found != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"

@@ -98,6 +98,20 @@ def test_constructs_are_in_their_order(tmp_path: Path) -> None:
     }
 
 
+def test_an_optional_branch_is_told(tmp_path: Path) -> None:
+    fork = FORKED["fork"]
+    dear = {**fork["branches"]["dear"], "optional": True}
+    tree = {**FORKED, "fork": {**fork, "branches": {**fork["branches"], "dear": dear}}}
+    result = explained(tmp_path, tree)
+    assert [(branch.name, branch.optional) for branch in result.branches] == [("dear", True), ("cheap", False)]
+    assert [part.turned_away for part in result.branches[0].parts if part.kind == "task checker"] == [
+        "not passed: the branch fails",
+        "not passed: only told",
+    ]
+    assert result.errors is not None
+    assert "branch dear (optional)" in flow_svg(result)
+
+
 def test_what_becomes_of_what_does_not_pass_is_told(tmp_path: Path) -> None:
     result = explained(tmp_path, FORKED)
     dear, cheap = result.branches

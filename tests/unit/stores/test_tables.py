@@ -25,9 +25,8 @@ from distcommit.stores.plans import (
     read_manifest,
     write_bucket_plan,
 )
+from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import (
-    PLAN_SCHEMA,
-    TASK_STATE_SCHEMA,
     decode_plan,
     decode_task_states,
     encode_plan,
@@ -67,6 +66,8 @@ results = st.builds(
     holes=st.lists(st.builds(SkippedRange, texts, positions, positions, texts, st.booleans(), texts), max_size=2).map(
         tuple
     ),
+    error=texts,
+    error_construct=texts,
 )
 task_states = st.builds(
     TaskState,
@@ -236,7 +237,7 @@ def test_other_programs_read_task_states_as_a_plain_table() -> None:
     rows = [state(prepared(file), error="no\nluck"), state(), state(prepared(file, file), prepared())]
     table = pq.read_table(io.BytesIO(encode_task_states(rows)))
     assert table.schema.equals(TASK_STATE_SCHEMA)
-    assert table.schema.metadata == {b"distcommit-table-version": b"5"}
+    assert table.schema.metadata == {b"distcommit-table-version": b"6"}
     first = table.to_pylist()[0]
     assert (first["run_id"], first["epoch"], first["outcome"], first["error"]) == ("run", 7, "succeeded", "no\nluck")
     assert msgspec.json.decode(first["low"]) == [{"0": 5}, "topic-id"]

@@ -26,7 +26,8 @@ from distcommit.protocol.paths import MANIFEST, TEMPORARY, bucket_name, segment_
 from distcommit.stores.job_store import open_store
 from distcommit.stores.plans import put_manifest, read_bucket_plan, read_manifest
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.stores.tables import PLAN_SCHEMA, TASK_STATE_SCHEMA, table_name
+from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.tables import table_name
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
 from distcommit.testing.models import samples
 from distcommit.testing.models.model_source import ModelDataset, ModelSource

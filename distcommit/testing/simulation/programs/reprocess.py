@@ -10,6 +10,7 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand
+from distcommit.testing.models.model_flow import model_flow, without_right
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import TurningAway
 from distcommit.testing.simulation.programs.parts import Program, new_machine, staged, unsettled
@@ -132,7 +133,33 @@ def _abandon_and_reprocess(machine: SimulatedPosix) -> str:
     return _wrong(machine, _NOW, _SOURCE, (3,)) or _run_and_reprocess(machine)
 
 
+_WITHOUT_RIGHT, _WITH_RIGHT = World(flow=without_right), World(flow=model_flow)
+_OFFSETS = ModelSource({"a": ModelDataset({"0": 6}, units=2)})
+
+
+def _without_right() -> SimulatedPosix:
+    machine = new_machine()
+    _WITHOUT_RIGHT.run(machine, _OFFSETS)
+    machine.syncfs("/")
+    return machine
+
+
+def _mended(machine: SimulatedPosix) -> None:
+    _WITH_RIGHT.reprocess(machine, _OFFSETS, "a")
+
+
+def _mended_again(machine: SimulatedPosix) -> str:
+    """The command until nothing of the branch is among its errors but what it turns away itself."""
+    before = _WITH_RIGHT.watermarks(machine)
+    _WITH_RIGHT.run(machine, _OFFSETS)
+    _mended(machine)
+    for _ in range(2):
+        _WITH_RIGHT.run(machine, _OFFSETS)
+    return _WITH_RIGHT.violation(machine, _OFFSETS, before)
+
+
 REPROCESS = (
+    Program("reprocess-optional", _without_right, _mended, _mended_again),
     Program("reprocess", _turned_away, _reprocess, _run_and_reprocess),
     Program("reprocess-at-once", _turned_away, _reprocess, _reprocess_at_once),
     Program("reprocess-again", _fed_again, _reprocess, _run_and_reprocess),

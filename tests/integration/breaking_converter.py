@@ -1,0 +1,22 @@
+"""A converter of one's own that raises at some batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.model.constructs import Converted, Converter
+
+
+class Breaking(Converter):
+    """Raises at a batch that has a record with that number in its column `n`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
+            raise ZeroDivisionError(f"n is {self.number}")
+        yield Converted(batch)

@@ -1,0 +1,110 @@
+"""A fork with an optional branch whose converter breaks, by its command line: the other is committed, what it lacks is
+among its errors, and once it is mended it is fed to it again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher
+from distcommit.cli.main import app
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+
+BREAKING = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 7}}
+MENDED: dict[str, Any] = {
+    "sink": None,
+    "converters": [{"type": "json", "keep_column": False, "fields": {"n": "int64"}}],
+    "fork": {"type": "all", "branches": {"good": {}, "late": {"optional": True, "sink": {"format": "avro"}}}},
+}
+BROKEN = {
+    **MENDED,
+    "fork": {"type": "all", "branches": {"good": {}, "late": {"optional": True, "converters": [BREAKING]}}},
+}
+TOPICS = {f"t{n:02d}": 1 for n in range(12)}
+RECORDS = 20
+
+
+def produce(job: KafkaJob, first: int) -> None:
+    """Sends records with the numbers from there on to each topic."""
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for topic in job.topics:
+        for number in range(first, first + RECORDS):
+            producer.produce(topic, json.dumps({"n": number}).encode(), partition=0)
+    assert producer.flush(30) == 0
+    job.produced += RECORDS * len(job.topics)
+
+
+def numbers(folder: Path, pattern: str) -> Counter[int]:
+    """The numbers in all files there, read by other means than the audit's."""
+    found: Counter[int] = Counter()
+    for path in (folder / "output").glob(pattern):
+        rows = ds.dataset(str(path), format="parquet").to_table()
+        values = rows["value"].to_pylist() if "value" in rows.schema.names else None
+        found.update(rows["n"].to_pylist() if values is None else [json.loads(value)["n"] for value in values])
+    return found
+
+
+def in_branches(job: KafkaJob) -> dict[str, tuple[int, int]]:
+    """Of each branch what is published, error files too, and what of it is rejected."""
+    audit = job.audit()
+    found = {
+        branch: (
+            sum(row.published for row in audit.partitions if row.branch == branch),
+            sum(row.rejected for row in audit.partitions if row.branch == branch),
+        )
+        for branch in ("good", "late")
+    }
+    audit.partitions = []
+    assert audit.exact, audit
+    return found
+
+
+@pytest.mark.slow
+def test_the_other_branch_is_committed_and_what_it_lacks_is_fed_to_it_once_it_is_mended(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, TOPICS, **BROKEN, commit={"min_interval_ms": 60_000}) as job:
+        produce(job, 0)
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+        with job.start() as run:
+            while not run.has_ended and not watcher.pending():
+                run.wait(0.002)
+            killed = not run.has_ended
+            run.kill()
+        assert killed, "it was quicker"
+        first = job.run()
+        all_in, lost = len(TOPICS) * RECORDS, RECORDS * len(TOPICS)
+        assert in_branches(job) == {"good": (all_in, 0), "late": (all_in, lost)}
+        produce(job, RECORDS)  # without the number that it breaks at
+        second = job.run()
+        assert (second["totals"]["flow"]["failures"], second["totals"]["records_diverted"]) == ([], 0)
+        assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost)}
+        everything = Counter({number: len(TOPICS) for number in range(2 * RECORDS)})
+        assert numbers(tmp_path, "t*/good/**/*.parquet") == everything
+        assert numbers(tmp_path, "_rejected/*/late/*.parquet") == Counter(dict.fromkeys(range(RECORDS), len(TOPICS)))
+        assert first["totals"]["datasets_failed"] == 0
+
+        job.write(fork=MENDED["fork"])
+        code, result, errors = job.cli("reprocess", "t00")
+        assert (code, result["totals"]["records_published"]) == (0, RECORDS), errors[-3000:]
+        assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost - RECORDS)}
+
+
+def test_a_run_says_which_branch_failed_where_and_why(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"a": 1, "b": 1}, **BROKEN) as job:
+        produce(job, 0)
+        totals = job.run()["totals"]
+        assert totals["flow"]["failures"] == [["late", "python", 2]]
+        assert {(note["subject"], note["text"]) for note in totals["notes"]} == {
+            (urn, "late: python: ZeroDivisionError: n is 7") for urn in ("a", "b")
+        }
+        shown = CliRunner().invoke(app, ["status", str(job.path)], env={"COLUMNS": "200"}).output
+        assert "python: failed in 2 work units, whose records are among its errors" in " ".join(shown.split())
+        explained = CliRunner().invoke(app, ["explain", str(job.path)], env={"COLUMNS": "200"}).output
+        assert "branch late  optional: if it fails, its records go to the error branch" in explained
