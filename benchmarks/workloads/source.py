@@ -10,7 +10,7 @@ import pyarrow as pa
 from benchmarks.workloads.tree import dataset_urn
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Provenance, Source
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64())])
@@ -37,7 +37,7 @@ class NumberedSource(Source):
             if not owned(urn):
                 continue
             state = states.get(urn) or DatasetState(urn)
-            low = int(state.watermark.positions["0"]) if state.watermark else 0
+            low = as_offset(state.watermark.positions["0"]) if state.watermark else 0
             if state.status is not DatasetStatus.IDLE or low >= end:
                 continue
             unit = WorkUnit("", urn, Watermark({"0": low}), Watermark({"0": end}), end - low)
@@ -60,7 +60,7 @@ class _NumberedExtraction(Extraction):
     unit: WorkUnit
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        offsets = range(int(self.unit.low.positions["0"]), int(self.unit.expected_high.positions["0"]))
+        offsets = range(as_offset(self.unit.low.positions["0"]), as_offset(self.unit.expected_high.positions["0"]))
         yield pa.record_batch([["0"] * len(offsets), list(offsets)], schema=SCHEMA)
 
     def actual_high(self) -> Watermark:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from distcommit.app.config import JobConfig
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.urn import check_urn
@@ -37,7 +39,8 @@ class ForeignPositions:
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
-    """Positions from a file (`.csv`, or `.json` as Gobblin exports it) or from a Kafka consumer group.
+    """Positions from a file (`.csv`, where those that are no offsets are JSON, or `.json` as Gobblin exports it) or
+    from a Kafka consumer group.
 
     Raises:
         ConfigurationError: naming each line or task that can't be used; or if there is nothing in it for this job.
@@ -105,7 +108,7 @@ def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
     return ForeignPositions(str(file), datasets)
 
 
-def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, int]:
+def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
     if len(row) != len(CSV_HEADER):
         raise ValueError(f"{len(row)} fields instead of {len(CSV_HEADER)}")
     urn, partition, position = (text.strip() for text in row)
@@ -117,6 +120,8 @@ def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, int]:
         topic = source.topic_of(urn)
         if topic not in source.selection or urn != source.dataset_of(topic, partition):
             raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
+    elif position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
+        return urn, partition, msgspec.json.decode(position, type=Position)
     return urn, partition, _offset(position)
 
 

@@ -33,7 +33,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, shown
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import objection
@@ -195,4 +195,7 @@ def _sealed(sequence: SealedSequence) -> str:
 def _position(watermark: Watermark | None) -> str:
     if watermark is None:
         return "nothing"
-    return ", ".join(f"{partition}:{position}" for partition, position in sorted(watermark.positions.items())) or "none"
+    return (
+        ", ".join(f"{partition}:{shown(position)}" for partition, position in sorted(watermark.positions.items()))
+        or "none"
+    )

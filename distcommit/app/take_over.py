@@ -16,6 +16,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus, Head
+from distcommit.model.watermark_types import WATERMARK_PIN
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.anchors import cut_ended, require_whole
 from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
@@ -81,6 +82,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
             expected=f"a job with a source of type {config.source.type}",
             found=f"job {store.job}, whose source is of type {kind}",
         )
+    _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
     found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
     dataset = recorded.settings.get("source.dataset", getattr(other.source, "dataset", ""))
     for urn, state in sorted(known_states(store).items()):
@@ -92,6 +94,19 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
             found.datasets[urn] = dict(state.watermark.positions)
             found.incarnations[urn] = state.watermark.incarnation
     return found
+
+
+def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
+    """`theirs`: the type of watermark that the other job's store has recorded."""
+    pin = config.source.pins().get(WATERMARK_PIN)
+    ours = pin.value if pin is not None else ""
+    if theirs != ours:
+        raise ConfigurationError(
+            "positions of one type of watermark say nothing to another",
+            expected=f"watermarks of type {ours or 'plain'}",
+            found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
+            todo="read with the type that they were made by; nothing was written",
+        )
 
 
 def _take_partitions(source: KafkaSource, dataset: str, state: DatasetState, found: ForeignPositions) -> None:

@@ -72,9 +72,9 @@ def require_positions(
 
 
 def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-    for urn, positions in wanted.items():
+    for urn, named in wanted.items():
         try:
-            storable(Watermark(dict(positions)))
+            positions = storable(Watermark(dict(named))).positions
         except ValueError as error:
             yield f"{urn!r}: {error}"
             continue
@@ -96,5 +96,7 @@ def _kind(position: Position) -> str:
             return "a text"
         case int():
             return "a whole number"
+        case tuple():
+            return f"a list of {', '.join(map(_kind, position)) or 'nothing'}"
         case _:
             return "a number"

@@ -35,6 +35,7 @@ from distcommit.cli.output import (
 )
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.watermark import Position
 from distcommit.stores.by_hand import Release
 from distcommit.stores.job_store import MAX_BUCKETS
 
@@ -251,7 +252,7 @@ def set_watermark(
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         try:
-            wanted = msgspec.json.decode(positions, type=dict[str, int | float | str] | None)
+            wanted = msgspec.json.decode(positions, type=dict[str, Position] | None)
         except msgspec.DecodeError as error:
             raise ConfigurationError(
                 "these are not positions by partition",

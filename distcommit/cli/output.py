@@ -31,7 +31,7 @@ from distcommit.cli.views import (
 )
 from distcommit.engine.reports import Totals
 from distcommit.engine.run import RecoverResult, RunResult
-from distcommit.model.watermark import Position
+from distcommit.model.watermark import Position, shown
 
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
@@ -334,15 +334,15 @@ def _reasons(totals: Totals) -> RenderableType | None:
 
 def _each(positions: Mapping[str, Position]) -> Text:
     """Positions one by one, as far as they fit."""
-    shown = [f"{partition}:{position}" for partition, position in list(positions.items())[:4]]
-    return Text(" ".join([*shown, *(["..."] if len(positions) > len(shown) else [])]) or "none")
+    first = [f"{partition}:{shown(position)}" for partition, position in list(positions.items())[:4]]
+    return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")
 
 
 def _position(positions: Mapping[str, Position]) -> Text:
     """One number for a watermark over several partitions: how many offsets lie below it."""
     numbers = [position for position in positions.values() if isinstance(position, int)]
     if len(numbers) != len(positions):
-        return Text(", ".join(str(position) for position in positions.values()))
+        return Text(", ".join(map(shown, positions.values())))
     return Text(f"{sum(numbers):,}" if numbers else "none")
 
 

@@ -60,7 +60,7 @@ def _stored(planned: DatasetPlan) -> DatasetPlan:
             raise _refused(plan.dataset_urn, f"a work unit of dataset {unit.dataset_urn!r}")
         if not 0 <= unit.size <= LARGEST_SIZE:
             raise _refused(plan.dataset_urn, f"a work unit of size {unit.size}; there are 0 to {LARGEST_SIZE}")
-        if not unit.can_end_at(unit.expected_high):
+        if not unit.can_end_at(unit.least_end):
             raise _refused(plan.dataset_urn, f"a work unit from {unit.low} to {unit.expected_high}")
     return plan
 

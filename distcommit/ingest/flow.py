@@ -165,8 +165,8 @@ def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[Skippe
     """The holes, if they are ranges of the work unit: footers name them, and the audit believes footers."""
     found = [storable(hole) for hole in holes]
     for hole in found:
-        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition)
-        within = low is not None and high is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
+        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)
+        within = low is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
         if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
             raise SourceError(
                 "the source reports a hole outside its work unit",

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
-Position = int | float | str
-"""A point in one source partition. Positions of one partition are of one type and ordered."""
+Scalar = int | float | str
+Position = Scalar | tuple[Scalar, ...]
+"""A point in one source partition. Positions of one partition are of one type and ordered.
+
+A composite one, a JSON list, is compared element by element, and what it begins with lies before it: `(7,)` before
+`(7, "a")`. What a position of any other type stands for is its source's: see `model.watermark_types`.
+"""
 
 
 class Watermark(Struct, frozen=True, array_like=True):
     """Positions by source partition (exclusive: the first position not read yet), of one incarnation of the source.
 
-    Any ordered JSON scalar serves as a position: Kafka offsets, ISO timestamps, log sequence numbers. A dataset without
-    partitions uses the single partition `""`. The incarnation names the thing the positions count in (a Kafka topic
-    id): positions of another incarnation are not comparable.
+    Any ordered JSON scalar serves as a position, or a list of them: Kafka offsets, ISO timestamps, log sequence
+    numbers, a time and a name. A dataset without partitions uses the single partition `""`. The incarnation names the
+    thing the positions count in (a Kafka topic id): positions of another incarnation are not comparable.
     """
 
     positions: dict[str, Position]
@@ -41,9 +47,27 @@ class Watermark(Struct, frozen=True, array_like=True):
 
 
 def at_or_past(position: Position, other: Position) -> bool:
-    """Whether `position` >= `other`; positions of different types are never at or past each other."""
+    """Whether `position` >= `other`; positions of different types are never at or past each other. Composite ones are
+    so by the first element in which they differ."""
     if isinstance(position, str) and isinstance(other, str):
         return position >= other
     if isinstance(position, int | float) and isinstance(other, int | float):
         return position >= other
+    if isinstance(position, tuple) and isinstance(other, tuple):
+        for one, another in zip(position, other, strict=False):
+            if one != another:
+                return at_or_past(one, another)
+        return len(position) >= len(other)
     return False
+
+
+def as_offset(position: Position) -> int:
+    """The position of a source that counts in whole numbers. Raises ValueError if it is none."""
+    if not isinstance(position, tuple):
+        return int(position)
+    raise ValueError(f"{shown(position)} is no whole number")
+
+
+def shown(position: Position) -> str:
+    """A position for people: a composite one as the JSON list that it is stored as."""
+    return msgspec.json.encode(position).decode() if isinstance(position, tuple) else str(position)

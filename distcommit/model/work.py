@@ -81,6 +81,9 @@ def positions_lost(skipped: Iterable[SkippedRange]) -> int:
 class WorkUnit(Struct, frozen=True):
     """A range of one dataset for one task attempt to read: per source partition from `low` to `expected_high`.
 
+    Where the source can't know before it reads how far a partition goes, `expected_high` has no position of it, and an
+    attempt may end anywhere from `low` on. Nothing else of that partition can be planned behind it in the same run.
+
     `size` is the planner's estimate of the work, in the source's unit (records, for Kafka). `work_unit_id` comes from
     the plan and is unique in the run.
     """
@@ -95,7 +98,14 @@ class WorkUnit(Struct, frozen=True):
     def can_end_at(self, actual: Watermark) -> bool:
         """Whether an attempt at this work unit may end there: in its own partitions, from `low` to `expected_high`."""
         own = actual.positions.keys() == self.low.positions.keys()
-        return own and actual.covers(self.low) and self.expected_high.covers(actual)
+        bounded = {p: position for p, position in actual.positions.items() if p in self.expected_high.positions}
+        within = self.expected_high.covers(Watermark(bounded, actual.incarnation))
+        return own and actual.covers(self.low) and within
+
+    @property
+    def least_end(self) -> Watermark:
+        """The expected high watermark, and `low` where none is known."""
+        return Watermark({**self.low.positions, **self.expected_high.positions}, self.expected_high.incarnation)
 
 
 class DatasetPlan(Struct, frozen=True):

@@ -38,6 +38,7 @@ GOLDEN_10 = Path(__file__).parent / "v10"
 GOLDEN_11 = Path(__file__).parent / "v11"
 GOLDEN_12 = Path(__file__).parent / "v12"
 GOLDEN_13 = Path(__file__).parent / "v13"
+GOLDEN_16 = Path(__file__).parent / "v16"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -140,6 +141,13 @@ def make_13(folder: Path) -> None:
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_OPTIONAL))
 
 
+def make_16(folder: Path) -> None:
+    """Writes what came with composite positions, and with plans that do not know how far a work unit goes."""
+    folder.mkdir(parents=True)
+    (folder / "set-watermark.seg").write_bytes(encode_segment(samples.COMPOSITE_SEGMENT))
+    (folder / "plan.parquet").write_bytes(encode_plan(samples.OPEN_ENDED_PLAN))
+
+
 def make_5(folder: Path) -> None:
     """Writes what came with reasons of what is pending (segments of version 3, a state that shows an outage) and with
     pinned settings: the record of them."""
@@ -209,6 +217,7 @@ if __name__ == "__main__":
         GOLDEN_11: make_11,
         GOLDEN_12: make_12,
         GOLDEN_13: make_13,
+        GOLDEN_16: make_16,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 HELD = "dataset-042"
@@ -55,7 +55,7 @@ class HeldExtraction(Extraction):
         if self.unit.dataset_urn == HELD:
             while not Path(self.release).exists():
                 time.sleep(0.05)  # the test, another process, makes that file
-        high = int(self.unit.expected_high.positions["0"])
+        high = as_offset(self.unit.expected_high.positions["0"])
         yield pa.record_batch([["0"] * high, list(range(high))], names=["partition", "offset"])
 
     def actual_high(self) -> Watermark:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from distcommit.model.errors import CorruptError
+from distcommit.model.watermark import as_offset
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
 from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
 from distcommit.stores.plans import (
@@ -177,7 +178,7 @@ def test_winners_are_one_per_work_unit_and_leave_no_gap(
     for partition, high in answer.high.positions.items():
         at = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}[partition]
         ranges = [
-            (int(state.low.positions[partition]), int(state.actual_high.positions[partition]))
+            (as_offset(state.low.positions[partition]), as_offset(state.actual_high.positions[partition]))
             for state in answer.winners
             if partition in state.low.positions
         ]

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from distcommit.model.errors import DistcommitError, SourceError, TransientError
 from distcommit.model.source import Extraction, Extractor
-from distcommit.model.watermark import Watermark, at_or_past
+from distcommit.model.watermark import Watermark, as_offset, at_or_past
 from distcommit.model.work import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection
@@ -361,7 +361,7 @@ def _ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
     """The work unit's partitions that have something to read, with first offset and end."""
     topic, highs = _topic_of(unit), unit.expected_high.positions
     return [
-        ((topic, int(partition)), int(low), int(highs[partition]))
+        ((topic, int(partition)), as_offset(low), as_offset(highs[partition]))
         for partition, low in unit.low.positions.items()
         if low != highs[partition]
     ]

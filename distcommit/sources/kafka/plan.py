@@ -10,7 +10,7 @@ from typing import Protocol
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Position, Watermark
+from distcommit.model.watermark import Position, Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog
 
@@ -113,7 +113,7 @@ def _begins(
                 if rules.expired_offsets == "skip":
                     continue
                 skipped.append(_given_up(rules, urn, partition, low, log, topic_id))
-                low = int(skipped[-1].high)
+                low = as_offset(skipped[-1].high)
             if str(partition) not in stored:
                 start[str(partition)] = 0
         elif topic_followed:
@@ -121,7 +121,7 @@ def _begins(
             if low < log.low:
                 why = "the partition is new, and others of its topic were read before"
                 skipped.append(_passed_over(rules, partition, low, log, topic_id, why))
-                low = int(skipped[-1].high)
+                low = as_offset(skipped[-1].high)
         else:
             low = start[str(partition)] = log.begin
         ranges.append((partition, low, log.high))

@@ -13,7 +13,7 @@ from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequen
 from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver, Planned, Source
 from distcommit.model.urn import check_urn
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 
@@ -159,12 +159,12 @@ class SourceContract(ABC):
             return
         for plan in self.plan(source).values():
             for unit in plan.work_units:
-                at = {partition: int(low) for partition, low in unit.low.positions.items()}
+                at = {partition: as_offset(low) for partition, low in unit.low.positions.items()}
                 for batch in extractor.extract(unit):
                     partitions = batch[source.provenance.partition_column].to_pylist()
                     offsets = batch[source.provenance.offset_column].to_pylist()
                     for partition, offset in zip(map(str, partitions), offsets, strict=True):
-                        assert at[partition] <= offset < int(unit.expected_high.positions[partition])
+                        assert at[partition] <= offset < as_offset(unit.expected_high.positions[partition])
                         at[partition] = offset + 1
 
     def test_plans_survive_storing(self, source: Source) -> None:

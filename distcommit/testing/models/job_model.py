@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Literal
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 
@@ -133,7 +133,7 @@ class JobModel:
 
 def positions(watermark: Watermark | None) -> Positions | None:
     """A watermark of integer positions as a plain dict."""
-    return None if watermark is None else {partition: int(p) for partition, p in watermark.positions.items()}
+    return None if watermark is None else {partition: as_offset(p) for partition, p in watermark.positions.items()}
 
 
 def places(low: Mapping[str, int] | None, high: Mapping[str, int]) -> Iterator[Place]:

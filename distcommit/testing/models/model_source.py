@@ -21,7 +21,7 @@ from distcommit.model.source import (
     Provenance,
     Source,
 )
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
@@ -107,7 +107,7 @@ def _nonsense(states: Mapping[str, DatasetState]) -> Iterator[Planned]:
 
 def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetPlan:
     """All that lies between the stored watermark and the end. What has expired meanwhile is skipped."""
-    reached = {partition: int(position) for partition, position in stored.positions.items()} if stored else {}
+    reached = {partition: as_offset(position) for partition, position in stored.positions.items()} if stored else {}
     oldest = {partition: dataset.expired.get(partition, 0) for partition in dataset.partitions}
     start = {partition: first for partition, first in oldest.items() if partition not in reached}
     incarnation = dataset.incarnation
@@ -157,7 +157,7 @@ class _ModelExtraction(Extraction):
         high = self.actual_high().positions
         for partition, low in self.unit.low.positions.items():
             holes = self.dataset.holes.get(partition, frozenset())
-            offsets = [offset for offset in range(int(low), int(high[partition])) if offset not in holes]
+            offsets = [offset for offset in range(as_offset(low), as_offset(high[partition])) if offset not in holes]
             if partition in self.dataset.fails or self.dataset.bad.get(partition) in offsets:
                 raise SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
             if offsets:
@@ -167,7 +167,7 @@ class _ModelExtraction(Extraction):
     def actual_high(self) -> Watermark:
         low, high = self.unit.low.positions, self.unit.expected_high.positions
         return Watermark(
-            {p: max(int(low[p]), int(high[p]) - self.dataset.short) for p in high}, self.dataset.incarnation
+            {p: max(as_offset(low[p]), as_offset(high[p]) - self.dataset.short) for p in high}, self.dataset.incarnation
         )
 
     def bytes_read(self) -> int:
@@ -181,5 +181,5 @@ class _ModelExtraction(Extraction):
             for partition, offsets in self.dataset.holes.items()
             if partition in high
             for offset in sorted(offsets)
-            if int(self.unit.low.positions[partition]) <= offset < int(high[partition])
+            if as_offset(self.unit.low.positions[partition]) <= offset < as_offset(high[partition])
         ]

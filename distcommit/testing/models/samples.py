@@ -214,6 +214,18 @@ PLAN = [
     DatasetPlan("b", None, Watermark({"": 0}), (WorkUnit("00003_000002", "b", Watermark({}), Watermark({}), 0),)),
 ]
 
+_COMPOSITE = Watermark({"": (1_700_000_000_000_000_001, "a/ü b.csv", 2.5), "0": ()})
+COMPOSITE_SEGMENT = Segment(0, WRITER_ID, SetWatermark(_URN, _COMPOSITE, "ann@host"))
+OPEN_ENDED_PLAN = [
+    DatasetPlan(
+        _URN,
+        _COMPOSITE,
+        Watermark({"1": 0}),
+        (WorkUnit("00003_000000", _URN, Watermark({"": _COMPOSITE.positions[""], "1": 0}), Watermark({}), 4),),
+    )
+]
+"""A plan that does not know how far its work unit goes."""
+
 _RESULT = BranchResult(
     MAIN_BRANCH,
     "",

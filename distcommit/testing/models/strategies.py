@@ -37,7 +37,7 @@ from distcommit.model.log_records import (
     StepBatch,
 )
 from distcommit.model.urn import MAX_URN_BYTES
-from distcommit.model.watermark import Position, Watermark
+from distcommit.model.watermark import Position, Watermark, as_offset
 from distcommit.model.work import (
     MAIN_BRANCH,
     BranchResult,
@@ -72,7 +72,8 @@ def watermarks(highest: int = 3) -> st.SearchStrategy[Watermark]:
 
 def positions() -> st.SearchStrategy[Position]:
     """Positions of any type that a source may count in."""
-    return st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
+    scalars = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
+    return scalars | st.lists(scalars, max_size=3).map(tuple)
 
 
 def records_after(fold: Fold, urns: Sequence[str] = FEW_URNS) -> st.SearchStrategy[Record]:
@@ -168,7 +169,8 @@ def _sequences(fold: Fold, urn: str) -> st.SearchStrategy[SealedSequence]:
 
 @st.composite
 def plans(draw: st.DrawFn, urn: str = "a", stored: Mapping[str, int] | None = None) -> DatasetPlan:
-    """A dataset's work units: partitions, some of them new, cut into ranges; small ones may share a work unit."""
+    """A dataset's work units: partitions, some of them new, cut into ranges; small ones may share a work unit. Of one
+    partition it may not be known how far it goes."""
     partitions = draw(st.lists(st.sampled_from("012"), min_size=1, max_size=3, unique=True))
     if stored is None:
         stored = draw(st.dictionaries(st.sampled_from(partitions), st.integers(0, 3)))
@@ -183,12 +185,14 @@ def plans(draw: st.DrawFn, urn: str = "a", stored: Mapping[str, int] | None = No
             ranges += [{partition: cut} for cut in (list(pairwise(cuts)) or [(low, high)])]
     if len(ranges) > 1 and not ranges[0].keys() & ranges[-1].keys() and draw(st.booleans()):
         ranges = [ranges[0] | ranges[-1], *ranges[1:-1]]
+    open_ended = draw(st.sets(st.sampled_from(partitions), max_size=1))
+    last = {p: high for unit in ranges for p, (_, high) in unit.items()}
     units = tuple(
         WorkUnit(
             f"{place:06d}",
             urn,
             Watermark({p: low for p, (low, _) in unit.items()}),
-            Watermark({p: high for p, (_, high) in unit.items()}),
+            Watermark({p: high for p, (_, high) in unit.items() if p not in open_ended or high < last[p]}),
             sum(high - low for low, high in unit.values()),
         )
         for place, unit in enumerate(ranges)
@@ -213,10 +217,10 @@ def _attempts(draw: st.DrawFn, unit: WorkUnit, run_id: str, epoch: int, attempt:
     reached = unit.low
     outputs: tuple[StagedFile, ...] = ()
     if outcome is TaskOutcome.SUCCEEDED:
-        ends = unit.expected_high.positions
+        ends = {p: unit.expected_high.positions.get(p, as_offset(low) + 3) for p, low in unit.low.positions.items()}
         reads = {p: draw(st.sampled_from([ends[p], ends[p], low])) for p, low in unit.low.positions.items()}
         reached = Watermark(reads)
-        count = sum(int(reads[p]) - int(low) for p, low in unit.low.positions.items())
+        count = sum(as_offset(reads[p]) - as_offset(low) for p, low in unit.low.positions.items())
         path = f"{epoch}/{unit.work_unit_id}.{attempt}/0"
         outputs = (StagedFile(path, f"{unit.dataset_urn}/{attempt}", count, draw(_WORDS), 0, 1, count),) * bool(count)
     error = "" if outcome is TaskOutcome.SUCCEEDED else draw(st.text(max_size=10))
@@ -295,7 +299,9 @@ def no_positions() -> st.SearchStrategy[object]:
     """What is no position, though a source may say so."""
     beyond = st.integers(2**64, 2**70) | st.integers(-(2**70), -(2**63) - 1)
     floats = st.sampled_from([float("nan"), float("inf"), float("-inf")])
-    others = st.none() | st.booleans() | st.binary(max_size=5) | st.lists(st.integers(), max_size=2)
+    others = (
+        st.none() | st.booleans() | st.binary(max_size=5) | st.lists(st.lists(st.integers()), min_size=1, max_size=2)
+    )
     return beyond | floats | others | st.just("2026\udcff")
 
 

@@ -25,7 +25,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import segment_number
 from distcommit.steps.registry import load_steps
@@ -176,7 +176,7 @@ def set_back(store: JobStore) -> int:
                 case SetWatermark(urn, Watermark(positions)):
                     before = model.dataset(urn).watermark
                     reached = before.positions.items() if before else ()
-                    records += sum(int(position) - int(positions.get(p, 0)) for p, position in reached)
+                    records += sum(as_offset(position) - as_offset(positions.get(p, 0)) for p, position in reached)
             model.append(segment.record)
     return records
 

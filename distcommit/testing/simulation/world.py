@@ -25,7 +25,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, STORE_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -200,7 +200,7 @@ class World:
         records_of = next((records_of for flow, records_of in MODEL_FLOWS if flow is self.flow), None)
         records = earlier_records + sum(sum(map(records_of, range(end))) if records_of else end for end in ends)
         if set_by_hand:
-            records -= sum(int(first) for state in _states(store) for first in state.origin.values())
+            records -= sum(as_offset(first) for state in _states(store) for first in state.origin.values())
         expired = sum(sum(dataset.expired.values()) for dataset in source.datasets.values())
         found = audit.records + (0 if records_of else audit.skipped + audit.holes)
         wrong_count = found < records if self.at_least_once else found != records

@@ -13,7 +13,15 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.watermark import Position, Watermark
+from distcommit.model.pins import Pin
+from distcommit.model.watermark import Position, Watermark, as_offset
+from distcommit.model.watermark_types import (
+    WATERMARK_PIN,
+    CompositeWatermark,
+    LongWatermark,
+    StringWatermark,
+    TimestampWatermark,
+)
 from distcommit.testing.models.model_source import ModelSource
 from tests.jobs.kafka_job import kafka_job
 
@@ -25,11 +33,27 @@ commit: {buckets: 1, durability: none}
 """
 
 
+class Composite(ModelSource):
+    """A source of the user's own whose positions are a time and a name."""
+
+    def pins(self) -> dict[str, Pin]:
+        return {WATERMARK_PIN: CompositeWatermark(TimestampWatermark(), StringWatermark()).pin()}
+
+
+class Recoded(ModelSource):
+    """The same, once its positions are encoded otherwise."""
+
+    def pins(self) -> dict[str, Pin]:
+        return {WATERMARK_PIN: CompositeWatermark(LongWatermark(), StringWatermark()).pin()}
+
+
 class Counted(ModelSource):
     """A source of the user's own that says what a position is."""
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        return (f"{urn} counts in tens" for urn, found in datasets.items() if any(int(p) % 10 for p in found.values()))
+        return (
+            f"{urn} counts in tens" for urn, found in datasets.items() if any(as_offset(p) % 10 for p in found.values())
+        )
 
 
 @pytest.fixture
@@ -141,3 +165,57 @@ def test_an_import_is_held_to_the_same(tmp_path: Path) -> None:
     Job.from_file(own).set_watermark("x", {"0": 20})
     stored = Job.from_file(own).open_store(create=False).bucket_log(0).refresh()
     assert stored.state_of("x").watermark == Watermark({"0": 20})
+
+
+COMPOSITE = """\
+job: by-hand
+source: {type: python, class: "tests.unit.app.test_watermarks:Composite"}
+paths: {store: store, staging: staging, output: output}
+commit: {buckets: 1, durability: none}
+"""
+
+
+def test_composite_positions_are_set_shown_and_kept_of_one_type(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(COMPOSITE)
+    Job.from_file(file).open_store(create=True)
+    position = ["2026-01-01T00:00:00.000000Z", "a b.csv"]
+    command = ["set-watermark", str(file), "d", json.dumps({"": position}), "--new"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert '"a b.csv"]' in done.output
+    job = Job.from_file(file)
+    assert watermarks(job) == {"d": {"": tuple(position)}}
+    for wrong in ([1, "a"], ["a"], "a", [["a"], "b"], [None]):
+        with pytest.raises(ConfigurationError, match="no positions to set"):
+            job.set_watermark("d", {"": wrong})  # type: ignore[dict-item]
+    job.set_watermark("d", {"": ["2026", "a"]})  # type: ignore[dict-item]
+    assert watermarks(job) == {"d": {"": ("2026", "a")}}
+
+
+def test_watermarks_of_one_type_are_not_compared_with_those_of_another(tmp_path: Path) -> None:
+    file, other = tmp_path / "job.yaml", tmp_path / "other.yaml"
+    file.write_text(COMPOSITE)
+    Job.from_file(file).open_store(create=True)
+    Job.from_file(file).set_watermark("d", {"": ("2026", "a")}, new=True)
+    with pytest.raises(ConfigurationError) as refused:
+        Job.from_file(file, ["source.class=tests.unit.app.test_watermarks:Recoded"]).set_watermark("d", {"": (1, "a")})
+    assert "composite (timestamp 1, string 1) 1" in refused.value.expected
+    assert "composite (long 1, string 1) 1" in refused.value.found
+    other.write_text(COMPOSITE.replace("Composite", "Recoded").replace("store: store", "store: s2"))
+    with pytest.raises(ConfigurationError, match="one type of watermark") as refused:
+        Job.from_file(other).import_watermarks(file)
+    assert "composite (timestamp 1, string 1) 1" in refused.value.found
+
+
+def test_composite_positions_come_from_a_csv(tmp_path: Path) -> None:
+    file, csv = tmp_path / "job.yaml", tmp_path / "positions.csv"
+    file.write_text(COMPOSITE)
+    job = Job.from_file(file)
+    job.open_store(create=True)
+    csv.write_text('dataset,partition,next_offset\nd,,"[""2026"", ""a""]"\n')
+    job.import_watermarks(csv)
+    assert watermarks(job) == {"d": {"": ("2026", "a")}}
+    csv.write_text('dataset,partition,next_offset\ne,,"[""2026"", null]"\n')
+    with pytest.raises(ConfigurationError, match="line 2"):
+        job.import_watermarks(csv)

@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.model.errors import SourceError, SourceUnavailableError, TransientError
 from distcommit.model.source import DatasetProblem
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source
@@ -24,11 +24,11 @@ def refuse(unit: WorkUnit) -> None:
 
 
 def behind(unit: WorkUnit, high: Watermark) -> Watermark:
-    return Watermark({p: int(v) - 1 for p, v in unit.low.positions.items()}) if unit.dataset_urn == "b" else high
+    return Watermark({p: as_offset(v) - 1 for p, v in unit.low.positions.items()}) if unit.dataset_urn == "b" else high
 
 
 def beyond(unit: WorkUnit, high: Watermark) -> Watermark:
-    return Watermark({p: int(v) + 1 for p, v in high.positions.items()}) if unit.dataset_urn == "b" else high
+    return Watermark({p: as_offset(v) + 1 for p, v in high.positions.items()}) if unit.dataset_urn == "b" else high
 
 
 def elsewhere(unit: WorkUnit, high: Watermark) -> Watermark:

@@ -16,7 +16,7 @@ from distcommit.engine.run import decide_run, run
 from distcommit.model.errors import FencedError, SourceUnavailableError
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import SealedSequence
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.stores.fencing import fence_bucket
@@ -78,7 +78,7 @@ def test_of_two_attempts_that_are_both_there_at_the_seal_one_wins_as_a_whole(fir
     assert drain_partition(settings, 0).counts.datasets_published == 1
     result = audit(WORLD, machine)
     assert (result.exact, result.files) == (True, 2)
-    assert result.records == sum(int(p) for p in WORLD.watermarks(machine)["a"].positions.values())
+    assert result.records == sum(as_offset(p) for p in WORLD.watermarks(machine)["a"].positions.values())
     check_recovery(machine, data)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distcommit.model.watermark import as_offset
 from distcommit.model.work import SkippedRange, merged
 
 RANGES = st.lists(
@@ -19,7 +20,7 @@ RANGES = st.lists(
 
 
 def positions(ranges: list[SkippedRange] | tuple[SkippedRange, ...]) -> set[tuple[str, bool, int]]:
-    return {(r.partition, r.is_hole, at) for r in ranges for at in range(int(r.low), int(r.high))}
+    return {(r.partition, r.is_hole, at) for r in ranges for at in range(as_offset(r.low), as_offset(r.high))}
 
 
 @given(RANGES)

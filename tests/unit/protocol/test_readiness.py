@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy, Nothing, Ready, Wait, gap_free, readiness
 
@@ -145,10 +145,10 @@ def test_winners_always_form_gap_free_ranges_from_the_low_watermark(data: st.Dat
     states = []
     for one in data.draw(st.permutations(units)):
         if data.draw(st.booleans()):
-            low, high = int(one.low.positions["0"]), int(one.expected_high.positions["0"])
+            low, high = as_offset(one.low.positions["0"]), as_offset(one.expected_high.positions["0"])
             states.append(state(one, high={"0": data.draw(st.integers(low, high))}))
     winners, reached = gap_free(states, {"0": 0})
-    covered = sorted((int(w.low.positions["0"]), int(w.actual_high.positions["0"])) for w in winners)
+    covered = sorted((as_offset(w.low.positions["0"]), as_offset(w.actual_high.positions["0"])) for w in winners)
     place = 0
     for low, high in covered:
         assert low == place
@@ -156,3 +156,26 @@ def test_winners_always_form_gap_free_ranges_from_the_low_watermark(data: st.Dat
     assert reached["0"] == place
     beyond = [s for s in states if s not in winners]
     assert all(s.low.positions["0"] != place or s.actual_high == s.low for s in beyond)
+
+
+def test_where_the_end_was_not_known_the_attempt_that_wins_says_it() -> None:
+    opened = WorkUnit("u1", "d", Watermark({"0": 0, "f": (1,)}), Watermark({"f": (2, "b")}), 1)
+    plan = DatasetPlan("d", None, Watermark({"0": 0, "f": (1,)}), (opened,))
+
+    def attempt(name: str, offset: int, place: tuple[int | str, ...]) -> TaskState:
+        return replace(state(opened, name), actual_high=Watermark({"0": offset, "f": place}))
+
+    one, other = attempt("a", 70, (2, "a")), attempt("b", 5, (2, "b"))
+    assert decide(other, one, plan=plan) == Ready((one,), one.actual_high)
+    assert decide(other, one, plan=plan, missing="a") == Ready((other,), other.actual_high)
+    for wrong in (attempt("a", -1, (2,)), attempt("a", 5, (2, "c")), attempt("a", 5, (0, "z"))):
+        assert isinstance(decide(wrong, plan=plan, ended=True), Nothing)
+
+
+def test_nothing_joins_an_end_that_was_not_known_but_what_begins_there() -> None:
+    opened, behind = WorkUnit("u1", "d", Watermark({"0": 0}), Watermark({}), 1), unit("u2", {"0": 5}, {"0": 9})
+    plan = DatasetPlan("d", None, Watermark({"0": 0}), (opened, behind))
+    for reached, high in ((5, 9), (7, 7)):
+        answer = decide(replace(state(opened), actual_high=Watermark({"0": reached})), state(behind), plan=plan)
+        assert isinstance(answer, Ready)
+        assert answer.high == Watermark({"0": high})

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.model.errors import SourceError, TransientError
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer
@@ -111,7 +111,7 @@ def holes(extraction: KafkaExtraction) -> list[tuple[str, int, int]]:
     """Partition, first offset and end of what had no record."""
     found = extraction.holes()
     assert all(hole.is_hole for hole in found)
-    return sorted((hole.partition, int(hole.low), int(hole.high)) for hole in found)
+    return sorted((hole.partition, as_offset(hole.low), as_offset(hole.high)) for hole in found)
 
 
 SMALL_OFFSETS = {"0": [0, 1, 2], "1": [1, 2], "2": [0, 1]}

@@ -10,7 +10,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, ConflictError, LostError
 from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence
@@ -76,7 +76,7 @@ def _commit_own_steps(machine: SimulatedPosix) -> None:
     store.create("job")
     for number, name in enumerate(("one", "two")):
         reached = store.watermark("job", "d")
-        if reached is not None and int(reached.positions[""]) > number:
+        if reached is not None and as_offset(reached.positions[""]) > number:
             continue
         sequence = store.get_commit_sequence("job", "d")
         if sequence is None:

@@ -1,0 +1,164 @@
+"""Positions of any type: their order, and what types of watermarks make of values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.engine.planned import checked_plan
+from distcommit.model.commit_groups import CommitGroups
+from distcommit.model.source import DatasetProblem
+from distcommit.model.storable import storable
+from distcommit.model.watermark import Position, Watermark, at_or_past, shown
+from distcommit.model.watermark_types import (
+    CompositeWatermark,
+    LongWatermark,
+    StringWatermark,
+    TimestampWatermark,
+    WatermarkType,
+)
+from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit, merged, positions_lost
+from distcommit.testing.models import strategies
+
+POSITIONS = strategies.positions() | st.sampled_from([(), (1,), (1, "a"), (1, "b"), (1, 2), (2,), (1.0,), "a", 1])
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
+LONGS = st.integers(-(2**63), 2**63 - 1)
+TIMES = st.datetimes(
+    datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=-5))])
+)
+PAIR = CompositeWatermark(TimestampWatermark(), LongWatermark(), StringWatermark())
+VALUES: list[tuple[WatermarkType[Any], st.SearchStrategy[Any]]] = [
+    (LongWatermark(), LONGS),
+    (StringWatermark(), TEXTS),
+    (TimestampWatermark(), TIMES),
+    (PAIR, st.tuples(TIMES, st.integers(0, 2), TEXTS)),
+    (PAIR, st.tuples(TIMES) | st.tuples(TIMES, LONGS) | st.just(())),
+]
+
+
+@given(POSITIONS, POSITIONS, POSITIONS)
+def test_positions_are_ordered_where_they_are_of_one_type(a: Position, b: Position, c: Position) -> None:
+    assert at_or_past(a, a)
+    assert (at_or_past(a, b) and at_or_past(b, a)) is (a == b)
+    if at_or_past(a, b) and at_or_past(b, c):
+        assert at_or_past(a, c)
+
+
+def test_composite_positions_are_ordered_by_the_first_element_that_differs() -> None:
+    ordered: list[Position] = [(), (1,), (1, "a"), (1, "a", 0), (1, "b"), (2,), (2, "a")]
+    for place, position in enumerate(ordered):
+        assert [at_or_past(position, other) for other in ordered] == [place >= before for before in range(len(ordered))]
+
+
+@pytest.mark.parametrize(("one", "other"), [((1, "a"), (1, 2)), ((1,), 1), (("a",), "a"), ((), 0), ((), "")])
+def test_positions_of_different_types_are_never_past_each_other(one: Position, other: Position) -> None:
+    assert not at_or_past(one, other)
+    assert not at_or_past(other, one)
+    with pytest.raises(ValueError, match="would go back"):
+        Watermark({"": one}).advanced({"": other})
+
+
+@given(st.dictionaries(st.text(max_size=3), strategies.positions(), max_size=3))
+def test_watermarks_are_stored_and_read_alike(positions: dict[str, Position]) -> None:
+    watermark = Watermark(positions, "i")
+    try:
+        stored = storable(watermark)
+    except ValueError:
+        return  # text that is no Unicode
+    assert stored == watermark
+    assert msgspec.convert(msgspec.to_builtins(watermark), Watermark) == watermark
+    assert all(type(stored.positions[name]) is type(position) for name, position in positions.items())
+
+
+def test_what_can_not_be_told_apart_once_it_is_stored_is_no_position() -> None:
+    for wrong in ((float("nan"),), ((1,),), (None,), (True,)):
+        with pytest.raises(ValueError, match="Expected"):
+            storable(Watermark({"": wrong}))  # type: ignore[dict-item]
+
+
+def test_composite_ranges_are_merged_and_none_of_them_can_be_counted() -> None:
+    ranges = [SkippedRange("", (1, "a"), (2,), "one"), SkippedRange("", (2,), (2, "b"), "two")]
+    assert merged(ranges) == (SkippedRange("", (1, "a"), (2, "b"), "two"),)
+    assert positions_lost(ranges) == 2
+
+
+def test_a_composite_position_is_shown_as_it_can_be_set() -> None:
+    assert [shown(p) for p in ((7, "a b"), "a b", 7)] == ['[7,"a b"]', "a b", "7"]
+
+
+@pytest.mark.parametrize(("kind", "values"), VALUES)
+def test_types_keep_the_order_of_their_values_and_give_them_back(
+    kind: WatermarkType[Any], values: st.SearchStrategy[Any]
+) -> None:
+    @given(values, values)
+    def holds(one: Any, other: Any) -> None:
+        a, b = kind.to_position(one), kind.to_position(other)
+        assert at_or_past(a, b) is (one >= other)
+        assert (a == b) is (one == other)
+        assert kind.from_position(storable(Watermark({"": a})).positions[""]) == one
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (LongWatermark(), 2**63),
+        (LongWatermark(), "1"),
+        (LongWatermark(), True),
+        (StringWatermark(), 1),
+        (TimestampWatermark(), datetime(2026, 1, 1)),
+        (TimestampWatermark(), datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))),
+        (PAIR, (datetime(2026, 1, 1, tzinfo=UTC), 1, "a", 2)),
+        (PAIR, [1]),
+        (CompositeWatermark(PAIR), ((),)),
+    ],
+)
+def test_values_that_have_no_position_are_refused(kind: WatermarkType[Any], value: Any) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        kind.to_position(value)
+
+
+@pytest.mark.parametrize("text", ["2026-01-01", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000000+00:00", "x", 1])
+def test_times_that_would_be_ordered_otherwise_as_text_are_refused(text: Position) -> None:
+    with pytest.raises(ValueError, match=r"time|Invalid"):
+        TimestampWatermark().from_position(text)
+
+
+def test_the_pin_of_a_type_tells_encodings_apart() -> None:
+    class Newer(LongWatermark):
+        version = 2
+
+    assert LongWatermark().pin().value == "long 1"
+    assert Newer().pin().value == "long 2"
+    assert PAIR.pin().value == "composite (timestamp 1, long 1, string 1) 1"
+    assert CompositeWatermark(Newer()).pin().value == "composite (long 2) 1"
+
+
+def test_an_attempt_may_end_anywhere_from_low_on_where_the_expected_high_is_not_known() -> None:
+    unit = WorkUnit("u", "d", Watermark({"0": 5, "1": (1,)}, "i"), Watermark({"1": (2,)}, "i"), 1)
+    assert unit.least_end == Watermark({"0": 5, "1": (2,)}, "i")
+    assert unit.can_end_at(Watermark({"0": 5, "1": (1, "x")}, "i"))
+    assert unit.can_end_at(Watermark({"0": 10**9, "1": (2,)}, "i"))
+    for wrong in ({"0": 4, "1": (1,)}, {"0": 5, "1": (2, "a")}, {"0": 5}, {"0": "6", "1": (2,)}, {"0": 5, "1": 2}):
+        assert not unit.can_end_at(Watermark(wrong, "i"))  # type: ignore[arg-type]
+    assert not unit.can_end_at(Watermark({"0": 5, "1": (1,)}, "j"))
+    assert not unit.can_end_at(Watermark({"0": 5, "1": (1,), "2": 0}, "i"))
+
+
+def test_a_plan_may_leave_out_how_far_a_partition_goes_and_nothing_else() -> None:
+    def checked(low: Watermark, high: Watermark) -> object:
+        return checked_plan(
+            DatasetPlan("d", None, low, (WorkUnit("", "d", low, high, 1),)), lambda urn: True, (), CommitGroups()
+        )
+
+    low = Watermark({"0": 5, "1": (1,)}, "i")
+    for high in (Watermark({}, "i"), Watermark({"1": (2,)}, "i")):
+        assert isinstance(checked(low, high), DatasetPlan)
+    for high in (Watermark({}), Watermark({"0": 4}, "i"), Watermark({"1": (0,)}, "i"), Watermark({"2": 1}, "i")):
+        assert isinstance(checked(low, high), DatasetProblem)
