@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from distcommit.constructs.columns import field_of
@@ -121,7 +122,7 @@ class SqlExpressions:
         while row in {name.lower() for name in asked}:
             row += "_"
         table = pa.Table.from_batches(batches, schema).select(asked)
-        rows = pa.array(range(table.num_rows), pa.int64())
+        rows = pa.array(np.arange(table.num_rows, dtype=np.int64))
         if any(pa.types.is_nested(field.type) for field in table.schema):
             table = table.take(rows)  # of a part of a struct column, DuckDB 2.0 reads other rows, or refuses it
         table = table.append_column(row, rows)

@@ -155,7 +155,8 @@ def _rows_of(stage: Stage, converter: Converter, found: Converted, rows: int) ->
     own: Rows = found.rows.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     if len(own) and not (own.min() >= 0 and own.max() < rows):
         raise _broken(stage, f"rows of a batch of {rows}", f"rows from {own.min()} to {own.max()}")
-    if not converter.makes_several and len(np.unique(own)) != len(own):
+    is_ascending = bool((own[1:] > own[:-1]).all())
+    if not (converter.makes_several or is_ascending) and len(np.unique(own)) != len(own):
         raise _broken(stage, "at most one record of each, as makes_several is False", "several of one")
     return own
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -121,13 +123,32 @@ def _copy(
         RecordError: if one is turned away that is to fail the work unit.
     """
     max_bytes = int(unit.properties.get(MAX_BYTES, 0))
-    for batch in extraction:
-        branches.note_holes(_checked_holes(unit, extraction.holes()))
-        counts.read += batch.num_rows
-        counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
-        branches.take(batch)
+    batches = iter(extraction)
+    while True:
+        with _uncollected():
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            branches.note_holes(_checked_holes(unit, extraction.holes()))
+            counts.read += batch.num_rows
+            counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
+            branches.take(batch)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():
             return
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Puts Python's search for cyclic garbage off until a batch is through: each of its records may be an object, or
+    several, that is gone by then without it. Looked at while they come, they take a sixth to a third of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:

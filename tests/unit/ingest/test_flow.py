@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -281,3 +283,65 @@ def test_commit_infos_that_can_not_be_stored_fail_the_work_unit(info: Any) -> No
     assert (state.outcome, infos(state)) == (TaskOutcome.FAILED, [])
     assert "a sink's commit infos can't be stored [sink=noting]" in state.error
     assert sink.notes[-1] == "abort"
+
+
+class Cell:
+    """One that only a search for cyclic garbage takes away."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@dataclass(frozen=True)
+class LitteringSource(ListSource):
+    """Leaves cyclic garbage with each batch.
+
+    Attributes:
+        left: how much of it was still there when each batch began.
+        searches: how often it was searched for while a batch was made.
+    """
+
+    left: list[int] = field(default_factory=list)
+    searches: list[int] = field(default_factory=list)
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return _LitteringExtraction(self)
+
+
+class _LitteringExtraction(_ListExtraction):
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        assert isinstance(self.source, LitteringSource)
+        litter: list[weakref.ref[Cell]] = []
+        for batch in super().__iter__():
+            self.source.left.append(sum(cell() is not None for cell in litter))
+            before = _searches()
+            litter += [weakref.ref(Cell()) for _ in range(5000)]
+            self.source.searches.append(_searches() - before)
+            yield batch
+
+
+def _searches() -> int:
+    return sum(generation["collections"] for generation in gc.get_stats())
+
+
+def test_cyclic_garbage_is_searched_for_between_batches_and_not_while_one_is_on_its_way() -> None:
+    source = LitteringSource(((GOOD,), (GOOD,), (GOOD,), (GOOD,)))
+    assert run_unit(source).outcome is TaskOutcome.SUCCEEDED
+    assert source.searches == [0, 0, 0, 0]
+    assert source.left == [0, 0, 0, 0], "that of a batch is gone before the next one comes"
+    assert gc.isenabled()
+
+
+def test_a_work_unit_that_fails_or_ends_early_leaves_the_search_for_garbage_as_it_was() -> None:
+    run_unit(ListSource(((GOOD,), (BAD,))))
+    assert gc.isenabled()
+    run_unit(ListSource(((GOOD,),), SourceError("lost")))
+    assert gc.isenabled()
+    run_unit(ListSource(((GOOD,), (GOOD,))), unit=changed(UNIT, properties={MAX_BYTES: "1"}))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        run_unit(ListSource(((GOOD,),)))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
