@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from distcommit.ingest.chain import Chain, Piece, Rejection, without
+from distcommit.ingest.chain import Chain, Piece, Rejection, Tally, without
 from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.task_flow import Branch, TaskFlow
@@ -56,7 +56,8 @@ class _Lane:
 
 
 class Branches:
-    """All branches of one attempt at a work unit. After an error only `abort` and `failed` are left.
+    """All branches of one attempt at a work unit. After an error only `abort` and `failed` are left; or, if `cut_back`
+    says so, `prepare`.
 
     At a maintenance unit they are those that had turned its records away: if that is one, all errors are its own.
 
@@ -85,14 +86,17 @@ class Branches:
         for converter in flow.converters:
             converter.begin_work_unit(unit.dataset_urn)
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
+        self._is_whole = True
+        self._tallied: list[list[Tally]] = []
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Told to one writer: what a source does not have is in no branch."""
         if holes:
             self._lanes[0].writer.note_holes(holes)
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Sends a batch of the extractor through the constructs to the writers.
+    def take(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
+        """Sends a batch of the extractor through the constructs to the writers, with the holes before its end. No
+        writer is given any of it until it is through all constructs.
 
         Raises:
             RecordError: if a record is to fail its work unit.
@@ -101,23 +105,48 @@ class Branches:
         self._schema = batch.schema
         if self._is_plain:
             lane = self._lanes[0]
+            self._is_whole = False
+            self.note_holes(holes)
             lane.read += batch.num_rows
             lane.kept += batch.num_rows
             self._write(lane, batch, None)
+            self._is_whole = True
             return
+        self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         pieces, rejected = self._shared.run([Piece(batch)])
         by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
+        made = [lane.chain.run(without(by_branch[lane.branch.name], rejected)) for lane in self._lanes]
+        self._is_whole = False
+        self.note_holes(holes)
         self._divert(self._only, batch, rejected)
-        for lane in self._lanes:
-            self._take(lane, batch, by_branch[lane.branch.name], rejected)
+        for lane, (found, own) in zip(self._lanes, made, strict=True):
+            came = rows_in(by_branch[lane.branch.name], batch.num_rows)
+            self._take(lane, batch, came, rejected, found, own)
+        self._is_whole, self._tallied = True, []
+
+    def cut_back(self) -> bool:
+        """After an error: forgets a batch that it came of, if no writer was given any of it.
+
+        Returns:
+            whether the writers hold whole batches, the same ones in all branches, so that these may be prepared.
+        """
+        for chain, tallies in zip(self._chains, self._tallied, strict=False):
+            chain.tallies = tallies
+        return self._is_whole
 
     def _take(
-        self, lane: _Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Mapping[int, Rejection]
+        self,
+        lane: _Lane,
+        batch: pa.RecordBatch,
+        came: npt.NDArray[np.bool_],
+        rejected: Mapping[int, Rejection],
+        made: Sequence[Piece],
+        own: Mapping[int, Rejection],
     ) -> None:
-        """Sends what has come to a branch on to its writer."""
-        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
+        """Gives what has become of a batch in a branch to its writers."""
+        if self._flow.fork is None:
+            came[:] = True
         came[list(rejected)] = True
-        made, own = lane.chain.run(without(pieces, rejected))
         self._divert(lane.branch.name, batch, own)
         kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
@@ -189,6 +218,7 @@ class Branches:
         Raises:
             QualityError: if a mandatory checker is not satisfied.
         """
+        self._is_whole = False
         for lane in self._lanes:
             self._check(lane)
         failed = [
@@ -216,6 +246,10 @@ class Branches:
             rows = self._diverted[name]
             results.append(_result(name, self._flow.errors.name, writer.prepare_commit(), 0, rows, ()))
         return tuple(results)
+
+    @property
+    def _chains(self) -> list[Chain]:
+        return [self._shared, *(lane.chain for lane in self._lanes)]
 
     @property
     def written(self) -> int:
