@@ -26,6 +26,7 @@ from distcommit.model.log_records import Head
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
 from distcommit.stores.staging import make_area, remove_empty
 from distcommit.stores.task_states import TaskStateWriter, ingest_ended
@@ -172,7 +173,7 @@ class _IngestTask:
         try:
             for unit in units:
                 state = self._run(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
-                if state.outcome is TaskOutcome.FAILED:
+                if state.outcome is not TaskOutcome.SUCCEEDED:
                     failed.append((unit, state))
                 self._add(state)
                 if self._clock.monotonic_s() - self._committed_at_s >= self._settings.min_interval_s:
@@ -195,7 +196,16 @@ class _IngestTask:
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
-        return run_work_unit(flow, extractor, unit, area, identity, self._clock, settings.deadline_ms)
+        return run_work_unit(
+            flow,
+            extractor,
+            unit,
+            area,
+            identity,
+            self._clock,
+            settings.deadline_ms,
+            keeps_prefix=settings.policy is CommitPolicy.PARTIAL,
+        )
 
     def _add(self, state: TaskState) -> None:
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from distcommit.ingest.chain import Chain, Piece, Rejection, without
+from distcommit.ingest.chain import Chain, Piece, Rejection, Tally, without
 from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.lane import Lane
@@ -30,7 +30,8 @@ _FILTERED = "nothing was made of it, on purpose"
 
 
 class Branches:
-    """All branches of one attempt at a work unit: first `open`. After an error only `abort` and `failed` are left.
+    """All branches of one attempt at a work unit: first `open`. After an error only `abort` and `failed` are left, or,
+    if `cut_back` says so, `prepare`.
 
     At a maintenance unit they are those that had turned its records away: if that is one, all errors are its own.
 
@@ -55,6 +56,8 @@ class Branches:
         branches = flow.branches if not self._only else (flow.branch(self._only),)
         self._lanes = [Lane(branch) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
+        self._is_whole = True
+        self._tallied: list[list[Tally]] = []
 
     def open(self) -> None:
         """Begins the work unit: opens the writers, and tells converters and checkers."""
@@ -69,8 +72,9 @@ class Branches:
         if holes:
             self._lanes[0].note_holes(holes)
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Sends a batch of the extractor through the constructs to the writers.
+    def take(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
+        """Sends a batch of the extractor through the constructs to the writers, with the holes before its end. No
+        writer is given any of it until it is through all constructs.
 
         Raises:
             RecordError: if a record is to fail its work unit.
@@ -79,23 +83,49 @@ class Branches:
         self._schema = batch.schema
         if self._is_plain:
             lane = self._lanes[0]
+            self._is_whole = False
+            self.note_holes(holes)
             lane.read += batch.num_rows
             lane.kept += batch.num_rows
             lane.write(batch, None)
+            self._is_whole = True
             return
+        self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         pieces, rejected = self._shared.run([Piece(batch)])
         by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
+        made = [lane.run(without(by_branch[lane.branch.name], rejected)) for lane in self._lanes]
+        self._is_whole = False
+        self.note_holes(holes)
         self._divert(self._only, batch, rejected)
-        for lane in self._lanes:
-            self._take(lane, batch, by_branch[lane.branch.name], rejected)
+        for lane, (found, own) in zip(self._lanes, made, strict=True):
+            came = rows_in(by_branch[lane.branch.name], batch.num_rows)
+            self._take(lane, batch, came, rejected, found, own)
+        self._is_whole, self._tallied = True, []
+
+    def cut_back(self) -> bool:
+        """After an error: forgets a batch that it came of, if no writer was given any of it.
+
+        Returns:
+            whether the writers hold whole batches, the same ones in all branches, so that these may be prepared. Not
+            if an optional branch has failed: then the attempt is made once more, without it.
+        """
+        for chain, tallies in zip(self._chains, self._tallied, strict=False):
+            chain.tallies = tallies
+        return self._is_whole and not any(lane.error and lane.branch.optional for lane in self._lanes)
 
     def _take(
-        self, lane: Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Mapping[int, Rejection]
+        self,
+        lane: Lane,
+        batch: pa.RecordBatch,
+        came: npt.NDArray[np.bool_],
+        rejected: Mapping[int, Rejection],
+        made: Sequence[Piece],
+        own: Mapping[int, Rejection],
     ) -> None:
-        """Sends what has come to a branch on to its writer."""
-        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
+        """Gives what has become of a batch in a branch to its writers."""
+        if self._flow.fork is None:
+            came[:] = True
         came[list(rejected)] = True
-        made, own = lane.run(without(pieces, rejected))
         self._divert(lane.branch.name, batch, own)
         kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
@@ -167,6 +197,7 @@ class Branches:
         Raises:
             QualityError: if a mandatory checker is not satisfied.
         """
+        self._is_whole = False
         # Of records that are fed again they only tell: these are what is left of many work units.
         found = [lane.ask(decides=not self._is_fed_again) for lane in self._lanes]
         if failed := [each for each in found if each]:
@@ -194,6 +225,10 @@ class Branches:
             holes=tuple(prepared.holes),
             content_sum=prepared.content_sum,
         )
+
+    @property
+    def _chains(self) -> list[Chain]:
+        return [self._shared, *(lane.chain for lane in self._lanes)]
 
     @property
     def written(self) -> int:

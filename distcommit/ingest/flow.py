@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -38,9 +39,12 @@ def run_work_unit(
     identity: AttemptIdentity,
     clock: Clock,
     deadline_ms: int = 0,
+    *,
+    keeps_prefix: bool = False,
 ) -> TaskState:
     """Reads the work unit and prepares it at the sink. What concerns this work unit alone is never raised: failures are
-    states.
+    states. With `keeps_prefix` one that fails keeps what it has read before, in whole batches, if all branches hold
+    these and their mandatory task checks pass on them: then it is partial.
 
     Staged files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
     state.
@@ -54,7 +58,8 @@ def run_work_unit(
         branches = Branches(flow, unit, area, identity)
         branches.open()
         extraction = extractor.extract(unit)
-        _copy(unit, extraction, branches, counts, lambda: bool(deadline_ms) and clock.now_ms() >= deadline_ms)
+        is_late = partial(_is_late, clock, deadline_ms)
+        _copy(unit, extraction, branches, counts, is_late, keeps_prefix=keeps_prefix)
         actual_high = _checked(unit, extraction.actual_high())
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         results = _prepared(branches, actual_high, extraction, area, identity)
@@ -67,8 +72,7 @@ def run_work_unit(
         logger.warning("work unit failed: %s", printable(text), extra={"work_unit": unit.work_unit_id}, exc_info=True)
         state = replace(failed, error=text)
         if branches is not None:
-            branches.abort()
-            state = replace(state, branches=branches.failed())
+            state = _what_is_left(state, branches, counts)
     constructs = branches.constructs() if branches is not None else ()
     return replace(
         state,
@@ -108,14 +112,50 @@ def _begun(unit: WorkUnit, identity: AttemptIdentity, clock: Clock) -> TaskState
 
 @dataclass(slots=True)
 class _Counts:
-    """What an attempt has read so far."""
+    """What an attempt has read so far; `prefix`: how far that reaches, as all branches have taken it, if it is to be
+    kept and the source can tell."""
 
     read: int = 0
     bytes_read: int = 0
+    prefix: _Prefix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    high: Watermark
+    read: int
+    bytes_read: int
+
+
+def _is_late(clock: Clock, deadline_ms: int) -> bool:
+    return bool(deadline_ms) and clock.now_ms() >= deadline_ms
+
+
+def _what_is_left(failed: TaskState, branches: Branches, counts: _Counts) -> TaskState:
+    """What an attempt that failed says: its prefix is prepared if it has one, or else nothing is kept of it."""
+    prefix = counts.prefix
+    if branches.cut_back() and prefix is not None and prefix.high != failed.low:
+        try:
+            results = branches.prepare(prefix.high)
+            state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
+            storable(state)
+        except Exception:  # the attempt has failed anyway, for another reason
+            logger.warning("nothing of it is kept", extra={"work_unit": failed.work_unit_id}, exc_info=True)
+        else:
+            counts.read, counts.bytes_read = prefix.read, prefix.bytes_read
+            return state
+    branches.abort()
+    return replace(failed, branches=branches.failed())
 
 
 def _copy(
-    unit: WorkUnit, extraction: Extraction, branches: Branches, counts: _Counts, is_late: Callable[[], bool]
+    unit: WorkUnit,
+    extraction: Extraction,
+    branches: Branches,
+    counts: _Counts,
+    is_late: Callable[[], bool],
+    *,
+    keeps_prefix: bool,
 ) -> None:
     """Hands the work unit's records to the branches: all of them, or until it has read enough or is late.
 
@@ -130,10 +170,12 @@ def _copy(
                 batch = next(batches)
             except StopIteration:
                 return
-            branches.note_holes(_checked_holes(unit, extraction.holes()))
+            holes = _checked_holes(unit, extraction.holes())
             counts.read += batch.num_rows
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
-            branches.take(batch)
+            branches.take(batch, holes)
+        if keeps_prefix:
+            counts.prefix = _prefix(unit, extraction, counts)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():
             return
 
@@ -149,6 +191,15 @@ def _uncollected() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _prefix(unit: WorkUnit, extraction: Extraction, counts: _Counts) -> _Prefix | None:
+    """How far is read by now; None if the source can't tell it between these two batches."""
+    try:
+        return _Prefix(_checked(unit, extraction.actual_high()), counts.read, counts.bytes_read)
+    except Exception:  # whatever it is, it is no position to stop at
+        logger.debug("no position between two batches", extra={"work_unit": unit.work_unit_id}, exc_info=True)
+        return None
 
 
 def _checked(unit: WorkUnit, actual: Watermark) -> Watermark:

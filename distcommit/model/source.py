@@ -76,15 +76,24 @@ class Extraction(ABC):
 
     @abstractmethod
     def actual_high(self) -> Watermark:
-        """After the iteration: how far was really read; never past the expected high watermark."""
+        """How far was really read: exactly what the batches hold that were handed out so far, and the holes among
+        them; never past the expected high watermark. It is asked after the iteration; where that was left early, as at
+        a limit; and with policy `partial` between any two batches, since what an attempt that fails has read is
+        committed as far as this says.
+
+        Raises:
+            SourceError: if there is no such position here; at the end the work unit fails, and in between nothing is
+                kept of an attempt that fails now.
+            TransientError: if trying again may help.
+        """
 
     @abstractmethod
     def bytes_read(self) -> int:
         """Payload bytes read so far."""
 
     def holes(self) -> Sequence[SkippedRange]:
-        """Positions below the actual high watermark that hold no record, as the source has shown by going on behind
-        them: those since the last call. The audit takes any other position without a record for a gap.
+        """Positions below the actual high watermark, as it is now, that hold no record, as the source has shown by
+        going on behind them: those since the last call. The audit takes any other position without a record for a gap.
 
         In Kafka: control records of transactions, aborted batches, and what compaction has removed.
         """

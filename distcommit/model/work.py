@@ -123,10 +123,11 @@ class DatasetPlan(Struct, frozen=True):
 
 
 class TaskOutcome(StrEnum):
-    """How a task attempt ended for one work unit."""
+    """How a task attempt ended for one work unit. One that failed and has a prefix to commit is partial."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    PARTIAL = "partial"
 
 
 class StagedFile(Struct, frozen=True, array_like=True, gc=False):
@@ -199,7 +200,9 @@ class TaskState(Struct, frozen=True):
     """One row of the TaskStateStore: what one attempt at one work unit did. Times are milliseconds since 1970.
 
     One that has succeeded has a result for each branch of its dataset, and for those of errors that there were. What
-    one that failed has says only how many records it had written, what was checked, and in which branches it failed.
+    one that failed has says only how many records it had written, what was checked, and in which branches it failed. A
+    partial one has both: an `error`, and what all branches hold of the records from `low` to `actual_high`, whole;
+    `records_read` counts these.
     """
 
     run_id: str

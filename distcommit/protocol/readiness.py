@@ -11,10 +11,12 @@ from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 
 class CommitPolicy(StrEnum):
-    """What a dataset needs to be committed: every work unit, or those that succeeded without a gap."""
+    """What a dataset needs to be committed: every work unit; or those that succeeded without a gap; or these, and of
+    those that failed what an attempt has read before it did."""
 
     FULL = "full"
     SUCCESSFUL = "successful"
+    PARTIAL = "partial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,10 @@ def readiness(
     """Decides about one dataset.
 
     Success beats failure; a work unit without a success is decided only once ingest has ended. Of several successful
-    attempts at a work unit the first by attempt id wins whose staged files are all there. A success with a range that
-    its work unit can't have is a failure.
+    attempts at a work unit the first by attempt id wins whose staged files are all there. With policy `partial` the
+    prefix of a failed attempt is taken where there is no such success: of several the one with the most records, whole,
+    since positions of one attempt and files of another would leave a gap. What follows it waits. A success, or a
+    prefix, with a range that its work unit can't have is a failure.
 
     Args:
         plan: the dataset's work units and the watermark they were planned on.
@@ -69,7 +73,7 @@ def readiness(
         ingest_ended: whether the driver has recorded that no more task states are awaited.
         staged: whether a task state's outputs are all in task-output; asked only for candidates.
     """
-    chosen, failures = _winners(plan, states, staged)
+    chosen, failures = _winners(plan, states, staged, with_prefixes=policy is CommitPolicy.PARTIAL)
     if failures and not ingest_ended:
         return Wait()
     if failures and (policy is CommitPolicy.FULL or not chosen):
@@ -88,21 +92,24 @@ def readiness(
 
 
 def _winners(
-    plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool]
+    plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool], *, with_prefixes: bool
 ) -> tuple[list[TaskState], list[str]]:
-    """The attempts that win, of those work units that have one, and why the others have none."""
+    """The attempts that win, of those work units that have one, and why others have none, or have a prefix only."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
+    prefixes: dict[str, list[TaskState]] = {}
     errors: dict[str, str] = {}
     for state in states:
         unit = units.get(state.work_unit_id)
         if unit is None:
             continue
-        error = state.error if state.outcome is TaskOutcome.FAILED else _wrong_range(unit, state)
-        if error is None:
+        wrong = None if state.outcome is TaskOutcome.FAILED else _wrong_range(unit, state)
+        if state.outcome is TaskOutcome.SUCCEEDED and wrong is None:
             successes.setdefault(state.work_unit_id, []).append(state)
-        else:
-            errors[state.work_unit_id] = error
+            continue
+        errors[state.work_unit_id] = wrong or state.error
+        if state.outcome is TaskOutcome.PARTIAL and wrong is None and with_prefixes:
+            prefixes.setdefault(state.work_unit_id, []).append(state)
     chosen: list[TaskState] = []
     failures: list[str] = []
     for unit in plan.work_units:
@@ -110,20 +117,32 @@ def _winners(
         winner = next((state for state in attempts if staged(state)), None)
         if winner is not None:
             chosen.append(winner)
-        elif attempts:
-            paths = ", ".join(file.staged_path for file in attempts[0].files)
-            failures.append(
-                f"work unit {unit.work_unit_id}: of the staged files of every attempt some are missing or others are"
-                f" there in their place ({paths})"
-            )
-        else:
-            failures.append(errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished")
+            continue
+        failures.append(_failure(unit, attempts, errors))
+        longest = sorted(prefixes.get(unit.work_unit_id, ()), key=lambda state: (-state.records_read, state.attempt))
+        prefix = next((state for state in longest if staged(state)), None)
+        if prefix is not None:
+            chosen.append(prefix)
+            failures[-1] = f"work unit {unit.work_unit_id} is read up to {prefix.actual_high} only: {failures[-1]}"
     return chosen, failures
 
 
+def _failure(unit: WorkUnit, attempts: Sequence[TaskState], errors: Mapping[str, str]) -> str:
+    """Why none of these successful attempts at a work unit wins."""
+    if not attempts:
+        return errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished"
+    paths = ", ".join(file.staged_path for file in attempts[0].files)
+    return (
+        f"work unit {unit.work_unit_id}: of the staged files of every attempt some are missing or others are there in"
+        f" their place ({paths})"
+    )
+
+
 def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
-    """Why the task state can't be one of this work unit; None if it can."""
-    if state.low == unit.low and unit.can_end_at(state.actual_high):
+    """Why the task state can't be one of this work unit; None if it can. A prefix that has not moved is none: whatever
+    it holds would be read again."""
+    has_moved = state.outcome is not TaskOutcome.PARTIAL or state.actual_high != state.low
+    if state.low == unit.low and unit.can_end_at(state.actual_high) and has_moved:
         return None
     return (
         f"work unit {unit.work_unit_id}: attempt {state.attempt} reports the range {state.low} to {state.actual_high},"

@@ -79,7 +79,7 @@ def _published(store: JobStore, bucket: int, fold: Fold) -> Iterator[tuple[TaskS
         with suppress(CorruptError):
             states = reader.poll()
     for state in states:
-        if state.outcome is TaskOutcome.SUCCEEDED and _is_open(state, fold):
+        if state.outcome is not TaskOutcome.FAILED and _is_open(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
             found = in_flight(store.fs.parallel_calls, store.fs.status, paths)
             yield from ((state, path) for path, status in zip(paths, found, strict=True) if status is not None)

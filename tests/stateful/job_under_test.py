@@ -127,6 +127,7 @@ class JobUnderTest(JobOnMachine):
                     event.units,
                     frozenset(p for p in partitions if (urn, p) in event.fails),
                     event.short,
+                    {p: end // 2 for p, end in partitions.items() if (urn, p) in event.stumbles},
                 )
                 for urn, partitions in self.content.items()
                 if urn not in event.hidden

@@ -37,6 +37,7 @@ class Run:
         units: work units per partition.
         short: records at the end of each work unit that it does not read.
         fails: (dataset, partition) that can't be read.
+        stumbles: the same, of which only the record in the middle can't be.
         hidden: datasets that the source does not show this time.
         repeats: how often each work unit fails before it is read; below two, the task tries again by itself.
         twins: whether every ingest task runs twice.
@@ -49,6 +50,7 @@ class Run:
     units: int = 1
     short: int = 0
     fails: frozenset[tuple[str, str]] = frozenset()
+    stumbles: frozenset[tuple[str, str]] = frozenset()
     hidden: frozenset[str] = frozenset()
     repeats: int = 0
     twins: bool = False

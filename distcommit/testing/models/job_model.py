@@ -146,7 +146,7 @@ def reach(low: Positions | None, dataset: ModelDataset, policy: CommitPolicy) ->
     """Where one undisturbed run takes a dataset (None: nowhere), and whether something of it failed."""
     before = dict(low or {})
     high = {**dict.fromkeys(dataset.partitions, 0), **before}
-    read = failed = 0
+    read = failed = won = 0
     for partition, end in dataset.partitions.items():
         first, new = before.get(partition, 0), partition not in before
         cuts = [first + (end - first) * place // dataset.units for place in range(dataset.units + 1)]
@@ -154,10 +154,16 @@ def reach(low: Positions | None, dataset: ModelDataset, policy: CommitPolicy) ->
         if partition in dataset.fails:
             failed += len(units)
             continue
+        bad = dataset.bad.get(partition, -1)
         for begin, stop in units:
+            reached = max(begin, stop - dataset.short)
+            if begin <= bad < reached:
+                failed, reached = failed + 1, bad
+                if policy is not CommitPolicy.PARTIAL or begin == bad:
+                    continue
             read += 1
             if begin == high[partition]:
-                high[partition] = max(begin, stop - dataset.short)
-    if failed and (policy is CommitPolicy.FULL or not read):
+                won, high[partition] = won + 1, reached
+    if failed and (policy is CommitPolicy.FULL or not won):
         return None, True
     return (None if not read or high == low else high), False

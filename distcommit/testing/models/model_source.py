@@ -32,9 +32,10 @@ class ModelDataset:
     """What one dataset holds: per partition how many records, and how many work units read each partition.
 
     `fails`: partitions that can't be read; `short`: how many records at the end of each work unit are left unread;
-    `bad`: an offset of a partition that can't be read; `expired`: the first offset of a partition that the source still
-    has; `holes`: offsets of a partition that have no record; `problem`: why the dataset can't be planned;
-    `incarnation`: what its offsets count in. A dataset of another one than was read can't be planned either.
+    `bad`: an offset of a partition that can't be read, though what lies before it can; `expired`: the first offset of a
+    partition that the source still has; `holes`: offsets of a partition that have no record; `problem`: why the dataset
+    can't be planned; `incarnation`: what its offsets count in. A dataset of another one than was read can't be planned
+    either.
     """
 
     partitions: Mapping[str, int]
@@ -152,29 +153,45 @@ class _ModelExtractor(Extractor):
 class _ModelExtraction(Extraction):
     dataset: ModelDataset
     unit: WorkUnit
+    _reached: dict[str, int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        high = self.actual_high().positions
+        high = self._ends()
         for partition, low in self.unit.low.positions.items():
-            holes = self.dataset.holes.get(partition, frozenset())
-            offsets = [offset for offset in range(as_offset(low), as_offset(high[partition])) if offset not in holes]
-            if partition in self.dataset.fails or self.dataset.bad.get(partition) in offsets:
-                raise SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
-            if offsets:
-                values = [f"{self.unit.dataset_urn}/{partition}/{offset}" for offset in offsets]
-                yield pa.record_batch([[partition] * len(offsets), offsets, values], schema=SCHEMA)
+            if partition in self.dataset.fails:
+                raise self._error(partition)
+            bad = self.dataset.bad.get(partition, -1)
+            for begin, end in self._batches(as_offset(low), high[partition], bad):
+                if begin == bad < end:
+                    raise self._error(partition)
+                self._reached[partition] = end
+                holes = self.dataset.holes.get(partition, frozenset())
+                offsets = [offset for offset in range(begin, end) if offset not in holes]
+                if offsets:
+                    values = [f"{self.unit.dataset_urn}/{partition}/{offset}" for offset in offsets]
+                    yield pa.record_batch([[partition] * len(offsets), offsets, values], schema=SCHEMA)
+            self._reached[partition] = high[partition]
+
+    @staticmethod
+    def _batches(low: int, high: int, bad: int) -> list[tuple[int, int]]:
+        """One, or two if an offset in between is bad: what lies before it, and it."""
+        return [(low, high)] if not low <= bad < high else [(low, bad)] * (low < bad) + [(bad, high)]
+
+    def _error(self, partition: str) -> SourceError:
+        return SourceError("this partition can't be read", dataset=self.unit.dataset_urn, partition=partition)
+
+    def _ends(self) -> dict[str, int]:
+        low, high = self.unit.low.positions, self.unit.expected_high.positions
+        return {p: max(as_offset(low[p]), as_offset(high[p]) - self.dataset.short) for p in high}
 
     def actual_high(self) -> Watermark:
-        low, high = self.unit.low.positions, self.unit.expected_high.positions
-        return Watermark(
-            {p: max(as_offset(low[p]), as_offset(high[p]) - self.dataset.short) for p in high}, self.dataset.incarnation
-        )
+        return Watermark({**self.unit.low.positions, **self._reached}, self.dataset.incarnation)
 
     def bytes_read(self) -> int:
         return 0
 
     def holes(self) -> list[SkippedRange]:
-        """All at the end; told again by each call, which does no harm."""
+        """Told again by each call, which does no harm."""
         high = self.actual_high().positions
         return [
             SkippedRange(partition, offset, offset + 1, "no record", True, self.dataset.incarnation)

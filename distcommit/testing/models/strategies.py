@@ -202,7 +202,8 @@ def plans(draw: st.DrawFn, urn: str = "a", stored: Mapping[str, int] | None = No
 
 @st.composite
 def task_states(draw: st.DrawFn, plan: DatasetPlan, run_id: str = "run", epoch: int = 1) -> list[TaskState]:
-    """What attempts at a plan's work units may report: successes, failures, several of each, and short reads."""
+    """What attempts at a plan's work units may report: successes, failures, prefixes, several of each, and short
+    reads."""
     states: list[TaskState] = []
     for unit in plan.work_units:
         for attempt in range(draw(st.sampled_from([0, 1, 1, 1, 2, 3]))):
@@ -213,10 +214,10 @@ def task_states(draw: st.DrawFn, plan: DatasetPlan, run_id: str = "run", epoch: 
 
 @st.composite
 def _attempts(draw: st.DrawFn, unit: WorkUnit, run_id: str, epoch: int, attempt: str) -> TaskState:
-    outcome = draw(st.sampled_from([TaskOutcome.SUCCEEDED, TaskOutcome.SUCCEEDED, TaskOutcome.FAILED]))
+    outcome = draw(st.sampled_from([TaskOutcome.SUCCEEDED, *TaskOutcome]))
     reached = unit.low
     outputs: tuple[StagedFile, ...] = ()
-    if outcome is TaskOutcome.SUCCEEDED:
+    if outcome is not TaskOutcome.FAILED:
         ends = {p: unit.expected_high.positions.get(p, as_offset(low) + 3) for p, low in unit.low.positions.items()}
         reads = {p: draw(st.sampled_from([ends[p], ends[p], low])) for p, low in unit.low.positions.items()}
         reached = Watermark(reads)
@@ -255,6 +256,7 @@ def runs(*, disturbed: bool = True) -> st.SearchStrategy[Run]:
         units=st.integers(1, 3),
         short=st.sampled_from([0, 0, 1]),
         fails=st.frozensets(pairs, max_size=1),
+        stumbles=st.frozensets(pairs, max_size=2),
         hidden=st.frozensets(st.sampled_from(FEW_URNS), max_size=1) if disturbed else st.just(frozenset()),
         repeats=st.sampled_from([0, 0, 1, 2]),
         twins=st.booleans(),

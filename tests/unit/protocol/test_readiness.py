@@ -22,6 +22,11 @@ def state(of: WorkUnit, attempt: str = "a", high: dict[str, int] | None = None, 
     return TaskState("r", 1, "d", of.work_unit_id, attempt, outcome, of.low, of.expected_high, actual, error="boom")
 
 
+def prefix(of: WorkUnit, attempt: str, high: dict[str, int], records: int = 1) -> TaskState:
+    said = {"outcome": TaskOutcome.PARTIAL, "records_read": records, "error": f"boom {attempt}"}
+    return replace(state(of, attempt, high), **said)
+
+
 FIRST, SECOND = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"0": 5}, {"0": 9})
 PLAN = DatasetPlan("d", None, Watermark({"0": 0}), (FIRST, SECOND))
 
@@ -84,6 +89,67 @@ def test_a_work_unit_beyond_a_gap_in_one_partition_is_left_out_in_all() -> None:
     winners, reached = gap_free([state(c), state(b), state(a, high={"0": 2})], {"0": 0, "1": 0})
     assert [w.work_unit_id for w in winners] == ["a"]
     assert reached == {"0": 2, "1": 0}
+
+
+PARTIAL = CommitPolicy.PARTIAL
+
+
+@pytest.mark.parametrize("policy", [CommitPolicy.FULL, CommitPolicy.SUCCESSFUL])
+def test_a_prefix_is_a_failure_to_other_policies(policy: CommitPolicy) -> None:
+    answer = decide(prefix(FIRST, "a", {"0": 3}), ended=True, policy=policy)
+    assert answer == Nothing("boom a (and 1 more)", failed=True)
+
+
+def test_a_prefix_is_taken_once_ingest_has_ended_and_what_follows_it_waits() -> None:
+    states = (prefix(FIRST, "a", {"0": 3}), state(SECOND))
+    assert decide(*states, policy=PARTIAL) == Wait(), "a success may still come"
+    answer = decide(*states, policy=PARTIAL, ended=True)
+    assert isinstance(answer, Ready)
+    assert ([w.work_unit_id for w in answer.winners], answer.high) == (["u1"], Watermark({"0": 3}))
+    assert answer.left_out == f"work unit u1 is read up to {Watermark({'0': 3})} only: boom a"
+
+
+def test_a_success_beats_a_prefix_unless_its_files_are_gone() -> None:
+    states = (prefix(FIRST, "a", {"0": 4}, records=9), state(FIRST, "b"), state(SECOND))
+    for ended in (False, True):
+        answer = decide(*states, policy=PARTIAL, ended=ended)
+        assert isinstance(answer, Ready)
+        assert (answer.winners[0].attempt, answer.high, answer.left_out) == ("b", Watermark({"0": 9}), "")
+    answer = decide(*states, policy=PARTIAL, ended=True, missing="b")
+    assert isinstance(answer, Ready)
+    assert (answer.winners[0].attempt, answer.high) == ("a", Watermark({"0": 4}))
+    assert "are missing" in answer.left_out
+
+
+def test_of_several_prefixes_one_is_taken_whole() -> None:
+    both = unit("u", {"0": 0, "1": 0}, {"0": 5, "1": 5})
+    plan = DatasetPlan("d", None, Watermark({"0": 0, "1": 0}), (both,))
+    states = (
+        prefix(both, "a", {"0": 4, "1": 0}, records=4),
+        prefix(both, "c", {"0": 1, "1": 5}, records=6),
+        prefix(both, "b", {"0": 3, "1": 3}, records=6),
+    )
+    for order in (states, states[::-1]):
+        answer = decide(*order, plan=plan, policy=PARTIAL, ended=True)
+        assert isinstance(answer, Ready)
+        assert ([w.attempt for w in answer.winners], answer.high) == (["b"], Watermark({"0": 3, "1": 3}))
+    answer = decide(*states, plan=plan, policy=PARTIAL, ended=True, missing="b")
+    assert isinstance(answer, Ready)
+    assert [w.attempt for w in answer.winners] == ["c"]
+
+
+@pytest.mark.parametrize("high", [{"0": 0}, {"0": 6}, {"1": 3}], ids=str)
+def test_a_prefix_that_has_not_moved_or_has_a_range_that_it_can_not_have_is_none(high: dict[str, int]) -> None:
+    answer = decide(prefix(FIRST, "a", high), ended=True, policy=PARTIAL)
+    assert isinstance(answer, Nothing)
+    assert answer.failed
+    assert "attempt a reports the range" in answer.reason
+
+
+def test_what_follows_a_prefix_that_has_read_all_does_not_wait() -> None:
+    answer = decide(prefix(FIRST, "a", {"0": 5}), state(SECOND), ended=True, policy=PARTIAL)
+    assert isinstance(answer, Ready)
+    assert (len(answer.winners), answer.high) == (2, Watermark({"0": 9}))
 
 
 @pytest.mark.parametrize("high", [{"0": 4}, {"0": 10}, {"1": 9}, {"0": 9, "1": 9}, {}, {"0": float("nan")}], ids=str)
