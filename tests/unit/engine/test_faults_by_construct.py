@@ -26,6 +26,7 @@ from distcommit.model.constructs import (
 from distcommit.model.errors import SourceError
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Source
+from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
@@ -35,8 +36,10 @@ from tests.unit.engine.machines import Machine, audit, go, states
 
 BAD = 6
 SOURCE = ModelSource({"a": ModelDataset({"0": 12}, units=3), "b": ModelDataset({"0": 3})})
-READ = {CommitPolicy.FULL: 0, CommitPolicy.SUCCESSFUL: 4}
-"""How far the watermark comes if the second work unit fails."""
+READ = {CommitPolicy.FULL: 0, CommitPolicy.SUCCESSFUL: 4, CommitPolicy.PARTIAL: BAD}
+"""How far the watermark comes if the second work unit fails at the bad record."""
+AT_THE_END = ("writer raises", "writer can't prepare", "task checker raises", "task checker says no")
+"""What fails once branches have taken the record, so that no prefix is whole in all of them."""
 
 
 def has_bad(batch: pa.RecordBatch) -> bool:
@@ -65,7 +68,7 @@ class _Extractor(Extractor):
     inner: Extractor
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        return _Extraction(self.source, self.inner.extract(unit))
+        return _Extraction(self.source, self.inner.extract(unit), unit.low)
 
     def close(self) -> None:
         self.inner.close()
@@ -75,6 +78,7 @@ class _Extractor(Extractor):
 class _Extraction(Extraction):
     source: BatchByBatch
     inner: Extraction
+    reached: Watermark
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self.inner:
@@ -82,10 +86,11 @@ class _Extraction(Extraction):
                 one = batch.slice(row, 1)
                 if self.source.breaks and has_bad(one):
                     raise SourceError("the source breaks down")
+                self.reached = Watermark({"0": one.column("offset")[0].as_py() + 1})
                 yield one
 
-    def actual_high(self) -> Any:
-        return self.inner.actual_high()
+    def actual_high(self) -> Watermark:
+        return self.reached
 
     def bytes_read(self) -> int:
         return 0
@@ -215,6 +220,11 @@ def fork(operator: ForkOperator, in_right: tuple[Stage, ...] = ()) -> Flow:
     return flow
 
 
+def optional_right(source: Source, sink: Sink) -> TaskFlow:
+    right = Branch(sink, "right", (Stage("it", BreakingConverter()),), optional=True)
+    return TaskFlow(source, (Branch(sink, "left"), right), (), ToAll())
+
+
 def checks(checker: TaskChecker) -> Flow:
     return lambda source, sink: TaskFlow(source, (Branch(sink, checks=(Check("it", checker),)),))
 
@@ -245,7 +255,7 @@ def test_a_fault_in_a_construct(broken: str, policy: CommitPolicy) -> None:
     assert not result.succeeded
     (said,) = (reason for reason in result.totals.reasons if reason.subject == "a")
     assert said.text
-    reached = READ[policy]
+    reached = min(READ[policy], 4) if broken in AT_THE_END else READ[policy]
     after = states(world, machine)
     assert after["b"].watermark is not None
     assert after["b"].watermark.positions == {"0": 3}, "the others are as they would be without it"
@@ -269,3 +279,12 @@ def test_a_record_that_is_diverted_fails_nothing(policy: CommitPolicy) -> None:
     assert go(world, machine, BatchByBatch(SOURCE.datasets)).succeeded
     found = audit(world, machine)
     assert (found.exact, found.records, found.rejected) == (True, 15, 1)
+
+
+@pytest.mark.parametrize("policy", list(READ))
+def test_an_optional_branch_that_breaks_fails_nothing_and_cuts_nothing_short(policy: CommitPolicy) -> None:
+    machine = Machine()
+    world = World(policy=policy, flow=optional_right)
+    assert go(world, machine, BatchByBatch(SOURCE.datasets)).succeeded
+    found = audit(world, machine)
+    assert (found.exact, found.records, found.rejected) == (True, 30, 4), "its work unit is diverted, no other"
