@@ -10,6 +10,7 @@ from enum import Enum, IntEnum, StrEnum
 
 from msgspec import Struct
 
+from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
 
@@ -128,7 +129,8 @@ class Dropped(Struct, frozen=True, array_like=True, tag=True):
 class HandAction(StrEnum):
     """What a person may do to a quarantined sequence; QUARANTINE, to a pending one.
 
-    GIVEN_UP accepts one that was to be abandoned, where that can't be finished.
+    GIVEN_UP accepts one that was to be abandoned, where that can't be finished. READ_AGAIN lets runs plan a
+    dataset that the run of that epoch was the last to fail to read, and that was stopped; there is no sequence.
     """
 
     RETRY = "retry"
@@ -138,6 +140,7 @@ class HandAction(StrEnum):
     ABANDONED = "abandoned"
     QUARANTINE = "quarantine"
     GIVEN_UP = "given-up"
+    READ_AGAIN = "read-again"
 
 
 class ByHand(Struct, frozen=True, array_like=True, tag=True):
@@ -193,7 +196,8 @@ class DatasetState(Struct, frozen=True):
     `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
     `accepted_epochs`: sequences that a person declared done; `done_records`, `done_files`, `done_content_sum` and
-    `done_left_out`: what the sequence of `done_epoch` published, and why not more.
+    `done_left_out`: what the sequence of `done_epoch` published, and why not more; `unread`: what could not be read, if
+    that was so the last time.
     """
 
     dataset_urn: str
@@ -208,6 +212,12 @@ class DatasetState(Struct, frozen=True):
     done_files: int = 0
     done_left_out: str = ""
     done_content_sum: str = ""
+    unread: FailedReading | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no run plans it, since too many could not read it."""
+        return self.unread is not None and self.unread.stopped
 
     @property
     def status(self) -> DatasetStatus:
@@ -329,6 +339,7 @@ Record = (
     | Done
     | Failed
     | Left
+    | Unread
     | Decide
     | Dropped
     | ByHand

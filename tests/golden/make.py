@@ -37,6 +37,7 @@ GOLDEN_9 = Path(__file__).parent / "v9"
 GOLDEN_10 = Path(__file__).parent / "v10"
 GOLDEN_11 = Path(__file__).parent / "v11"
 GOLDEN_12 = Path(__file__).parent / "v12"
+GOLDEN_13 = Path(__file__).parent / "v13"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -133,6 +134,13 @@ def make_12(folder: Path) -> None:
     (folder / "footer.txt").write_text(samples.footer_of_replaced().to_metadata()["distcommit"], encoding="utf-8")
 
 
+def make_13(folder: Path) -> None:
+    """Writes what came with what could not be read: segments of version 5, and a state that shows it."""
+    folder.mkdir(parents=True)
+    for name, segment in samples.SEGMENTS_5.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
+
+
 def make_5(folder: Path) -> None:
     """Writes what came with reasons of what is pending (segments of version 3, a state that shows an outage) and with
     pinned settings: the record of them."""
@@ -201,6 +209,7 @@ if __name__ == "__main__":
         GOLDEN_10: make_10,
         GOLDEN_11: make_11,
         GOLDEN_12: make_12,
+        GOLDEN_13: make_13,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):
