@@ -65,6 +65,9 @@ def begun(
                 min_interval_s=config.commit.min_interval_ms / 1000,
                 max_attempts=config.replay.max_attempts,
                 task_attempts=config.task.attempts,
+                retry_wait_s=config.task.retry_wait_s,
+                retries_unread=config.task.retry_across_runs.applies_to(config.commit.policy),
+                stop_after_failed_runs=config.task.stop_after_failed_runs,
                 at_least_once=at_least_once,
             )
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})

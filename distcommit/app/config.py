@@ -17,6 +17,7 @@ from distcommit.app.flow_settings import ChainSettings, FlowSettings
 from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
 from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.spark.settings import SparkSettings
 from distcommit.stores.job_store import MAX_BUCKETS
@@ -67,9 +68,12 @@ class ReplaySettings(_Section):
 
 
 class TaskSettings(_Section):
-    """How often a task tries its work units."""
+    """How often a task tries its work units, and what later runs do about those that failed."""
 
     attempts: int = Field(default=2, ge=1)
+    retry_wait_s: float = Field(default=1, ge=0)
+    retry_across_runs: RetryPolicy = RetryPolicy.NEVER
+    stop_after_failed_runs: int = Field(default=0, ge=0)
 
 
 class RunLimits(_Section):

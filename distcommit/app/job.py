@@ -163,7 +163,11 @@ class Job:
         return audit_store(store, self.config.source.provenance, deep=deep, at_least_once=at_least_once)
 
     def retry(self, urn: str) -> None:
-        """Lets the next run replay a quarantined dataset again. Raises ConflictError if it is not quarantined."""
+        """Lets the next run replay a quarantined dataset again, or read a stopped one.
+
+        Raises:
+            ConflictError: if it is neither.
+        """
         by_hand.retry(self._folders.opened(), urn, _who())
 
     def accept(self, urn: str) -> None:
@@ -179,7 +183,8 @@ class Job:
         by_hand.abandon(self._folders.opened(), urn, _who(), self.config.task_flow().committers)
 
     def retry_all(self) -> by_hand.Retried:
-        """Lets the next run replay every quarantined dataset again: mends what a mistake has quarantined."""
+        """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
+        has quarantined or stopped."""
         return by_hand.retry_all(self.open_store(create=False), _who())
 
     def quarantine(self, urn: str) -> None:

@@ -33,6 +33,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark, shown
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
@@ -113,7 +114,7 @@ def _concerns(record: Record, dataset: str) -> bool:
             return record.dataset_urn == dataset
         case SetWatermarks():
             return dataset in record.watermarks
-        case Rebuilt() | Checkpoint():
+        case Rebuilt() | Checkpoint() | Unread():
             return any(state.dataset_urn == dataset for state in record.datasets)
         case _:
             return True
@@ -150,6 +151,8 @@ def _what(record: Record, dataset: str | None) -> str:
             left = [one for one in record.sequences if mine(one.dataset_urn)]
             told = _few(left, lambda one: f"{one.dataset_urn} of epoch {one.epoch}: {one.reason}")
             return ("its target does not work: " if record.outage else "") + told
+        case Unread():
+            return _few([one for one in record.datasets if mine(one.dataset_urn)], _unread)
         case ByHand():
             return f"{record.action.value} {_name(record.sequence)}, by {record.who}"
         case SetWatermark():
@@ -190,6 +193,12 @@ def _name(name: SequenceName) -> str:
 def _sealed(sequence: SealedSequence) -> str:
     moved = f"{_position(sequence.low)} -> {_position(sequence.high)}"
     return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files"
+
+
+def _unread(one: UnreadDataset) -> str:
+    moved = f"{_position(one.low)} -> {_position(one.expected_high)}"
+    stopped = "; stopped" if one.stops else "; an outage" if one.outage else ""
+    return f"{one.dataset_urn} {moved}{stopped}: {one.reason}"
 
 
 def _position(watermark: Watermark | None) -> str:

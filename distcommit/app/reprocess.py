@@ -10,6 +10,7 @@ from distcommit.app.begun import begun
 from distcommit.app.job_folders import JobFolders
 from distcommit.engine.events import Observer
 from distcommit.engine.run import RunResult, run
+from distcommit.engine.unread import why_stopped
 from distcommit.ingest.fed_again import ErrorFiles, plan_again
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, ConflictError
@@ -81,5 +82,12 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
             expected="it to be idle",
             found=f"{state.status.value}: {state.reason}",
             todo="commit what is pending by `distcommit recover`, or release it if it is quarantined; then reprocess",
+        )
+    if state.is_stopped:
+        raise ConflictError(
+            "no run plans this dataset",
+            dataset=urn,
+            found=why_stopped(state),
+            todo="release it with retry; then reprocess",
         )
     plan_again(store.fs, store.roots.output, state, flow)

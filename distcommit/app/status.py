@@ -35,8 +35,9 @@ class NextRun(StrEnum):
 class DatasetStatusRow(msgspec.Struct, frozen=True):
     """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost.
 
-    `outage`: the reason is one of its target, which counts as nobody's failed run. `published_in`: where its records
-    are, if its sink says.
+    `status` is `stopped` if no run plans it, since too many could not read it. `failed_runs`: how many could not replay
+    its sequence or, where it has none, read it. `outage`: the reason is one of its target, or source, which counts as
+    nobody's failed run. `published_in`: where its records are, if its sink says.
     """
 
     dataset: str
@@ -137,18 +138,19 @@ def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
 
 def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> DatasetStatusRow:
     watermark, mine = state.watermark, state.open
+    unread = state.unread if mine is None else None
     return DatasetStatusRow(
         dataset=state.dataset_urn,
-        status=state.status.value,
+        status="stopped" if state.is_stopped else state.status.value,
         positions=dict(watermark.positions) if watermark else {},
         incarnation=watermark.incarnation if watermark else "",
         done_epoch=state.done_epoch,
         pending_epoch=mine.sequence.epoch if mine else 0,
         pending_records=mine.sequence.records if mine else 0,
-        failed_runs=len(state.tried_epochs),
-        reason=state.reason,
+        failed_runs=unread.failed_runs if unread else len(state.tried_epochs),
+        reason=unread.reason if unread else state.reason,
         positions_lost=positions_lost(state.skipped),
-        outage=mine.outage if mine else False,
+        outage=mine.outage if mine else unread is not None and unread.outage,
         next_run=_next_run(state, job_fold),
         published_in=published_in,
     )

@@ -187,17 +187,18 @@ def release(
         typer.Argument(
             metavar="[DATASET] HOW",
             show_default=False,
-            help="The dataset's URN, as status shows it, and how. retry: the next run replays it again. accept: it"
+            help="The dataset's URN, as status shows it, and how. retry: the next run replays it again, or"
+            " reads it again if it was stopped. accept: it"
             " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
             " records again. With --all only retry.",
         ),
     ],
-    everything: Annotated[bool, typer.Option("--all", help="Every quarantined dataset.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every quarantined or stopped dataset.")] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Release a quarantined dataset. What you do is recorded in its log with your name."""
+    """Release a quarantined dataset, or one that was stopped. What you do is recorded in its log with your name."""
     terminal = Terminal(as_json=as_json, verbose=verbose)
     unreadable = False
     with terminal.command():

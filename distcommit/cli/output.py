@@ -45,7 +45,7 @@ _NEXT_RUN = {
     NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
     NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
 }
-_STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red"}
+_STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red", "stopped": "red"}
 
 
 def run_view(result: RunResult) -> RenderableType:
@@ -98,8 +98,8 @@ def recover_view(result: RecoverResult) -> RenderableType:
 def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
     """Datasets that are not idle with their reasons, or all of them; then the job as a whole."""
     counts = Counter(row.status for row in result.datasets)
-    busy = [row for row in result.datasets if row.status != "idle"]
-    idle = [row for row in result.datasets if row.status == "idle"] if show_all else []
+    busy = [row for row in result.datasets if row.status != "idle" or row.reason]
+    idle = [row for row in result.datasets if row.status == "idle" and not row.reason] if show_all else []
     listed = busy if show_all else busy[:LISTED]
     blocks: list[RenderableType | None] = []
     if listed or idle:
@@ -110,7 +110,9 @@ def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
             table.add_row(Text(row.dataset), status, _position(row.positions), epoch, Text(_next(row)))
         blocks.append(table)
     if len(busy) > len(listed):
-        blocks.append(and_more(len(busy) - len(listed), "datasets that are not idle (--all lists them)"))
+        blocks.append(
+            and_more(len(busy) - len(listed), "datasets that are not idle, or could not be read (--all lists them)")
+        )
     if result.unreadable:
         blocks.append(listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
     names = [f"{counts[name]:,} {name}" for name in _STYLES if counts[name] or name == "idle"]
@@ -350,7 +352,9 @@ def _next(row: DatasetStatusRow) -> str:
     reason = " ".join(row.reason.split())
     match row.status:
         case "idle":
-            return ""
+            return _unread(row, reason)
+        case "stopped":
+            return f"`distcommit release JOB.yaml {row.dataset} retry`; {_unread(row, reason)}"
         case "pending":
             text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
             if row.outage:
@@ -362,3 +366,10 @@ def _next(row: DatasetStatusRow) -> str:
             return f"being abandoned: `distcommit release JOB.yaml {row.dataset} abandon` goes on; {reason}"
         case _:
             return f"`distcommit release JOB.yaml {row.dataset} retry|accept|abandon`; {reason}"
+
+
+def _unread(row: DatasetStatusRow, reason: str) -> str:
+    if row.outage:
+        return f"the last run could not read it; an outage, nobody's failed run: {reason}"
+    times = "the last run" if row.failed_runs < 2 else f"{row.failed_runs} runs in a row"
+    return f"{times} could not read it: {reason}" if reason else ""

@@ -22,6 +22,7 @@ from distcommit.engine.reports import Tally
 from distcommit.engine.sealing import name_of, sequence_of, step_context
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.task_events import SequenceDone, SequenceSealed, TaskObserver
+from distcommit.engine.unread import noting_unread
 from distcommit.model.errors import DistcommitError, LostError, printable
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName
@@ -133,6 +134,10 @@ class BucketCommitter:
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
         """Job-level, after the drain: adds to the tally what the driver's decision rests on."""
         count_held(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
+
+    def noting_unread(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
+        """In the drain: tells the log which datasets of the plan this run could not read. Raises as `commit_ready`."""
+        yield from noting_unread(self.log, self._settings, plans, self._notes.nothing, tally)
 
     # -- sealing
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from distcommit.engine.back_off import waited
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts, DrainCounts, IngestCounts
 from distcommit.engine.events import Progress
@@ -19,6 +20,7 @@ from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.error_kinds import is_permanent
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.lockstep import Work, in_step, outcomes_in_step
@@ -78,6 +80,7 @@ class _IngestTask:
         self._finished: dict[int, list[TaskState]] = {}
         self._uncommitted: set[int] = set()
         self._unsynced: set[str] = set()
+        self._hopeless: set[str] = set()
         self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
 
@@ -116,19 +119,22 @@ class _IngestTask:
         )
 
     def run(self) -> None:
-        left = self._not_finished_before()
+        left, hopeless = self._not_finished_before(), 0
         with self._progress:
             for attempt in range(self._settings.task_attempts):
+                if attempt and not waited(self._settings, attempt, self._commit_all):
+                    break
                 failed = self._read(left)
                 self._put_states()
                 left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
+                hopeless += sum(unit.work_unit_id in self._hopeless for unit in left)
+                left = [unit for unit in left if unit.work_unit_id not in self._hopeless]
                 if not left:
                     break
                 logger.warning("%d work units failed in attempt %d", len(left), attempt + 1)
                 self._unsynced.clear()
-            self.tally.add(IngestCounts(work_units_failed=len(left)))
-            self._uncommitted.update(self._plans)
-            self._commit()
+            self.tally.add(IngestCounts(work_units_failed=len(left) + hopeless))
+            self._commit_all()
 
     def _not_finished_before(self) -> list[WorkUnit]:
         """Work units without a success: an earlier attempt at this task may have finished some."""
@@ -208,6 +214,9 @@ class _IngestTask:
         )
 
     def _add(self, state: TaskState) -> None:
+        self._hopeless.discard(state.work_unit_id)
+        if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
+            self._hopeless.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
         read = IngestCounts(
             records_read=state.records_read,
@@ -236,6 +245,11 @@ class _IngestTask:
         )
         self.tally.observe(done)
         self._progress.tick()
+
+    def _commit_all(self) -> None:
+        """As `_commit`, in all buckets that it reads of: what others have put or closed there counts, too."""
+        self._uncommitted.update(self._plans)
+        self._commit()
 
     def _commit(self) -> None:
         """Puts the states of finished work units, then commits what is ready in their buckets. What fails is left to
@@ -370,6 +384,8 @@ def _finish_bucket(
             yield from committer.publish(take_over=True)
             committer.count_outcomes(plans, outcome)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
+        if seal:
+            yield from committer.noting_unread(plans, outcome)
         yield from committer.log.making_durable()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)

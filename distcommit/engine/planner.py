@@ -16,6 +16,7 @@ from distcommit.engine.reports import Report, Tally
 from distcommit.engine.retired import delete_retired
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import Loads, lent, packed
+from distcommit.engine.unread import why_stopped
 from distcommit.model.errors import (
     ConfigurationError,
     DistcommitError,
@@ -28,6 +29,7 @@ from distcommit.model.errors import (
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
+from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
@@ -145,8 +147,9 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
             tally.add(PlanCounts(datasets_skipped=1))
             tally.explain(planned.dataset_urn, "not planned", planned.error)
             continue
-        if planned.dataset_urn in known and known[planned.dataset_urn].status is not DatasetStatus.IDLE:
-            continue  # replay comes first; it is reported as skipped
+        state = known.get(planned.dataset_urn)
+        if state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped):
+            continue  # replay, or a person, comes first; it is reported as skipped
         names.add(planned.dataset_urn)
         bucket = settings.store.planning_bucket(planned.dataset_urn)
         numbers = ordinals.setdefault(bucket, count())
@@ -204,6 +207,9 @@ def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> 
             if state.open is not None:
                 tally.add(PlanCounts(datasets_skipped=1))
                 tally.explain(state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
+            elif state.is_stopped:
+                tally.add(PlanCounts(datasets_skipped=1))
+                tally.explain(state.dataset_urn, "skipped, stopped", why_stopped(state))
     return states
 
 
@@ -229,6 +235,11 @@ class _AllStates(KnownStates):
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
         super().__init__({urn: state for bucket in owned.values() for urn, state in bucket.items()})
         self._store, self._epoch, self._others = settings.store, settings.epoch, dict(owned)
+        self._retries_unread = settings.retries_unread
+
+    def to_read_again(self, urn: str) -> Watermark | None:
+        state = self.get(urn)
+        return state.unread.expected_high if state is not None and state.unread and self._retries_unread else None
 
     def anywhere(self, urn: str) -> DatasetState | None:
         bucket = self._store.planning_bucket(urn)

@@ -19,6 +19,9 @@ class RunSettings:
     `partitions` is the number of Spark partitions that own buckets: bucket b belongs to partition b mod partitions, in
     every Spark job of the run. `job_level`: publish nothing unless every task of the whole job succeeded.
     `at_least_once`: publish without writing ahead, then move the watermarks.
+    `retry_wait_s`: how long a task waits before its second attempt; `retries_unread`: what could not be read is read
+    again by itself first; `stop_after_failed_runs`: after so many runs in a row that could not read it, no run plans a
+    dataset (0: each does).
     `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only.
     """
 
@@ -34,6 +37,9 @@ class RunSettings:
     task_attempts: int
     deadline_ms: int = 0
     at_least_once: bool = False
+    retry_wait_s: float = 0
+    retries_unread: bool = False
+    stop_after_failed_runs: int = 0
     clock: Clock = field(default_factory=SystemClock)
 
     @property

@@ -10,6 +10,7 @@ from enum import Enum, IntEnum, StrEnum
 
 from msgspec import Struct
 
+from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
 
@@ -128,7 +129,8 @@ class Dropped(Struct, frozen=True, array_like=True, tag=True):
 class HandAction(StrEnum):
     """What a person may do to a quarantined sequence; QUARANTINE, to a pending one.
 
-    GIVEN_UP accepts one that was to be abandoned, where that can't be finished.
+    GIVEN_UP accepts one that was to be abandoned, where that can't be finished. READ_AGAIN lets runs plan a
+    dataset that the run of that epoch was the last to fail to read, and that was stopped; there is no sequence.
     """
 
     RETRY = "retry"
@@ -138,6 +140,7 @@ class HandAction(StrEnum):
     ABANDONED = "abandoned"
     QUARANTINE = "quarantine"
     GIVEN_UP = "given-up"
+    READ_AGAIN = "read-again"
 
 
 class ByHand(Struct, frozen=True, array_like=True, tag=True):
@@ -194,7 +197,7 @@ class DatasetState(Struct, frozen=True):
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
     `accepted_epochs`: the newest sequence that a person declared done (older programs kept all of them);
     `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
-    and why not more.
+    and why not more; `unread`: what could not be read, if that was so the last time.
     """
 
     dataset_urn: str
@@ -209,6 +212,12 @@ class DatasetState(Struct, frozen=True):
     done_files: int = 0
     done_left_out: str = ""
     done_content_sum: str = ""
+    unread: FailedReading | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no run plans it, since too many could not read it."""
+        return self.unread is not None and self.unread.stopped
 
     @property
     def status(self) -> DatasetStatus:
@@ -330,6 +339,7 @@ Record = (
     | Done
     | Failed
     | Left
+    | Unread
     | Decide
     | Dropped
     | ByHand

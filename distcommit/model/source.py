@@ -116,7 +116,11 @@ class Extractor(ABC):
 
 
 class KnownStates(dict[str, DatasetState]):
-    """What is stored of some datasets, by URN, for planning."""
+    """What is stored of some datasets, by URN, for planning: the states that the runs before have left.
+
+    A state has the watermark; and, if the last run could not read the dataset, in `unread` how many runs in a row that
+    was, why, and where what was not read was to end.
+    """
 
     def anywhere(self, urn: str) -> DatasetState | None:
         """What is stored of any dataset of the job, whoever plans it: it may cost a look at the store.
@@ -125,6 +129,12 @@ class KnownStates(dict[str, DatasetState]):
             SourceError: if that can't be read.
         """
         return self.get(urn)
+
+    def to_read_again(self, urn: str) -> Watermark | None:
+        """Up to where a dataset is to be planned, by partition, as that could not be read and the job reads it again by
+        itself before anything newer (`task.retry_across_runs`). It begins at the watermark, as ever. None: up to the
+        source's newest end, and so are partitions that are not named."""
+        return None
 
 
 class Source(ABC):
@@ -155,7 +165,7 @@ class Source(ABC):
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
             states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
-                not idle are not to be planned. A run gives `KnownStates`.
+                not idle, or are stopped, are not to be planned. A run gives `KnownStates`.
 
         Raises:
             SourceError: if the source as a whole can't be used.

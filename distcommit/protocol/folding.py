@@ -31,6 +31,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import FailedReading, Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import merged
 from distcommit.protocol.fold import Fold
@@ -68,6 +69,10 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         case Left():
             for left in record.sequences:
                 _update_open(fold, left.dataset_urn, reason=left.reason, outage=record.outage)
+        case Unread():
+            for one in record.datasets:
+                unread = _counted(fold.state_of(one.dataset_urn).unread, record.epoch, one)
+                _update(fold, one.dataset_urn, unread=unread)
         case Dropped():
             for name in record.sequences:
                 _update(fold, name.dataset_urn, open=None)
@@ -133,6 +138,9 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
         case HandAction.QUARANTINE:
             reason = _open(fold, urn).reason or f"quarantined by {record.who}"
             _update_open(fold, urn, status=QUARANTINED, reason=reason)
+        case HandAction.READ_AGAIN:
+            unread = fold.state_of(urn).unread
+            _update(fold, urn, unread=replace(unread, failed_runs=0, stopped=False) if unread else None)
         case HandAction.REVOKING | HandAction.RESTORED:
             _update_open(fold, urn, status=BY_HAND[record.action][1])
         case _:
@@ -154,7 +162,30 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_files=sequence.files,
         done_left_out=sequence.left_out,
         done_content_sum=sequence.content_sum,
+        unread=_still_unread(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
     )
+
+
+def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> FailedReading:
+    failed_runs = (before.failed_runs if before else 0) + (not now.outage)
+    return FailedReading(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
+
+
+def _still_unread(
+    unread: FailedReading | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
+) -> FailedReading | None:
+    """What is left of it once a watermark has moved: nothing, or if only a part of the plan was sealed, the partitions
+    in which it has not moved."""
+    if unread is None or after == before:
+        return unread
+    if not in_part or before is None or after is None or after.incarnation != unread.expected_high.incarnation:
+        return None
+    left = {
+        partition: high
+        for partition, high in unread.expected_high.positions.items()
+        if before.positions.get(partition) == after.positions.get(partition)
+    }
+    return replace(unread, expected_high=replace(unread.expected_high, positions=left)) if left else None
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
@@ -164,6 +195,7 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
         watermark=watermark,
         origin=dict(watermark.positions) if watermark else {},
         closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),
+        unread=None,
     )
 
 

@@ -40,6 +40,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.validity import may_seal, valid
@@ -107,6 +108,18 @@ def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool)
         if not is_told and valid(Left(epoch, (one,), outage), fold):
             untold.append(one)
     return Left(epoch, tuple(untold), outage) if untold else None
+
+
+def unread(fold: Fold, epoch: int, found: Iterable[UnreadDataset], *, stop_after: int) -> Unread | None:
+    """Says once of datasets that the run could not read them; stops those that so many runs in a row could not (0: none
+    is ever stopped)."""
+    untold = []
+    for one in found:
+        if valid(Unread(epoch, (one,)), fold):
+            before = fold.state_of(one.dataset_urn).unread
+            failed_runs = (before.failed_runs if before else 0) + (not one.outage)
+            untold.append(replace(one, stops=0 < stop_after <= failed_runs and not one.outage))
+    return Unread(epoch, tuple(untold)) if untold else None
 
 
 def decide(fold: Fold, epoch: int) -> Decide | None:

@@ -34,6 +34,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import Unread
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
@@ -49,7 +50,7 @@ BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
     HandAction.QUARANTINE: (PENDING, QUARANTINED),
     HandAction.GIVEN_UP: (REVOKING, IDLE),
 }
-"""What a person's action needs, and what it leads to."""
+"""What a person's action on a sequence needs, and what it leads to."""
 
 
 def valid(record: Record, fold: Fold) -> bool:
@@ -77,11 +78,15 @@ def objection(record: Record, fold: Fold) -> str:
         case Left():
             names = [SequenceName(left.dataset_urn, left.epoch) for left in record.sequences]
             return _not_newest(record.epoch, fold) or _not_all(names, fold, (PENDING,))
+        case Unread():
+            return _not_newest(record.epoch, fold) or _unfit_unread(record, fold)
         case Dropped():
             wrong = _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING,))
             if wrong:
                 return wrong
             return _may_be_decided(record, fold)
+        case ByHand(action=HandAction.READ_AGAIN):
+            return _not_stopped(record.sequence, fold)
         case ByHand():
             return _not_all((record.sequence,), fold, (BY_HAND[record.action][0],))
         case SetWatermark():
@@ -134,6 +139,31 @@ def _unfit(record: Intent, fold: Fold) -> str:
                 f" {state.watermark}, not {sequence.low}"
             )
     return ""
+
+
+def _unfit_unread(record: Unread, fold: Fold) -> str:
+    """Empty if the run may say that it could not read these: none is counted twice for one run, and none that was read
+    by it, or set by a person, since."""
+    urns = [one.dataset_urn for one in record.datasets]
+    if len(set(urns)) < len(urns):
+        return "a dataset is named twice"
+    for one in record.datasets:
+        state = fold.state_of(one.dataset_urn)
+        in_part = state.done_epoch == record.epoch and bool(state.done_left_out)
+        may_be_mine = state.closed_epoch < record.epoch or in_part
+        if state.status is not IDLE or state.watermark != one.low or not may_be_mine:
+            where = f"{state.status.value}, sealed by epoch {state.closed_epoch}, watermark {state.watermark}"
+            return f"{one.dataset_urn} is {where}, not {one.low}"
+        if state.unread is not None and state.unread.epoch >= record.epoch:
+            return f"epoch {state.unread.epoch} has said so of {one.dataset_urn}"
+    return ""
+
+
+def _not_stopped(name: SequenceName, fold: Fold) -> str:
+    state = fold.state_of(name.dataset_urn)
+    if state.status is IDLE and state.unread is not None and state.unread.stopped and state.unread.epoch == name.epoch:
+        return ""
+    return f"{name.dataset_urn} was not stopped by epoch {name.epoch}"
 
 
 def _under_way(fold: Fold) -> str:

@@ -1,4 +1,5 @@
-"""What a person may do to a dataset: release a quarantined sequence, or set a watermark. Each is a record in the log.
+"""What a person may do to a dataset: release a quarantined sequence or a stopped dataset, or set a watermark. Each is a
+record in the log.
 
 These records carry no epoch and need no fence, so that they work beside a run that is alive. Where the log ended that
 they were written to, the job log is told before the command answers (`stores.anchors`).
@@ -15,6 +16,7 @@ from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
 from distcommit.model.steps import StepContext
+from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -55,13 +57,17 @@ def release(
 
 
 def retry_all(store: JobStore, who: str) -> Retried:
-    """Lets the next run replay every quarantined dataset again, with all its attempts. Safe to call again."""
+    """Lets the next run replay every quarantined dataset again, with all its attempts, and read every stopped one. Safe
+    to call again."""
     done = Retried()
     with many_by_hand(store, who) as open_log:
         for bucket in range(store.buckets):
             try:
                 log = open_log(bucket)
                 for state in log.refresh().datasets.copy().values():
+                    if state.unread is not None and state.is_stopped:
+                        _read_again(log, state.dataset_urn, state.unread, who)
+                        done.datasets.append(state.dataset_urn)
                     if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
                         _act(log, HandAction.RETRY, state.sequence, who)
                         done.datasets.append(state.dataset_urn)
@@ -99,12 +105,17 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
 
 
 def retry(store: JobStore, urn: str, who: str) -> None:
-    """Lets the next run replay a quarantined dataset's sequence again, with all its attempts.
+    """Lets the next run replay a quarantined dataset's sequence again, with all its attempts. A dataset that was
+    stopped, as too many runs could not read it, is read again, from its watermark.
 
     Raises:
-        ConflictError: if the dataset is not quarantined.
+        ConflictError: if the dataset is neither quarantined nor stopped.
     """
     with by_hand(store, store.bucket_of(urn), who) as log:
+        state = log.refresh().state_of(urn)
+        if state.unread is not None and state.is_stopped:
+            _read_again(log, urn, state.unread, who)
+            return
         _act(log, HandAction.RETRY, _quarantined(log, urn), who)
 
 
@@ -230,6 +241,11 @@ def _name(sequence: SealedSequence) -> SequenceName:
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
 
+def _read_again(log: CommitLog, urn: str, unread: FailedReading, who: str) -> None:
+    name = SequenceName(urn, unread.epoch)
+    log.settle(partial(next_record.by_hand, action=HandAction.READ_AGAIN, name=name, who=who))
+
+
 def _act(log: CommitLog, action: HandAction, sequence: SealedSequence, who: str) -> Fold:
     """Appends the action if the sequence still has the status it needs. Whether it had, the fold shows."""
     return log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who))
@@ -242,6 +258,7 @@ _TODO = {
     DatasetStatus.REVOKING: "release it with abandon, which goes on; or with accept, if that can never be",
 }
 """What gets a dataset out of where it stands."""
+_TODO_STOPPED = "release it with retry; or set its watermark past what can't be read"
 
 
 def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:
@@ -249,6 +266,6 @@ def _not(urn: str, state: DatasetState, expected: str) -> DistcommitError:
         "this can't be done to the dataset as it stands",
         dataset=urn,
         expected=f"it to be {expected}",
-        found=f"{state.status.value}, watermark {state.watermark}",
-        todo=_TODO[state.status],
+        found=f"{'stopped' if state.is_stopped else state.status.value}, watermark {state.watermark}",
+        todo=_TODO_STOPPED if state.is_stopped else _TODO[state.status],
     )

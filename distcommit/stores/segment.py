@@ -30,9 +30,10 @@ from distcommit.model.log_records import (
     Record,
     SetWatermarks,
 )
+from distcommit.model.unread import Unread
 from distcommit.stores.stored_records import StoredRecord, known, stored
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The newest. A record is written as the oldest version that knew it, so that older programs read it."""
 _MAX_RAW_BYTES = 1 << 30
 _encoder = msgspec.msgpack.Encoder()
@@ -65,6 +66,8 @@ def encode_segment(segment: Segment) -> bytes:
 def _version_of(record: Record) -> int:
     """The first version that knew such a record."""
     match record:
+        case Unread() | ByHand(action=HandAction.READ_AGAIN):
+            return 5
         case Cut() | Heads() | Rebucket() | Moved() | Generation():
             return 4
         case Checkpoint() if any(record.cuts) or record.heads or record.generation or record.under_way:

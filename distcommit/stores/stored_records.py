@@ -37,6 +37,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
 
@@ -70,6 +71,7 @@ class StoredState(Struct, frozen=True, array_like=True):
     done_left_out: str = ""
     outage: bool = False
     done_content_sum: str = ""
+    unread: FailedReading | None = None
 
 
 class StoredRebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
@@ -101,6 +103,7 @@ StoredRecord = (
     | Done
     | Failed
     | Left
+    | Unread
     | Decide
     | Dropped
     | ByHand

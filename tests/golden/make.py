@@ -38,6 +38,7 @@ GOLDEN_10 = Path(__file__).parent / "v10"
 GOLDEN_11 = Path(__file__).parent / "v11"
 GOLDEN_12 = Path(__file__).parent / "v12"
 GOLDEN_13 = Path(__file__).parent / "v13"
+GOLDEN_14 = Path(__file__).parent / "v14"
 GOLDEN_16 = Path(__file__).parent / "v16"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
@@ -141,6 +142,13 @@ def make_13(folder: Path) -> None:
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_OPTIONAL))
 
 
+def make_14(folder: Path) -> None:
+    """Writes what came with what could not be read: segments of version 5, and a state that shows it."""
+    folder.mkdir(parents=True)
+    for name, segment in samples.SEGMENTS_5.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
+
+
 def make_16(folder: Path) -> None:
     """Writes what came with composite positions, and with plans that do not know how far a work unit goes."""
     folder.mkdir(parents=True)
@@ -217,6 +225,7 @@ if __name__ == "__main__":
         GOLDEN_11: make_11,
         GOLDEN_12: make_12,
         GOLDEN_13: make_13,
+        GOLDEN_14: make_14,
         GOLDEN_16: make_16,
         GOLDEN_JOBS: make_jobs,
     }

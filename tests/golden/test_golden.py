@@ -28,6 +28,7 @@ from distcommit.model.log_records import (
     StepBatch,
 )
 from distcommit.model.steps import StepContext
+from distcommit.model.unread import FailedReading, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ConstructCounts, SkippedRange
 from distcommit.sinks.files.content import as_text, content_sum
@@ -73,6 +74,7 @@ from tests.golden.make import (
     GOLDEN_11,
     GOLDEN_12,
     GOLDEN_13,
+    GOLDEN_14,
     make,
     make_2,
     make_3,
@@ -85,6 +87,7 @@ from tests.golden.make import (
     make_10,
     make_12,
     make_13,
+    make_14,
     samples_of_content,
 )
 
@@ -95,6 +98,7 @@ SPECIFICATION = (GOLDEN.parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(StoredRecord),
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, StoredState),
+    *(UnreadDataset, FailedReading),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile),
@@ -122,7 +126,7 @@ def test_a_segment_is_read_as_what_was_written(name: str) -> None:
 
 
 def test_there_is_a_golden_segment_of_each_kind_of_record() -> None:
-    known = (samples.SEGMENTS, samples.SEGMENTS_2, samples.SEGMENTS_3, samples.SEGMENTS_4)
+    known = (samples.SEGMENTS, samples.SEGMENTS_2, samples.SEGMENTS_3, samples.SEGMENTS_4, samples.SEGMENTS_5)
     segments = [segment for some in known for segment in some.values()]
     assert {type(segment.record) for segment in segments} == set(get_args(Record))
 
@@ -146,6 +150,12 @@ def test_what_came_with_reasons_of_the_pending_is_read_as_what_was_written(name:
 def test_segments_of_version_4_are_read_as_what_was_written(name: str) -> None:
     assert decode_segment((GOLDEN_9 / f"{name}.seg").read_bytes(), PATH) == samples.SEGMENTS_4[name]
     assert encode_segment(samples.SEGMENTS_4[name]).startswith(b"distcommit-segment 4 ")
+
+
+@pytest.mark.parametrize(("name", "version"), [("unread", 5), ("by-hand-read-again", 5), ("checkpoint-unread", 1)])
+def test_what_came_with_what_could_not_be_read_is_read_as_what_was_written(name: str, version: int) -> None:
+    assert decode_segment((GOLDEN_14 / f"{name}.seg").read_bytes(), PATH) == samples.SEGMENTS_5[name]
+    assert encode_segment(samples.SEGMENTS_5[name]).startswith(f"distcommit-segment {version} ".encode())
 
 
 def test_records_that_version_1_knew_are_written_for_programs_that_know_no_other() -> None:
@@ -404,6 +414,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "12").iterdir()} == {path.name for path in GOLDEN_12.iterdir()}
     make_13(tmp_path / "13")
     assert {path.name for path in (tmp_path / "13").iterdir()} == {path.name for path in GOLDEN_13.iterdir()}
+    make_14(tmp_path / "14")
+    assert {path.name for path in (tmp_path / "14").iterdir()} == {path.name for path in GOLDEN_14.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 

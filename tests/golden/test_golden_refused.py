@@ -60,7 +60,7 @@ def case(reader: str, data: Callable[[], bytes]) -> Any:
 
 
 OTHER_VERSIONS = [
-    case("segment", lambda: of_version(golden("segments/fence.seg"), 5)),
+    case("segment", lambda: of_version(golden("segments/fence.seg"), 6)),
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("run record", lambda: of_version((GOLDEN_7 / "run.json").read_bytes(), 2)),
@@ -78,7 +78,7 @@ OTHER_VERSIONS = [
 
 @pytest.mark.parametrize(("reader", "data"), OTHER_VERSIONS)
 def test_an_unknown_version_is_refused_by_name(reader: str, data: Callable[[], bytes]) -> None:
-    with pytest.raises(UnknownVersionError, match=r"found [1234567]|version [234]") as caught:
+    with pytest.raises(UnknownVersionError, match=r"found [1-7]|version [2-4]") as caught:
         READ[reader].read(data())
     if READ[reader].names_path:
         assert "path" in caught.value.ids

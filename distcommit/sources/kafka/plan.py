@@ -128,6 +128,22 @@ def _begins(
     return start, skipped, ranges
 
 
+def up_to(
+    again: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
+) -> Mapping[int, PartitionLog | str]:
+    """What partitions hold, as far as it is to be read again before anything newer; all of it where `again` names
+    nothing. What was not read and has gone since is not waited for."""
+    if again is None or again.incarnation not in ("", topic_id):
+        return logs
+    stored, found = stored_positions(state), dict(logs)
+    for partition, log in logs.items():
+        end = again.positions.get(str(partition))
+        begin = stored.get(str(partition), log.begin if isinstance(log, PartitionLog) and not stored else 0)
+        if isinstance(log, PartitionLog) and isinstance(end, int) and isinstance(begin, int):
+            found[partition] = log._replace(high=min(log.high, max(end, begin, log.low)))
+    return found
+
+
 def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tuple[Range, ...]]:
     """Ranges by work unit, of up to `target` offsets each: large ones cut into even parts, small ones together."""
     units: list[tuple[Range, ...]] = []

@@ -28,7 +28,7 @@ from distcommit.sources.kafka.names import (
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka.plan import expired, plan_dataset, stored_positions, unreadable
+from distcommit.sources.kafka.plan import expired, plan_dataset, stored_positions, unreadable, up_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -233,7 +233,8 @@ class KafkaSource(BaseModel, SourceSettings):
                 continue
             for dataset in found.datasets(self.dataset):
                 state = states.get(dataset.urn)
-                if not owned(dataset.urn) or (state is not None and state.status is not DatasetStatus.IDLE):
+                busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
+                if busy or not owned(dataset.urn):
                     continue
                 leaderless = sorted(found.leaderless.intersection(dataset.partitions))
                 error = unreadable(dataset.urn, f"no leader for partitions {leaderless}")
@@ -258,11 +259,13 @@ class KafkaSource(BaseModel, SourceSettings):
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
+            again = states.to_read_again(dataset.urn) if isinstance(states, KnownStates) else None
             try:
                 if isinstance(topic_id, Unanswered):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 followed = state is None and any(stored_positions(look_up(urn)) for urn in dataset.of_topic)
-                planned = plan_dataset(self, dataset.urn, logs, state, topic_id, topic_followed=followed)
+                left = up_to(again, logs, state, topic_id)
+                planned = plan_dataset(self, dataset.urn, left, state, topic_id, topic_followed=followed)
             except SourceError as error:
                 yield DatasetProblem(dataset.urn, str(error))
                 continue

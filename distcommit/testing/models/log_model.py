@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from distcommit.model.log_records import (
     ByHand,
     Checkpoint,
@@ -34,6 +36,7 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
@@ -62,6 +65,8 @@ class LogDataset:
     accepted: list[int] = field(default_factory=list)
     reason: str = ""
     outage: bool = False
+    left_out: str = ""
+    unread: FailedReading | None = None
 
     def has(self, epoch: int, *statuses: str) -> bool:
         """Whether the sequence of that epoch is there, in one of these statuses."""
@@ -97,6 +102,8 @@ class LogModel:
                 state.done_epoch,
                 set(state.tried_epochs),
                 list(state.accepted_epochs[-1:]),
+                left_out=state.done_left_out,
+                unread=state.unread,
             )
             for state in record.datasets
         }
@@ -143,20 +150,22 @@ class LogModel:
                 return True
             case Left():
                 return self._left(record)
+            case Unread():
+                return self._unread(record)
             case ByHand():
                 return self._by_hand(record)
             case SetWatermark(urn, watermark):
                 if self.dataset(urn).status != "idle":
                     return False
                 known = self.datasets.setdefault(urn, LogDataset())
-                known.watermark, known.closed = watermark, self.fence
+                known.watermark, known.closed, known.unread = watermark, self.fence, None
                 return True
             case SetWatermarks(watermarks):
                 if any(self.dataset(urn).status != "idle" for urn in watermarks):
                     return False
                 for urn, high in watermarks.items():
                     known = self.datasets.setdefault(urn, LogDataset())
-                    known.watermark, known.closed = high, self.fence
+                    known.watermark, known.closed, known.unread = high, self.fence, None
                 return True
             case Rebuilt(epoch, states):
                 if epoch != self.fence or len({state.dataset_urn for state in states}) < len(states):
@@ -239,6 +248,29 @@ class LogModel:
             self.datasets[left.dataset_urn].outage = record.outage
         return True
 
+    def _unread(self, record: Unread) -> bool:
+        for one in record.datasets:
+            known = self.dataset(one.dataset_urn)
+            partly = bool(known.left_out) and known.done == record.epoch
+            if known.status != "idle" or known.watermark != one.low or (known.closed >= record.epoch and not partly):
+                return False
+            if known.unread is not None and known.unread.epoch >= record.epoch:
+                return False
+        if record.epoch != self.fence or len({one.dataset_urn for one in record.datasets}) < len(record.datasets):
+            return False
+        for one in record.datasets:
+            known = self.datasets.setdefault(one.dataset_urn, LogDataset())
+            before = known.unread.failed_runs if known.unread else 0
+            known.unread = FailedReading(
+                record.epoch,
+                before if one.outage else before + 1,
+                one.expected_high,
+                one.reason,
+                one.stops,
+                one.outage,
+            )
+        return True
+
     def _end(self, record: Done | Dropped) -> bool:
         done = isinstance(record, Done)
         twice = len({name.dataset_urn for name in record.sequences}) < len(record.sequences)
@@ -255,6 +287,8 @@ class LogModel:
         return True
 
     def _by_hand(self, record: ByHand) -> bool:
+        if record.action.value == "read-again":
+            return self._read_again(record.sequence)
         needed, given = _NEEDS_AND_GIVES[record.action.value]
         urn, epoch = record.sequence.dataset_urn, record.sequence.epoch
         if not self.dataset(urn).has(epoch, needed):
@@ -271,10 +305,22 @@ class LogModel:
         known.status = given
         return True
 
+    def _read_again(self, name: SequenceName) -> bool:
+        known = self.dataset(name.dataset_urn)
+        stopped = known.unread is not None and known.unread.stopped and known.unread.epoch == name.epoch
+        if known.status != "idle" or known.unread is None or not stopped:
+            return False
+        known.unread = structs.replace(known.unread, failed_runs=0, stopped=False)
+        return True
+
     def _to_idle(self, name: SequenceName, *, published: bool) -> None:
         known = self.datasets[name.dataset_urn]
         if published and known.sequence is not None:
-            known.watermark = known.sequence.high if known.sequence.high is not None else known.watermark
+            low, high = known.watermark, known.sequence.high
+            if high is not None and high != low:
+                known.unread = _left_unread(known.unread, low, high) if known.sequence.left_out else None
+            known.watermark = high if high is not None else low
+            known.left_out = known.sequence.left_out
             known.done = max(known.done, name.epoch)
         known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
         known.reason, known.outage = "", False
@@ -295,8 +341,17 @@ class LogModel:
             open_now = state.open
             held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
             theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
-            more = (known.tried, known.accepted, known.reason, known.outage)
-            also = (set(state.tried_epochs), list(state.accepted_epochs[-1:]), state.reason, outage)
+            more = (known.tried, known.accepted, known.reason, known.outage, known.unread)
+            also = (set(state.tried_epochs), list(state.accepted_epochs[-1:]), state.reason, outage, state.unread)
             if mine != (*theirs, state.done_epoch) or more != also:
                 return f"{urn!r} is {known}, the fold says {state}"
         return ""
+
+
+def _left_unread(unread: FailedReading | None, low: Watermark | None, high: Watermark) -> FailedReading | None:
+    """Of what was not read the partitions that a sequence, from which something was left out, has not moved."""
+    if unread is None or low is None or high.incarnation != unread.expected_high.incarnation:
+        return None
+    ends = unread.expected_high.positions
+    stay = {p: end for p, end in ends.items() if low.positions.get(p) == high.positions.get(p)}
+    return structs.replace(unread, expected_high=Watermark(stay, high.incarnation)) if stay else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pyarrow as pa
@@ -75,7 +75,8 @@ class ModelSource(Source):
             if state.watermark is not None and state.watermark.incarnation not in ("", dataset.incarnation):
                 yield DatasetProblem(urn, f"expected {state.watermark.incarnation}, found {dataset.incarnation}")
                 continue
-            plan = _plan(urn, dataset, state.watermark)
+            again = states.to_read_again(urn) if isinstance(states, KnownStates) else None
+            plan = _plan(urn, _up_to(again, dataset, state.watermark), state.watermark)
             if plan.work_units or self.careless:
                 yield plan
         if self.careless:
@@ -104,6 +105,18 @@ def _nonsense(states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         yield DatasetPlan(urn, None, low, (unit,))
     twice = _plan("twice", ModelDataset({}), None)
     yield from (twice, twice)
+
+
+def _up_to(again: Watermark | None, dataset: ModelDataset, stored: Watermark | None) -> ModelDataset:
+    """The dataset as far as it is to be read again before anything newer."""
+    if again is None or again.incarnation != dataset.incarnation:
+        return dataset
+    reached = stored.positions if stored else {}
+    ends = {
+        partition: min(end, max(int(again.positions.get(partition, end)), int(reached.get(partition, 0))))
+        for partition, end in dataset.partitions.items()
+    }
+    return replace(dataset, partitions=ends)
 
 
 def _plan(urn: str, dataset: ModelDataset, stored: Watermark | None) -> DatasetPlan:

@@ -36,6 +36,7 @@ from distcommit.model.log_records import (
     StepBatch,
 )
 from distcommit.model.run_outcome import RunOutcome
+from distcommit.model.unread import FailedReading, Unread, UnreadDataset
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
@@ -491,3 +492,23 @@ SEGMENTS_4 = {
     "checkpoint-job": Segment(9, WRITER_ID, Checkpoint(9, RUN_ID, (5, 7), (), 3, (9, 8), _HEADS, 1, 64, _REBUCKET)),
 }
 """What came with anchors and generations."""
+
+_UNREAD = FailedReading(9, 3, _HIGH, "SourceError: gone", True)
+SEGMENTS_5 = {
+    "unread": Segment(
+        9,
+        WRITER_ID,
+        Unread(
+            9,
+            (
+                UnreadDataset(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
+                UnreadDataset("b", None, _MARK, "TransientError: no answer", outage=True),
+            ),
+        ),
+    ),
+    "by-hand-read-again": Segment(0, WRITER_ID, ByHand(HandAction.READ_AGAIN, SequenceName(_URN, 9), "ann@host")),
+    "checkpoint-unread": Segment(
+        9, WRITER_ID, Checkpoint(9, RUN_ID, (), (DatasetState(_URN, watermark=_LOW, unread=_UNREAD),), 12)
+    ),
+}
+"""Segments that came with what could not be read: of version 5, and a checkpoint that shows it."""

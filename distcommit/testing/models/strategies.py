@@ -36,6 +36,7 @@ from distcommit.model.log_records import (
     SetWatermarks,
     StepBatch,
 )
+from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.urn import MAX_URN_BYTES
 from distcommit.model.watermark import Position, Watermark, as_offset
 from distcommit.model.work import (
@@ -90,13 +91,17 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
     wrong = st.builds(SequenceName, st.sampled_from(list(urns)), st.integers(0, newest + 1))
     names = (st.sampled_from(present * 3) | wrong) if present else wrong
+    stopped = [SequenceName(urn, left.epoch if (left := fold.state_of(urn).unread) else newest) for urn in urns]
     some = st.lists(names, min_size=1, max_size=2).map(tuple)
     sequences = st.lists(st.sampled_from(list(urns)).flatmap(lambda urn: _sequences(fold, urn)), min_size=1, max_size=2)
     free = [urn for urn in urns if (d := fold.state_of(urn)).sequence is None and d.closed_epoch < newest]
 
     def fitting() -> st.SearchStrategy[SealedSequence]:
+        left_out = "" if newest % 2 else "a part"
         return st.sampled_from(free).map(
-            lambda urn: SealedSequence(urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), ())
+            lambda urn: SealedSequence(
+                urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), (), left_out=left_out
+            )
         )
 
     likely: list[Callable[[], st.SearchStrategy[Record]]] = [
@@ -107,7 +112,10 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         def sealed() -> st.SearchStrategy[Record]:
             return st.builds(Intent, st.just(newest), st.tuples(fitting()), gates)
 
-        likely = [sealed] * 5
+        def not_read() -> st.SearchStrategy[Record]:
+            return st.builds(Unread, st.just(newest), st.sampled_from(free).flatmap(lambda urn: _unread(fold, [urn])))
+
+        likely = [*[sealed] * 5, not_read, not_read]
     if present:
         mine = st.sampled_from(present)
         likely += [
@@ -127,6 +135,9 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Done, writers, some),
         lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
         lambda: st.builds(Left, writers, some.map(lambda drawn: _left(*drawn)), st.booleans()),
+        lambda: st.builds(Unread, writers, _unread(fold, urns)),
+        lambda: st.builds(Unread, writers, _unread(fold, urns)),
+        lambda: st.builds(ByHand, st.just(HandAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")),
         lambda: st.builds(Decide, writers),
         lambda: st.builds(Dropped, writers, some),
         lambda: st.builds(ByHand, st.sampled_from(HandAction), names, st.just("person")),
@@ -147,6 +158,21 @@ def _heads() -> st.SearchStrategy[tuple[Head, ...]]:
 
 def _left(*names: SequenceName) -> tuple[LeftSequence, ...]:
     return tuple(LeftSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
+
+
+def _unread(fold: Fold, urns: Sequence[str]) -> st.SearchStrategy[tuple[UnreadDataset, ...]]:
+    one = st.sampled_from(list(urns)).flatmap(
+        lambda urn: st.builds(
+            UnreadDataset,
+            st.just(urn),
+            st.sampled_from([fold.state_of(urn).watermark] * 3 + [None]),
+            watermarks(9),
+            st.sampled_from(["SourceError: gone", "no answer"]),
+            st.booleans(),
+            st.booleans(),
+        )
+    )
+    return st.lists(one, min_size=1, max_size=2).map(tuple)
 
 
 def _rebuilt(urns: Sequence[str]) -> st.SearchStrategy[DatasetState]:

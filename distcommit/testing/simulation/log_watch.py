@@ -25,6 +25,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.ports import FileSystem
 from distcommit.model.steps import StepContext
+from distcommit.model.unread import Unread
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import segment_number
@@ -38,7 +39,7 @@ from distcommit.testing.models.samples import WRITER_ID
 
 Placed = tuple[int, Segment]
 _BY_PEOPLE = (ByHand, SetWatermark, SetWatermarks)
-_OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt)
+_OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, Unread)
 
 
 class LogWatch:

@@ -92,6 +92,8 @@ class World:
     min_interval_s: float = 0
     resized: bool = False
     flow: Callable[[Source, Sink], TaskFlow] = TaskFlow.straight
+    retries_unread: bool = False
+    stop_after_failed_runs: int = 0
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -150,6 +152,8 @@ class World:
             min_interval_s=self.min_interval_s,
             max_attempts=self.max_attempts,
             task_attempts=self.task_attempts,
+            retries_unread=self.retries_unread,
+            stop_after_failed_runs=self.stop_after_failed_runs,
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),
         )

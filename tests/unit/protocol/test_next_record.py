@@ -29,6 +29,7 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
+from distcommit.model.unread import UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
@@ -66,6 +67,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     action = draw(st.sampled_from(HandAction))
     once, told = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
     rebuilt = tuple(DatasetState(urn, watermark=wanted[urn], closed_epoch=epoch) for urn in urns)
+    unread = [UnreadDataset(urn, low, wanted[urn], "why", outage=once) for urn in urns]
     heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
@@ -75,6 +77,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         partial(next_record.drop, epoch=epoch, names=names),
         partial(next_record.fail, epoch=epoch, name=names[0], reason="why", for_good=once, max_attempts=epoch % 3),
         partial(next_record.leave, epoch=epoch, left=told, outage=once),
+        partial(next_record.unread, epoch=epoch, found=unread, stop_after=epoch % 3),
         partial(next_record.decide, epoch=epoch),
         partial(next_record.by_hand, action=action, name=names[0], who="person"),
         partial(next_record.set_watermark, before=before.state_of(urns[0]), watermark=wanted[urns[0]], who="person"),
@@ -122,6 +125,8 @@ def test_a_fenced_run_gets_nothing(data: st.DataObject) -> None:
     assert next_record.seal(fold, epoch, sealed) is None
     assert next_record.close(fold, epoch, names) is None
     assert next_record.drop(fold, epoch, names) is None
+    unread = [UnreadDataset(urn, fold.state_of(urn).watermark, Watermark({"0": 9}), "why") for urn in FEW_URNS]
+    assert next_record.unread(fold, epoch, unread, stop_after=1) is None
     assert next_record.decide(fold, epoch) is None
     for name in names:
         told = [LeftSequence(name.dataset_urn, name.epoch, "why")]

@@ -191,8 +191,8 @@ def test_a_damaged_segment_is_named_never_skipped(tmp_path: Path, damage: str) -
             "torn": data[:-3],
             "flipped": data[:-1] + bytes([data[-1] ^ 1]),
             "foreign": b"hello\n" * 20,
-            "newer": of_version(data, 5),
-            "renumbered": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 5 "),
+            "newer": of_version(data, 6),
+            "renumbered": data.replace(b"distcommit-segment 1 ", b"distcommit-segment 6 "),
         }[damage]
     )
     with pytest.raises(CorruptError) as caught:

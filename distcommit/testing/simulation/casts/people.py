@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from distcommit.engine.ingest import ingest_partition
@@ -24,6 +25,7 @@ from distcommit.testing.simulation.casts.parts import (
     Scene,
     drains,
     finishes,
+    ingests,
     new_run,
     quarantine,
     runs,
@@ -31,6 +33,7 @@ from distcommit.testing.simulation.casts.parts import (
 from distcommit.testing.simulation.log_watch import set_back
 from distcommit.testing.simulation.programs.parts import publishing_at_most, violation_after_set_back
 from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.simulation.world import World
 
 _SET = Watermark({"0": 1, "1": 0})
 _BEFORE = ModelSource({"a": ModelDataset({"0": 1, "1": 1}), "b": ModelDataset({"0": 1})})
@@ -158,6 +161,31 @@ def _two_people(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"one": _abandons, "two": retries}
 
 
+_STOPPING = World(stop_after_failed_runs=2)
+_BROKEN = ModelSource({**SOURCE.datasets, "a": replace(SOURCE.datasets["a"], fails=frozenset("1"))})
+
+
+def _reads_again(store: JobStore, scene: Scene) -> None:
+    """A person lets a dataset be read again that was stopped, if it was."""
+    with suppress(ConflictError):
+        by_hand.retry(store, "a", "person")
+
+
+def _person_reads_again(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """The second run that can't read a dataset is about to say so, twice at once; a person lets it be read, and a run
+    comes."""
+    _STOPPING.run(machine, _BROKEN)
+    settings = new_run(machine, _STOPPING, _BROKEN)
+    ingests(settings)(settings.store, Scene())
+    drain, run = drains(settings), runs(_STOPPING, beside_people=True)
+    return {"one": drain, "two": drain, "person": _reads_again, "run": run}
+
+
+def _let_go_and_run(cast: Cast, machine: SimulatedPosix) -> bool:
+    by_hand.retry_all(cast.world.store(machine), "person")
+    return cast.world.run(machine, cast.source).succeeded
+
+
 PEOPLE = (
     Cast("person-sets", _person_sets, _violation_after_set),
     Cast("person-abandons", _person_abandons),
@@ -165,4 +193,5 @@ PEOPLE = (
     Cast("person-stops", _person_stops),
     Cast("people-confirm", _people_confirm, _violation_after_confirming),
     Cast("two-people", _two_people),
+    Cast("person-reads-again", _person_reads_again, world=_STOPPING, last_run=_let_go_and_run),
 )

@@ -26,6 +26,7 @@ from distcommit.testing.simulation.programs.retention import RETENTION
 from distcommit.testing.simulation.programs.settings import SETTINGS
 from distcommit.testing.simulation.programs.sink import SINK
 from distcommit.testing.simulation.programs.stuck import STUCK
+from distcommit.testing.simulation.programs.unread import UNREAD
 
 _ALL = (
     *BY_HAND,
@@ -46,5 +47,6 @@ _ALL = (
     *ATTEMPTS,
     *SETTINGS,
     *REPROCESS,
+    *UNREAD,
 )
 PROGRAMS = {program.name: program for program in _ALL}

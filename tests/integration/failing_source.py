@@ -1,0 +1,89 @@
+"""A source of some datasets of one partition, as large as its options say; those that a file names can't be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from distcommit.model.errors import SourceError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import Extraction, Extractor, KnownStates, Planned, Provenance, Source
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+
+BATCH = "batch"
+"""How many records come at once: an option of the job's, unless a work unit has a property of that name."""
+
+
+class FailingSource(Source):
+    """Options are read by each run: `sizes`, records by dataset; `broken`, a file with the names of datasets that can't
+    be read; `notes`, a folder for what plans were asked on and what batches came."""
+
+    provenance = Provenance("partition", "offset")
+
+    def __init__(self, sizes: dict[str, int], broken: str, notes: str, batch: int = 100) -> None:
+        self.sizes, self.broken, self.notes, self.batch = sizes, broken, notes, batch
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for urn, size in self.sizes.items():
+            state = states.get(urn)
+            if not owned(urn):
+                continue
+            again = states.to_read_again(urn) if isinstance(states, KnownStates) else None
+            end = int(again.positions["0"]) if again else size
+            self._note(urn, f"from {_place(state)} up to {end}, {_failed(state)}")
+            stored = state.watermark if state else None
+            low = stored or Watermark({"0": 0})
+            properties = {BATCH: "7"} if urn == "sevens" else {}
+            unit = WorkUnit("", urn, low, Watermark({"0": end}), end - int(low.positions["0"]), properties)
+            if unit.size:
+                yield DatasetPlan(urn, stored, low if stored is None else Watermark({}), (unit,))
+
+    def open(self) -> Extractor:
+        return FailingExtractor(self)
+
+    def _note(self, urn: str, text: str) -> None:
+        with (Path(self.notes) / urn).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+
+def _place(state: DatasetState | None) -> int:
+    return int(state.watermark.positions["0"]) if state and state.watermark else 0
+
+
+def _failed(state: DatasetState | None) -> str:
+    left = state.unread if state else None
+    return f"failed {left.failed_runs} times, {left.reason}" if left else "never failed"
+
+
+class FailingExtractor(Extractor):
+    def __init__(self, source: FailingSource) -> None:
+        self.source = source
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return FailingExtraction(self.source, unit)
+
+    def close(self) -> None:
+        pass
+
+
+class FailingExtraction(Extraction):
+    def __init__(self, source: FailingSource, unit: WorkUnit) -> None:
+        self.source, self.unit = source, unit
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        low, high = int(self.unit.low.positions["0"]), int(self.unit.expected_high.positions["0"])
+        batch = int(self.unit.properties.get(BATCH, self.source.batch))
+        for first in range(low, high, batch):
+            offsets = list(range(first, min(high, first + batch)))
+            yield pa.record_batch([["0"] * len(offsets), offsets], names=["partition", "offset"])
+            if self.unit.dataset_urn in Path(self.source.broken).read_text(encoding="utf-8").split():
+                raise SourceError("a page of the source is damaged", dataset=self.unit.dataset_urn)
+
+    def actual_high(self) -> Watermark:
+        return self.unit.expected_high
+
+    def bytes_read(self) -> int:
+        return 0
