@@ -10,7 +10,7 @@ import pyarrow as pa
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Extraction, Extractor, KnownStates, Planned, Provenance, Source
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
 BATCH = "batch"
@@ -32,12 +32,12 @@ class FailingSource(Source):
             if not owned(urn):
                 continue
             again = states.to_read_again(urn) if isinstance(states, KnownStates) else None
-            end = int(again.positions["0"]) if again else size
+            end = as_offset(again.positions["0"]) if again else size
             self._note(urn, f"from {_place(state)} up to {end}, {_failed(state)}")
             stored = state.watermark if state else None
             low = stored or Watermark({"0": 0})
             properties = {BATCH: "7"} if urn == "sevens" else {}
-            unit = WorkUnit("", urn, low, Watermark({"0": end}), end - int(low.positions["0"]), properties)
+            unit = WorkUnit("", urn, low, Watermark({"0": end}), end - as_offset(low.positions["0"]), properties)
             if unit.size:
                 yield DatasetPlan(urn, stored, low if stored is None else Watermark({}), (unit,))
 
@@ -50,7 +50,7 @@ class FailingSource(Source):
 
 
 def _place(state: DatasetState | None) -> int:
-    return int(state.watermark.positions["0"]) if state and state.watermark else 0
+    return as_offset(state.watermark.positions["0"]) if state and state.watermark else 0
 
 
 def _failed(state: DatasetState | None) -> str:
@@ -74,7 +74,7 @@ class FailingExtraction(Extraction):
         self.source, self.unit = source, unit
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        low, high = int(self.unit.low.positions["0"]), int(self.unit.expected_high.positions["0"])
+        low, high = as_offset(self.unit.low.positions["0"]), as_offset(self.unit.expected_high.positions["0"])
         batch = int(self.unit.properties.get(BATCH, self.source.batch))
         for first in range(low, high, batch):
             offsets = list(range(first, min(high, first + batch)))

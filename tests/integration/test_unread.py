@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.engine.run import RunResult
+from distcommit.model.watermark import as_offset
 from tests.jobs.victims import strike
 
 PACKAGE_ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ class FailingJob:
     def states(self) -> dict[str, tuple[str, int, int]]:
         """Of each dataset where it stands, how far it is, and how many runs in a row could not read it."""
         rows = Job.from_file(self.path).status().datasets
-        return {row.dataset: (row.status, int(row.positions.get("0", 0)), row.failed_runs) for row in rows}
+        return {row.dataset: (row.status, as_offset(row.positions.get("0", 0)), row.failed_runs) for row in rows}
 
     def planned(self, urn: str) -> list[str]:
         return (self.folder / "notes" / urn).read_text().splitlines()

@@ -113,7 +113,7 @@ def _up_to(again: Watermark | None, dataset: ModelDataset, stored: Watermark | N
         return dataset
     reached = stored.positions if stored else {}
     ends = {
-        partition: min(end, max(int(again.positions.get(partition, end)), int(reached.get(partition, 0))))
+        partition: min(end, max(as_offset(again.positions.get(partition, end)), as_offset(reached.get(partition, 0))))
         for partition, end in dataset.partitions.items()
     }
     return replace(dataset, partitions=ends)
