@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, Field, PlainValidator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
@@ -60,7 +60,7 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
     format: FileFormat = "parquet"
     compression: Compression = "zstd"
     partition_by: Annotated[
-        TimePartition | FieldPartition | tuple[Partition, ...] | None, PlainValidator(_partitions)
+        TimePartition | FieldPartition | tuple[Partition, ...] | None, BeforeValidator(_partitions)
     ] = None
     max_partitions: int = Field(default=1000, gt=0)
     sort_by: tuple[SortKey, ...] = ()

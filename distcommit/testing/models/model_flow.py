@@ -8,7 +8,7 @@ records do not say where they came from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter, ForkOperator
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
+from distcommit.sinks.files.sink import FileSink
 
 LEFT, RIGHT = "left", "right"
 
@@ -59,6 +60,16 @@ def model_flow(source: Source, sink: Sink) -> TaskFlow:
     """The flow, with the same sink for both branches."""
     branches = (Branch(sink, LEFT), Branch(sink, RIGHT, (Stage("bare", Bare(), on_failure="divert"),)))
     return TaskFlow(source, branches, (Stage("by_offset", ByOffset(), on_failure="divert"),), EvenToBoth(), "divert")
+
+
+def flow_of_formats(source: Source, sink: Sink) -> TaskFlow:
+    """The same flow, with files on the left that are JSON lines in folders by a field, and on the right sorted ORC."""
+    left = FileSink.model_validate(
+        {"format": "jsonl", "compression": "gzip", "partition_by": {"field": "partition"}, "target_file_bytes": 1}
+    )
+    right = FileSink.model_validate({"format": "orc", "sort_by": [{"column": "value"}]})
+    flow = model_flow(source, sink)
+    return replace(flow, branches=[replace(flow.branches[0], sink=left), replace(flow.branches[1], sink=right)])
 
 
 def records_of(offset: int) -> int:

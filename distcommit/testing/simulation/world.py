@@ -32,7 +32,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
-from distcommit.testing.models.model_flow import model_flow, records_of
+from distcommit.testing.models.model_flow import flow_of_formats, model_flow, records_of
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.log_watch import log_violation
 
@@ -195,9 +195,11 @@ class World:
         }
         if after != expected:
             return f"watermarks are {after}, expected {expected}"
-        audit = audit_store(store, source.provenance, deep=False, at_least_once=self.at_least_once)
+        audit = audit_store(
+            store, source.provenance, deep=self.flow is flow_of_formats, at_least_once=self.at_least_once
+        )
         ends = [end for dataset in source.datasets.values() for end in dataset.partitions.values()]
-        forks = self.flow is model_flow
+        forks = self.flow in (model_flow, flow_of_formats)
         records = earlier_records + sum(sum(map(records_of, range(end))) if forks else end for end in ends)
         if set_by_hand:
             records -= sum(int(first) for state in _states(store) for first in state.origin.values())
