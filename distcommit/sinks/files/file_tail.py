@@ -19,16 +19,25 @@ import msgspec
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.model.errors import UnknownVersionError
+
+TAIL_VERSION = 1
+
 _END = re.compile(rb" (\d{10}) ([0-9a-f]{16}) distcommit")
 _END_BYTES = 39
 _MEMBER = b"\x1f\x8b\x08\x04" + b"\0" * 5 + b"\xff"
 _SKIPPABLE = 0x184D2A5D
 
 
+class _Version(msgspec.Struct):
+    version: int
+
+
 class Said(msgspec.Struct, frozen=True):
     """What a file says: its metadata; the schema of its rows as Arrow serializes it, in base64; and xxh3-64 of all
     other bytes of it, in hexadecimal digits."""
 
+    version: int
     metadata: dict[str, str]
     schema: str
     others: str
@@ -41,7 +50,7 @@ class Said(msgspec.Struct, frozen=True):
 
 def said_of(metadata: dict[str, str], schema: pa.Schema, others: str = "0" * 16) -> Said:
     """What a file with rows of that schema says."""
-    return Said(metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others)
+    return Said(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,7 @@ class Frames:
 
         Raises:
             ValueError: if they are damaged.
+            UnknownVersionError: if a later version of this program wrote them.
         """
         size = _END_BYTES + len(self.foot)
         if end < size:
@@ -79,6 +89,14 @@ class Frames:
         text = self._without_frames(frames)[-length - _END_BYTES : -_END_BYTES]
         if xxh3_64_hexdigest(text).encode() != found[2] or self._framed(text) != frames:
             raise ValueError("what it says is not what was written")
+        version = msgspec.json.decode(text, type=_Version).version
+        if version != TAIL_VERSION:
+            raise UnknownVersionError(
+                "what a file says at its end is of an unknown version",
+                expected=f"version {TAIL_VERSION}",
+                found=f"version {version}",
+                todo="read it with the version of distcommit that wrote it",
+            )
         return msgspec.json.decode(text, type=Said), end - whole
 
     def _framed(self, text: bytes) -> bytes:

@@ -60,13 +60,13 @@ def with_values_swapped(data: bytes, extension: str, *, column: str = "value", s
     swapped = rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
     if summed_again:
         footer = msgspec.structs.replace(footer, content_sum=as_text(content_sum(swapped)))
-    return _encoded(swapped, extension, footer.to_metadata())
+    return encoded(swapped, extension, footer.to_metadata())
 
 
 def without_content_sum(data: bytes, extension: str) -> bytes:
     """A published file as it was written before there were such sums."""
     footer = msgspec.structs.replace(footer_in(data, extension), content_sum="")
-    return _encoded(_records_in(data, extension), extension, footer.to_metadata())
+    return encoded(_records_in(data, extension), extension, footer.to_metadata())
 
 
 def footer_in(data: bytes, extension: str) -> Footer:
@@ -85,7 +85,8 @@ def _records_in(data: bytes, extension: str) -> pa.Table:
     return read_records(_OneFile(data), f"/file.{extension}")
 
 
-def _encoded(rows: pa.Table, extension: str, metadata: Mapping[str, str]) -> bytes:
+def encoded(rows: pa.Table, extension: str, metadata: Mapping[str, str]) -> bytes:
+    """A file of these rows that says that; `extension`: how its name ends, without the first dot."""
     written = _Bytes()
     form, _, packed = extension.partition(".")
     sink = FileSink.model_validate({"format": form, "compression": _PACKED[packed]})
