@@ -193,17 +193,32 @@ class TaskFlow:
                 logger.warning("a converter could not be closed", exc_info=True)
 
     def check(self) -> None:
-        """Makes sure, as far as schemas are known before a record is read, that each construct can work on what comes.
+        """Makes sure, as far as schemas are known before a record is read, that each construct can work on what comes,
+        and each sink can hold it.
 
         Raises:
-            ConfigurationError: naming the construct and the one before it.
+            ConfigurationError: naming the construct and the one before it, or the branch of the sink and the column.
         """
         reached = schema_after(self.stages, self.source.batch_schema, "the source")
         for branch in self.branches:
             if reached is not None and self.fork is not None and not self.fork.accepts(branch.name, reached):
                 continue  # it is passed over for all records
             before = self.stages[-1].name if self.stages else "the source"
-            schema_after(branch.stages, reached, before, f" of branch {branch.name}")
+            written = schema_after(branch.stages, reached, before, f" of branch {branch.name}")
+            if written is not None:
+                _check_sink(branch, written)
+
+
+def _check_sink(branch: Branch, schema: pa.Schema) -> None:
+    try:
+        branch.sink.check_schema(schema)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            "a sink can't hold what comes to it",
+            expected=f"records that the sink of branch {branch.name} can write",
+            found=str(error),
+            todo="correct the sink, or convert the records",
+        ) from error
 
 
 def schema_after(stages: Sequence[Stage], schema: pa.Schema | None, before: str, where: str = "") -> pa.Schema | None:

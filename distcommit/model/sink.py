@@ -237,6 +237,13 @@ class Sink(ABC):
         """
         return dataset_urn
 
+    def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
+        """Asked before any record is read, where the schema of what is written is known by then.
+
+        Raises:
+            ConfigurationError: if such records can't be written, naming the column. The default does not.
+        """
+
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer for one attempt at one work unit.

@@ -42,7 +42,7 @@ REJECTED_FOLDER = "_rejected"
 
 _NUMBERED = re.compile(r"(\d{12})\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
-_PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+")
+_PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
 _TOMBSTONE = re.compile(r"_\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}\.tombstone")
 
 

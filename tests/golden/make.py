@@ -22,6 +22,7 @@ from distcommit.stores.documents import encode_document
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing.models import samples
+from distcommit.testing.simulation.altered_files import encoded
 from tests.golden.job import make_job
 from tests.golden.jobs import make_jobs
 
@@ -40,6 +41,7 @@ GOLDEN_12 = Path(__file__).parent / "v12"
 GOLDEN_13 = Path(__file__).parent / "v13"
 GOLDEN_14 = Path(__file__).parent / "v14"
 GOLDEN_16 = Path(__file__).parent / "v16"
+GOLDEN_FORMATS = Path(__file__).parent / "formats_v1"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -114,6 +116,24 @@ def samples_of_content() -> dict[str, pa.Table]:
         "map": pa.array([[("a", 1), ("b", None)], [], None], pa.map_(pa.string(), pa.int32())),
     }
     return {"avro": pa.table(columns), "parquet": pa.table({**columns, **more})}
+
+
+def make_formats(folder: Path) -> None:
+    """Writes a file of each format that says at its end what others say in their footer."""
+    folder.mkdir(parents=True)
+    for extension, rows in samples_at_the_end().items():
+        total = as_text(content_sum(rows))
+        footer = msgspec.structs.replace(samples.footer(), records=rows.num_rows, content_sum=total)
+        (folder / f"records.{extension}").write_bytes(encoded(rows, extension, footer.to_metadata()))
+
+
+def samples_at_the_end() -> dict[str, pa.Table]:
+    """The same for these formats, by how the names of files end."""
+    every = samples_of_content()
+    lines = every["parquet"].drop(["took", "days", "half", "pair", "map"])
+    orc = every["avro"].drop(["time"]).append_column("price", every["parquet"]["price"])
+    text = lines.drop(["headers"])
+    return {"orc": orc, "jsonl.gz": lines, "jsonl.zst": lines, "csv.gz": text, "csv.zst": text}
 
 
 def make_10(folder: Path) -> None:
@@ -227,6 +247,7 @@ if __name__ == "__main__":
         GOLDEN_13: make_13,
         GOLDEN_14: make_14,
         GOLDEN_16: make_16,
+        GOLDEN_FORMATS: make_formats,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

@@ -32,6 +32,7 @@ from distcommit.model.unread import FailedReading, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ConstructCounts, SkippedRange
 from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.file_tail import Said
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
@@ -75,6 +76,7 @@ from tests.golden.make import (
     GOLDEN_12,
     GOLDEN_13,
     GOLDEN_14,
+    GOLDEN_FORMATS,
     make,
     make_2,
     make_3,
@@ -88,6 +90,8 @@ from tests.golden.make import (
     make_12,
     make_13,
     make_14,
+    make_formats,
+    samples_at_the_end,
     samples_of_content,
 )
 
@@ -99,7 +103,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(StoredRecord),
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, StoredState),
     *(UnreadDataset, FailedReading),
-    *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Owner),
+    *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Said, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
@@ -379,6 +383,17 @@ def record_of(name: str) -> Any:
     return in_segment(golden(f"segments/{name}.seg"))
 
 
+@pytest.mark.parametrize("extension", samples_at_the_end())
+def test_files_that_say_at_their_end_what_they_hold_are_read_as_what_was_written(extension: str) -> None:
+    fs, path, rows = LocalFileSystem(), str(GOLDEN_FORMATS / f"records.{extension}"), samples_at_the_end()[extension]
+    footer = read_footer(fs, path)
+    assert footer is not None
+    assert msgspec.structs.replace(footer, records=samples.footer().records, content_sum="") == samples.footer()
+    found = read_records(fs, path)
+    assert found.schema.names == rows.schema.names
+    assert as_text(content_sum(found)) == as_text(content_sum(rows)) == footer.content_sum
+
+
 def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     """Not held against the committed ones: those stay as they are when fields are added."""
     make(tmp_path / "once")
@@ -416,6 +431,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "13").iterdir()} == {path.name for path in GOLDEN_13.iterdir()}
     make_14(tmp_path / "14")
     assert {path.name for path in (tmp_path / "14").iterdir()} == {path.name for path in GOLDEN_14.iterdir()}
+    make_formats(tmp_path / "formats")
+    assert {path.name for path in (tmp_path / "formats").iterdir()} == {path.name for path in GOLDEN_FORMATS.iterdir()}
     make_3(tmp_path / "3")
     assert {path.name for path in (tmp_path / "3").rglob("*")} == {path.name for path in GOLDEN_3.rglob("*")}
 

@@ -1,22 +1,29 @@
-"""How rows become the bytes of one file: Parquet, in row groups as they come, or Avro, all at once."""
+"""How rows become the bytes of one file: Parquet, JSON lines and CSV as they come, Avro and ORC all at once."""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from xxhash import xxh3_64
 
 from distcommit.model.ports import StagedWriter
-from distcommit.sinks.files import avro_container
+from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.avro_container import AvroCodec
 from distcommit.sinks.files.avro_schema import avro_schema
+from distcommit.sinks.files.text_files import TextCodec, TextFormat
+from distcommit.sinks.files.text_values import check_columns
 
-FileFormat = Literal["parquet", "avro"]
+FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
+
+WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
+"""Formats of which a file is written at once: none of its rows before its metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -25,6 +32,11 @@ AVRO_CODECS: dict[Compression, AvroCodec] = {
     "none": "null",
 }
 
+TEXT_CODECS: dict[Compression, TextCodec] = {"zstd": "zstd", "gzip": "gzip"}
+"""Of JSON lines and CSV: text that is not compressed has no place for what a file says about itself."""
+
+_ROW_GROUP_BYTES = 64 << 20  # as many as fit, and below twice that: only a sorted file comes in larger pieces
+_GZIP_LEVEL = 6
 _UNCOMPRESSED_BELOW = 16 << 10
 _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
@@ -32,11 +44,8 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 class Encoder(Protocol):
     """The encoder of one file."""
 
-    streams: bool
-    """Whether `append` can be called: rows can be written before the metadata is known."""
-
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        """Writes rows, as a row group."""
+        """Writes rows, as a row group; not with formats that are written `WHOLE`."""
         ...
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
@@ -48,20 +57,26 @@ class Encoder(Protocol):
         ...
 
 
-def encoder_of(file_format: FileFormat, schema: pa.Schema, compression: Compression) -> Encoder:
-    """A new encoder.
+def encoder_of(
+    file_format: FileFormat, schema: pa.Schema, compression: Compression, options: Mapping[str, Any] | None = None
+) -> Encoder:
+    """A new encoder; `options` are more of pyarrow's for Parquet.
 
     Raises:
         ConfigurationError: if the format can't hold a column.
     """
     if file_format == "avro":
         return AvroEncoder(schema, compression)
-    return ParquetEncoder(schema, compression)
+    if file_format == "orc":
+        return OrcEncoder(schema, compression)
+    if file_format in ("jsonl", "csv"):
+        return TextEncoder(file_format, schema, TEXT_CODECS[compression])
+    return ParquetEncoder(schema, compression, options or {})
 
 
-def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
     """Pages carry checksums: rot in a record's value is found by whoever checks them, as the audit does."""
-    return pq.ParquetWriter(target, schema, compression=compression, write_page_checksum=True)
+    return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 class ParquetEncoder:
@@ -72,10 +87,8 @@ class ParquetEncoder:
     save less than a disk block or two.
     """
 
-    streams = True
-
-    def __init__(self, schema: pa.Schema, compression: Compression) -> None:
-        self._schema, self._compression = schema, compression
+    def __init__(self, schema: pa.Schema, compression: Compression, options: Mapping[str, Any]) -> None:
+        self._schema, self._compression, self._options = schema, compression, options
         self._writer: pq.ParquetWriter | None = None
         self._stream: _Stream | None = None
 
@@ -83,15 +96,17 @@ class ParquetEncoder:
         if self._writer is None:
             self._stream = _Stream(sink)
             target = pa.PythonFile(self._stream, "w")
-            self._writer = _writer(target, self._schema, self._compression)
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+            self._writer = _writer(target, self._schema, self._compression, self._options)
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows // max(1, rows.nbytes // _ROW_GROUP_BYTES)))
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         plain_bytes = 0 if rows is None else rows.nbytes
         if rows is not None and self._writer is None and plain_bytes < _ENCODED_IN_MEMORY_BELOW:
-            compression = "none" if plain_bytes < _UNCOMPRESSED_BELOW else self._compression
+            options = self._options
+            if plain_bytes < _UNCOMPRESSED_BELOW:
+                options = {**options, "compression": "none"}
             memory = pa.BufferOutputStream()
-            with _writer(memory, self._schema, compression) as writer:
+            with _writer(memory, self._schema, self._compression, options) as writer:
                 writer.write_table(rows, row_group_size=max(1, rows.num_rows))  # some files only say what was filtered
                 writer.add_key_value_metadata(dict(metadata))
             sink.write(memoryview(memory.getvalue()))
@@ -114,8 +129,6 @@ class ParquetEncoder:
 class AvroEncoder:
     """Whole files only: Avro keeps its metadata in front, and the footer's counts are known last."""
 
-    streams = False
-
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
         avro_schema(schema)  # refuses what Avro can't hold before any row waits for it
         self._codec = AVRO_CODECS[compression]
@@ -130,6 +143,64 @@ class AvroEncoder:
 
     def abandon(self) -> None:
         return
+
+
+class OrcEncoder:
+    """Whole files only: pyarrow's writer keeps a stripe of each open file in memory, of up to 64 MiB."""
+
+    def __init__(self, schema: pa.Schema, compression: Compression) -> None:
+        orc_container.check_columns(schema)
+        self._compression = compression
+
+    def append(self, rows: pa.Table, sink: StagedWriter) -> None:
+        raise ValueError("ORC files are written whole")
+
+    def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
+        if rows is None:
+            raise ValueError("no rows were written to this file")
+        sink.write(orc_container.write_table(rows, self._compression, metadata))
+
+    def abandon(self) -> None:
+        return
+
+
+class TextEncoder:
+    """JSON lines or CSV, compressed as one; what the file says about itself stands behind it."""
+
+    def __init__(self, file_format: TextFormat, schema: pa.Schema, codec: TextCodec) -> None:
+        check_columns(schema, file_format, nested=file_format == "jsonl")
+        self._format, self._schema, self._codec = file_format, schema, codec
+        self._packed: pa.NativeFile | gzip.GzipFile | None = None
+        self._stream: _Summed | None = None
+
+    def append(self, rows: pa.Table, sink: StagedWriter) -> None:
+        first = self._packed is None
+        packed = self._begin(sink)
+        packed.write(text_files.text_of(rows, self._format, first=first))
+        packed.flush()  # so that the file's size is known
+
+    def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
+        if rows is not None:
+            self.append(rows, sink)
+        if self._packed is None or self._stream is None:
+            raise ValueError("no rows were written to this file")
+        self._packed.close()
+        sink.write(text_files.tail(self._codec, self._schema, metadata, self._stream.sum.hexdigest()))
+
+    def abandon(self) -> None:
+        if self._packed is not None and self._stream is not None:
+            self._stream.cut_off = True
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                self._packed.close()
+
+    def _begin(self, sink: StagedWriter) -> pa.NativeFile | gzip.GzipFile:
+        if self._packed is None:
+            self._stream = _Summed(sink)
+            if self._codec == "gzip":  # pyarrow has level 9 alone, at a third of the speed
+                self._packed = gzip.GzipFile(fileobj=self._stream, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0)
+            else:
+                self._packed = pa.CompressedOutputStream(pa.PythonFile(self._stream, "w"), self._codec)
+        return self._packed
 
 
 class _Stream(io.RawIOBase):
@@ -147,3 +218,15 @@ class _Stream(io.RawIOBase):
 
     def tell(self) -> int:
         return self._sink.size_bytes
+
+
+class _Summed(_Stream):
+    """The same, with a checksum of what went through it."""
+
+    def __init__(self, sink: StagedWriter) -> None:
+        super().__init__(sink)
+        self.sum = xxh3_64()
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self.sum.update(data)
+        return super().write(data)

@@ -1,7 +1,8 @@
 """What every published file says about itself, in its own metadata, and reading it back.
 
-One metadata key, `distcommit`, holds JSON (Parquet: key-value metadata of the footer; Avro: file header). With it an
-audit need not read records, and a lost store can be rebuilt from the files.
+One metadata key, `distcommit`, holds JSON (Parquet: key-value metadata of the footer; Avro: file header; ORC: user
+metadata of the footer; JSON lines and CSV: behind the compressed text). With it an audit need not read records, and a
+lost store can be rebuilt from the files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from xxhash import xxh3_64_hexdigest
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.files import avro_container
+from distcommit.sinks.files import avro_container, orc_container, text_files
+from distcommit.sinks.files.encoders import FileFormat
 
 METADATA_KEY = "distcommit"
 FOOTER_VERSION = 3
@@ -32,6 +34,9 @@ has none is written as version 2."""
 
 FileKind = Literal["data", "rejected"]
 """Whether a file holds records as they were asked for, or records that were turned away."""
+
+_WHOLE: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
+_TEXTS: dict[str, FileFormat] = {".jsonl": "jsonl", ".csv": "csv"}
 
 _NO_CHECKSUM = '""}'
 """How the text ends that the checksum is of."""
@@ -145,49 +150,67 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """The footer of a Parquet or Avro file, told by its extension, without reading records.
+    """The footer of a file, whose format its name's ending tells, without reading records.
 
     Returns:
-        None if the file is not one of ours: another extension, or no footer in its metadata.
+        None if the file is not one of ours: another ending, or no footer in its metadata.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        CorruptError: if it is no whole Parquet or Avro file, or its footer can't be read.
+        CorruptError: if it is no whole file of that format, or its footer can't be read.
     """
-    extension = posixpath.splitext(path)[1]
-    if extension not in (".parquet", ".avro"):
+    if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        if extension == ".avro":
-            found = avro_container.read_header(file).metadata
-        else:
-            found = pq.read_metadata(file).metadata or {}
-        ours = found.get(METADATA_KEY.encode())
+        ours = _metadata_of(file, form, path).get(METADATA_KEY.encode())
         return None if ours is None else Footer.from_metadata({METADATA_KEY: ours.decode()})
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """All records of a Parquet or Avro file, for deep audits.
+    """All records of a file, for deep audits.
 
     Raises:
-        ValueError: if it has another extension.
+        ValueError: if its name has another ending.
         FileNotFoundError: if there is no such file.
         CorruptError: if the file can't be read.
     """
-    extension = posixpath.splitext(path)[1]
-    if extension not in (".parquet", ".avro"):
-        raise ValueError(f"expected a .parquet or .avro file, found {path!r}")
+    if (form := _form_of(path)) is None:
+        raise ValueError(f"expected a name that ends as those of published files, found {path!r}")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        return avro_container.read_table(file) if extension == ".avro" else _read_parquet(file)
+        if form == "avro":
+            return avro_container.read_table(file)
+        if form == "orc":
+            return orc_container.read_table(file)
+        if form == "parquet":
+            return _read_parquet(file)
+        return text_files.read_table(file, text_files.CODECS[posixpath.splitext(path)[1]], form)
 
 
 def read_batches(fs: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
-    """The records of a Parquet or Avro file, a part at a time. Raises as `read_records`."""
+    """The records of a file, of Parquet a part at a time. Raises as `read_records`."""
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
         return
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         yield from pq.ParquetFile(file, page_checksum_verification=True).iter_batches()
+
+
+def _form_of(path: str) -> FileFormat | None:
+    """The format that a name's ending tells; None if that is none of ours."""
+    name, extension = posixpath.splitext(path)
+    if extension in text_files.CODECS:
+        return _TEXTS.get(posixpath.splitext(name)[1])
+    return _WHOLE.get(extension)
+
+
+def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[bytes, bytes]:
+    if form == "avro":
+        return avro_container.read_header(file).metadata
+    if form == "orc":
+        return orc_container.read_metadata(file)
+    if form == "parquet":
+        return pq.read_metadata(file).metadata or {}
+    return text_files.read_metadata(file, text_files.CODECS[posixpath.splitext(path)[1]])
 
 
 def _read_parquet(file: pa.NativeFile) -> pa.Table:
@@ -217,7 +240,7 @@ def _corrupt_if_unreadable(path: str) -> Iterator[None]:
 def _corrupt(path: str, error: Exception) -> CorruptError:
     return CorruptError(
         "a file can't be read",
-        expected="a whole Parquet or Avro file",
+        expected="a whole file, as its name's ending says",
         found=f"{type(error).__name__}: {str(error)[:200]}",
         todo="compare its checksum with the one in the task state",
         path=path,

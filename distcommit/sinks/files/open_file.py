@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -58,6 +58,7 @@ class OpenFile:
         path: where it is written, absolute.
         target: where it will be published, absolute.
         final_path: the same below the output root.
+        sort_by: columns and orders (`ascending`, `descending`) that its rows are sorted by.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class OpenFile:
         origin: Origin,
         number: int,
         access: FileAccess | None,
+        sort_by: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.schema, self.waiting_bytes, self.encoder = schema, 0, encoder
         self._fs, self._path, self._target, self._final_path = fs, path, target, final_path
         self._identity, self._origin, self._number, self._access = identity, origin, number, access
+        self._sort_by = list(sort_by)
         self._waiting: list[pa.RecordBatch] = []
         self._staged: StagedWriter | None = None
         self._records = self._content_sum = 0
@@ -151,6 +154,8 @@ class OpenFile:
             return None
         rows = pa.Table.from_batches(self._waiting, schema=self.schema)
         self._waiting, self.waiting_bytes = [], 0
+        if self._sort_by:
+            rows = rows.sort_by(self._sort_by)
         written = without_origins(self.schema)
         if written is not self.schema:
             self._offsets.add(rows, _APART)

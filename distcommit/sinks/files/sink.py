@@ -34,9 +34,9 @@ from distcommit.model.work import (
     rejecting_branch,
 )
 from distcommit.protocol.paths import REJECTED_FOLDER, epoch_name
-from distcommit.sinks.files.encoders import Compression, FileFormat, encoder_of
+from distcommit.sinks.files.field_folders import split
+from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
-from distcommit.sinks.files.time_folders import TimePartition, split_by_time
 from distcommit.steps.rename import FsRenameCommitStep
 
 WRITING = ".writing"
@@ -62,19 +62,10 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
 
 
-class FileSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
-    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
-
-    Compression by format (Avro's own names: zstandard, snappy, deflate, null) works for all of them; Parquet files of
-    less than 16 KiB are never compressed. `target_file_bytes` closes a file once it has that size (Parquet: bytes
-    written, passed by at most one row group; Avro: bytes in memory before compression, at most 256 MiB).
-    """
+class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
+    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own."""
 
     type: Literal["files"] = "files"
-    format: FileFormat = "parquet"
-    compression: Compression = "zstd"
-    partition_by: TimePartition | None = None
-    target_file_bytes: int = Field(default=512 << 20, gt=0)
     access: AccessSettings | None = None
 
     abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
@@ -107,8 +98,9 @@ class AttemptFiles(SinkWriter):
     Those of a branch that something forks to are in a folder of its name below the dataset's.
 
     Rows wait in memory until there are enough for a row group, over all folders at most `max_waiting_bytes` and one
-    batch. Files come into being with their first row group, so that a small one costs one write. Avro files are written
-    whole, from memory. After an error in `write` or `prepare_commit`, only `abort` is left. Not thread-safe.
+    batch. Files come into being with their first row group, so that a small one costs one write. Avro, ORC and what is
+    sorted is written whole, from memory. After an error in `write` or `prepare_commit`, only `abort` is left. Not
+    thread-safe.
 
     Args:
         area: the attempt's own folder.
@@ -135,7 +127,7 @@ class AttemptFiles(SinkWriter):
         self._identity, self._origin = identity, origin
         self._branch_folder = _folder_of(identity.dataset_urn, identity.branch)
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
-        piece = row_group_bytes if settings.format == "parquet" else max_waiting_bytes
+        piece = row_group_bytes if settings.streams else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
         self._name = _unique_name(identity)
         self._files: dict[str, OpenFile] = {}
@@ -143,6 +135,7 @@ class AttemptFiles(SinkWriter):
         self._holes: list[SkippedRange] = []
         self._waiting_bytes = 0
         self._numbers = 0
+        self._folders: set[str] = set()
         self._newest: tuple[str, pa.Schema] | None = None
         self.records_written = 0
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
@@ -184,6 +177,7 @@ class AttemptFiles(SinkWriter):
         if origins is not None:
             batch = with_origins(batch, origins)
         for folder, rows in self._split(batch):
+            self._count_folder(folder)
             for piece, plain_bytes in _pieces(rows, self._piece_bytes):
                 self._wait(folder, piece, plain_bytes)
         if self._waiting_bytes > self._max_waiting_bytes:
@@ -233,8 +227,21 @@ class AttemptFiles(SinkWriter):
         self._state = "failed"
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        partition = self._settings.partition_by
-        return iter([("", batch)]) if partition is None else split_by_time(batch, partition)
+        partitions = self._settings.partitions
+        return split(batch, partitions) if partitions else iter([("", batch)])
+
+    def _count_folder(self, folder: str) -> None:
+        if not self._settings.has_fields or folder in self._folders:
+            return
+        self._folders.add(folder)
+        if len(self._folders) > self._settings.max_partitions:
+            raise ConfigurationError(
+                "the records of one attempt go to too many folders",
+                expected=f"at most {self._settings.max_partitions}",
+                found=f"one more, {folder}",
+                todo="take a field with fewer values into sink.partition_by, or raise sink.max_partitions",
+                dataset=self._identity.dataset_urn,
+            )
 
     def _wait(self, key: str, rows: pa.RecordBatch, plain_bytes: int) -> None:
         file = self._files.get(key)
@@ -257,7 +264,7 @@ class AttemptFiles(SinkWriter):
 
     def _write(self, key: str) -> None:
         file = self._files[key]
-        if not file.encoder.streams:
+        if not self._settings.streams:
             self._finish(key)
             return
         self._waiting_bytes -= file.waiting_bytes
@@ -294,12 +301,12 @@ class AttemptFiles(SinkWriter):
 
     def _new_file(self, folder: str, schema: pa.Schema) -> OpenFile:
         settings, self._newest = self._settings, (folder, schema)
-        encoder = encoder_of(settings.format, without_origins(schema), settings.compression)
+        encoder = settings.encoder(without_origins(schema))
         self._numbers += 1
         number = f"{self._numbers:04d}"
         parts = [self._branch_folder, folder] if folder else [self._branch_folder]
-        final_path = "/".join([*parts, f"{self._name}-{number}.{settings.format}"])
-        path = f"{self._area.folder}/{number}.{settings.format}" + WRITING * self._fs.has_folders
+        final_path = "/".join([*parts, f"{self._name}-{number}{settings.ending}"])
+        path = f"{self._area.folder}/{number}{settings.ending}" + WRITING * self._fs.has_folders
         file = OpenFile(
             self._fs,
             path=path,
@@ -311,6 +318,7 @@ class AttemptFiles(SinkWriter):
             origin=self._origin,
             number=self._numbers,
             access=self._settings.file_access,
+            sort_by=settings.sort_keys,
         )
         file.add_holes(self._holes)
         self._holes.clear()

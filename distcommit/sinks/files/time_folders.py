@@ -76,17 +76,23 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
         yield _folder(key, unit), batch.take(pa.array(rows))
 
 
-def _timestamps(batch: pa.RecordBatch, column: str) -> pa.Array:
-    found = batch.schema.names.count(column)
-    if found == 1 and pa.types.is_timestamp(batch.schema.field(column).type):
-        return batch.column(column)
+def check_time_column(schema: pa.Schema, column: str) -> None:
+    """Makes sure that rows of that schema say a time. Raises as `split_by_time`."""
+    found = schema.names.count(column)
+    if found == 1 and pa.types.is_timestamp(schema.field(column).type):
+        return
     raise ConfigurationError(
         "records can't be partitioned by time",
         expected="one timestamp column of that name",
-        found=str(batch.schema.field(column).type) if found == 1 else f"columns {', '.join(batch.schema.names)}",
+        found=str(schema.field(column).type) if found == 1 else f"columns {', '.join(schema.names)}",
         todo="set sink.partition_by.column to a timestamp column",
         column=column,
     )
+
+
+def _timestamps(batch: pa.RecordBatch, column: str) -> pa.Array:
+    check_time_column(batch.schema, column)
+    return batch.column(column)
 
 
 def _folder(key: int, unit: Literal["Y", "M", "D", "h"]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.model.committer import OpensCommitter
@@ -75,6 +76,9 @@ class PythonSink(BaseModel, SinkSettings):
 
     def commit_group(self, dataset_urn: str) -> str:
         return self.made.commit_group(dataset_urn)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        self.made.check_schema(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return self.made.open_writer(attempt, area, origin)

@@ -18,6 +18,7 @@ from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter, ForkOperator
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
+from distcommit.sinks.files.sink import FileSink
 
 LEFT, RIGHT = "left", "right"
 
@@ -76,6 +77,16 @@ def without_right(source: Source, sink: Sink) -> TaskFlow:
     return replace(flow, branches=(flow.branches[0], right))
 
 
+def flow_of_formats(source: Source, sink: Sink) -> TaskFlow:
+    """The same flow, with files on the left that are JSON lines in folders by a field, and on the right sorted ORC."""
+    left = FileSink.model_validate(
+        {"format": "jsonl", "compression": "gzip", "partition_by": {"field": "partition"}, "target_file_bytes": 1}
+    )
+    right = FileSink.model_validate({"format": "orc", "sort_by": [{"column": "value"}]})
+    flow = model_flow(source, sink)
+    return replace(flow, branches=[replace(flow.branches[0], sink=left), replace(flow.branches[1], sink=right)])
+
+
 def records_of(offset: int) -> int:
     """How many records are published of the one at that offset, in both branches and their error branches."""
     left = {0: 1, 1: 0, 2: 2, 3: 0}[offset % 4]
@@ -88,5 +99,5 @@ def records_without_right(offset: int) -> int:
     return {0: 2, 1: 1, 2: 3, 3: 0}[offset % 4]
 
 
-MODEL_FLOWS = ((model_flow, records_of), (without_right, records_without_right))
+MODEL_FLOWS = ((model_flow, records_of), (flow_of_formats, records_of), (without_right, records_without_right))
 """Flows, and how many records of the one at an offset each publishes."""

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.sinks.files.content import as_text, content_sum
-from distcommit.sinks.files.encoders import encoder_of
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
+from distcommit.sinks.files.sink import FileSink
+
+_PACKED = {"": "none", "gz": "gzip", "zst": "zstd"}
 
 
 class _OneFile(LocalFileSystem):
@@ -44,7 +46,7 @@ class _Bytes:
 
 def with_values_swapped(data: bytes, extension: str, *, column: str = "value", summed_again: bool = False) -> bytes:
     """A published file in which the first and the last record have each other's value. Its footer is the one that it
-    had or, `summed_again`, says what it holds now.
+    had or, `summed_again`, says what it holds now. `extension`: how its name ends, without the first dot.
 
     Raises:
         ValueError: if these records have the same value, or the file is none of ours.
@@ -58,13 +60,13 @@ def with_values_swapped(data: bytes, extension: str, *, column: str = "value", s
     swapped = rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
     if summed_again:
         footer = msgspec.structs.replace(footer, content_sum=as_text(content_sum(swapped)))
-    return _encoded(swapped, extension, footer.to_metadata())
+    return encoded(swapped, extension, footer.to_metadata())
 
 
 def without_content_sum(data: bytes, extension: str) -> bytes:
     """A published file as it was written before there were such sums."""
     footer = msgspec.structs.replace(footer_in(data, extension), content_sum="")
-    return _encoded(_records_in(data, extension), extension, footer.to_metadata())
+    return encoded(_records_in(data, extension), extension, footer.to_metadata())
 
 
 def footer_in(data: bytes, extension: str) -> Footer:
@@ -83,8 +85,10 @@ def _records_in(data: bytes, extension: str) -> pa.Table:
     return read_records(_OneFile(data), f"/file.{extension}")
 
 
-def _encoded(rows: pa.Table, extension: str, metadata: Mapping[str, str]) -> bytes:
+def encoded(rows: pa.Table, extension: str, metadata: Mapping[str, str]) -> bytes:
+    """A file of these rows that says that; `extension`: how its name ends, without the first dot."""
     written = _Bytes()
-    file_format = "avro" if extension == "avro" else "parquet"
-    encoder_of(file_format, rows.schema, "none").finish(rows, metadata, written)  # type: ignore[arg-type]
+    form, _, packed = extension.partition(".")
+    sink = FileSink.model_validate({"format": form, "compression": _PACKED[packed]})
+    sink.encoder(rows.schema).finish(rows, metadata, written)  # type: ignore[arg-type]
     return bytes(written.data)

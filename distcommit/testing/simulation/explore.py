@@ -338,6 +338,6 @@ def _content(path: str, data: bytes) -> str:
         if isinstance(record, Checkpoint):
             return f"checkpoint of {len(record.datasets)}"
         return str(_IDS.sub("#", repr(record)))[:80] if len(repr(record)) < 200 else type(record).__name__
-    if path.endswith((".parquet", ".writing")):
-        return "whole" if data[-4:] == b"PAR1" else "cut"
+    if path.endswith((".parquet", ".gz", ".orc", ".writing")):
+        return "whole" if data[-4:] == b"PAR1" or b" distcommit" in data[-64:] else "cut"
     return "whole"

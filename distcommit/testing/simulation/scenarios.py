@@ -10,7 +10,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import SourceUnavailableError
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
-from distcommit.testing.models.model_flow import model_flow, without_right
+from distcommit.testing.models.model_flow import flow_of_formats, model_flow, without_right
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import FILE_A_RECORD, World
@@ -136,6 +136,8 @@ SCENARIOS = {
         Scenario(
             "forks-optional-units", World(flow=without_right, task_attempts=2), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS
         ),
+        Scenario("formats", World(flow=flow_of_formats), (), _FORKED, _FORKED_MORE),
+        Scenario("formats-second-run", World(flow=flow_of_formats, buckets=2), (_FORKED,), _FORKED_MORE, _FORKED_MORE),
         Scenario(
             "checkpoint",
             World(),

@@ -6,8 +6,10 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
+import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.engine.events import Progress
@@ -33,7 +35,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST, RUNS, record_name, tombstone_path
 from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.files.footer import METADATA_KEY, Footer
+from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
 from distcommit.stores.claims import read_owner
@@ -47,11 +49,13 @@ from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_seg
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from distcommit.stores.tombstones import Tombstone, read_tombstone
 from distcommit.testing.models import samples
+from distcommit.testing.simulation.altered_files import encoded
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import SimulatedClock
+from distcommit.testing.simulation.world import SimulatedClock, SimulatedFileSystem
 
 PATH = "/store/the-file"
 """The path that readers are told, where they are told one."""
+_ROWS = pa.table({"n": [1, 2, None], "text": ["", "a", None]})
 _SEEN = Fold()
 apply(1, samples.SEGMENTS["checkpoint"].record, _SEEN)
 
@@ -132,7 +136,7 @@ def of_version(data: bytes, version: int) -> bytes:
 
 
 def _file_system(path: str, data: bytes) -> FileSystem:
-    fs = LocalFileSystem(SimulatedPosix())
+    fs = SimulatedFileSystem(SimulatedPosix())
     fs.make_folders(path.rpartition("/")[0])
     writer = fs.create(path)
     writer.write(data)
@@ -206,65 +210,80 @@ def _read_footer(data: bytes) -> object:
     return Footer.from_metadata({METADATA_KEY: data.decode(errors="surrogateescape")})
 
 
+def _read_file(path: str, data: bytes) -> object:
+    return read_footer(_file_system(path, data), path), read_records(_file_system(path, data), path)
+
+
 def _read_offsets(data: bytes) -> object:
     return OffsetSets.from_text(data.decode(errors="surrogateescape"))
 
 
-READERS = tuple(
-    Reader(*fields)
-    for fields in (
-        (
-            "segment",
-            tuple(
-                map(
-                    encode_segment,
-                    (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()),
-                )
-            ),
-            read_segment,
-            (CorruptError,),
-            True,
-            True,
-        ),
-        (
-            "steps",
-            tuple(map(encode_segment, (samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))),
-            read_sealed,
-            (CorruptError, UnknownStepTypeError, ConfigurationError, SinkUnavailableError),
-            False,
-        ),
-        ("plan", (encode_plan(samples.PLAN),), _read_plan),
-        (
-            "task states",
-            (encode_task_states(samples.TASK_STATES), encode_task_states(samples.TASK_STATES_WITH_INFOS)),
-            _read_task_states,
-        ),
-        ("manifest", (encode_document(samples.MANIFEST),), _read_manifest, (CorruptError,), True, True),
-        (
-            "store marker",
-            (encode_document(samples.MARKER),),
-            _read_marker,
-            (CorruptError, ConfigurationError),
-            True,
-            True,
-        ),
-        ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
-        ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
-        ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
-        ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
-        ("tombstone", (encode_document(samples.TOMBSTONE),), _read_tombstone, (CorruptError,), True, True),
-        ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
-        ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
-        (
-            "footer",
-            tuple(
-                footer.to_metadata()[METADATA_KEY].encode()
-                for footer in (samples.footer(), samples.footer_of_replaced())
-            ),
-            _read_footer,
-            (CorruptError,),
-            False,
-        ),
-        ("offsets", (samples.offsets().to_text().encode(),), _read_offsets, (CorruptError,), False),
+_FILES = tuple(
+    Reader(
+        f"{form} file",
+        (encoded(_ROWS, form, samples.footer().to_metadata()),),
+        partial(_read_file, f"/output/f.{form}"),
     )
+    for form in ("jsonl.gz", "csv.gz", "orc")
+)
+READERS = (
+    tuple(
+        Reader(*fields)
+        for fields in (
+            (
+                "segment",
+                tuple(
+                    map(
+                        encode_segment,
+                        (*samples.SEGMENTS.values(), *samples.SEGMENTS_2.values(), *samples.SEGMENTS_3.values()),
+                    )
+                ),
+                read_segment,
+                (CorruptError,),
+                True,
+                True,
+            ),
+            (
+                "steps",
+                tuple(map(encode_segment, (samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))),
+                read_sealed,
+                (CorruptError, UnknownStepTypeError, ConfigurationError, SinkUnavailableError),
+                False,
+            ),
+            ("plan", (encode_plan(samples.PLAN),), _read_plan),
+            (
+                "task states",
+                (encode_task_states(samples.TASK_STATES), encode_task_states(samples.TASK_STATES_WITH_INFOS)),
+                _read_task_states,
+            ),
+            ("manifest", (encode_document(samples.MANIFEST),), _read_manifest, (CorruptError,), True, True),
+            (
+                "store marker",
+                (encode_document(samples.MARKER),),
+                _read_marker,
+                (CorruptError, ConfigurationError),
+                True,
+                True,
+            ),
+            ("upload marker", (encode_marker(samples.UPLOAD),), _read_upload),
+            ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
+            ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
+            ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
+            ("tombstone", (encode_document(samples.TOMBSTONE),), _read_tombstone, (CorruptError,), True, True),
+            ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
+            ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
+            (
+                "footer",
+                tuple(
+                    footer.to_metadata()[METADATA_KEY].encode()
+                    for footer in (samples.footer(), samples.footer_of_replaced())
+                ),
+                _read_footer,
+                (CorruptError,),
+                False,
+            ),
+            ("offsets", (samples.offsets().to_text().encode(),), _read_offsets, (CorruptError,), False),
+        )
+    )
+    + _FILES
 )

@@ -32,7 +32,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
-from distcommit.testing.models.model_flow import MODEL_FLOWS
+from distcommit.testing.models.model_flow import MODEL_FLOWS, flow_of_formats
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.log_watch import log_violation
 
@@ -199,7 +199,9 @@ class World:
         }
         if after != expected:
             return f"watermarks are {after}, expected {expected}"
-        audit = audit_store(store, source.provenance, deep=False, at_least_once=self.at_least_once)
+        audit = audit_store(
+            store, source.provenance, deep=self.flow is flow_of_formats, at_least_once=self.at_least_once
+        )
         ends = [end for dataset in source.datasets.values() for end in dataset.partitions.values()]
         records_of = next((records_of for flow, records_of in MODEL_FLOWS if flow is self.flow), None)
         records = earlier_records + sum(sum(map(records_of, range(end))) if records_of else end for end in ends)

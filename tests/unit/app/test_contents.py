@@ -39,7 +39,11 @@ def audit(machine: Machine, *, deep: bool = True, at_least_once: bool = False) -
 
 
 def data_files(machine: Machine) -> list[str]:
-    return sorted(path for path in files_below(machine, OUTPUT) if path.endswith(tuple(FORMATS)))
+    return sorted(
+        path
+        for path in files_below(machine, OUTPUT)
+        if path.endswith(tuple(FileSink(format=form).ending for form in FORMATS))
+    )
 
 
 def rewrite(machine: Machine, path: str, change: Callable[[bytes], bytes]) -> None:
@@ -51,7 +55,11 @@ def rewrite(machine: Machine, path: str, change: Callable[[bytes], bytes]) -> No
 def swap(machine: Machine, form: FileFormat, *, summed_again: bool = False) -> str:
     """Swaps two values in the first file of dataset a."""
     path = data_files(machine)[0]
-    rewrite(machine, path, lambda data: with_values_swapped(data, form, summed_again=summed_again))
+    rewrite(
+        machine,
+        path,
+        lambda data: with_values_swapped(data, FileSink(format=form).ending[1:], summed_again=summed_again),
+    )
     return path.removeprefix(f"{OUTPUT}/")
 
 
@@ -113,7 +121,7 @@ def test_the_log_knows_the_newest_sequence_also_below_a_checkpoint_and_older_fil
 def test_files_that_are_older_than_such_sums_are_counted_and_audited_as_they_were(form: FileFormat) -> None:
     machine = published(form)
     for path in data_files(machine):
-        rewrite(machine, path, lambda data: without_content_sum(data, form))
+        rewrite(machine, path, lambda data: without_content_sum(data, FileSink(format=form).ending[1:]))
     found = audit(machine)
     assert (found.exact, found.unsummed_files, found.files, found.records) == (True, 5, 5, 13)
 

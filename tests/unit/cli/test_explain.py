@@ -201,6 +201,29 @@ def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "flow.svg").exists()
 
 
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ({"format": "csv"}, "written to csv.*column=headers"),
+        ({"partition_by": [{"field": "country"}]}, "partitioned by a field.*column=country"),
+        ({"partition_by": {"column": "id"}}, "partitioned by time.*column=id"),
+        ({"sort_by": [{"column": "prize"}]}, "sorted.*column=prize"),
+        ({"columns": {"price": {"encoding": "delta_byte_array"}}}, "not for such a column.*column=price"),
+    ],
+)
+def test_a_sink_that_can_not_hold_what_comes_to_it_is_an_error(
+    tmp_path: Path, sink: Mapping[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        explained(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink})
+
+
+def test_how_files_are_laid_out_is_shown(tmp_path: Path) -> None:
+    sink = {"format": "jsonl", "partition_by": [{"field": "id"}], "sort_by": [{"column": "price"}]}
+    (branch,) = explained(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink}).branches
+    assert branch.parts[-1].settings == "format: jsonl, partition_by: [{field: id}], sort_by: [{column: price}]"
+
+
 def test_as_json_all_columns_are_there(tmp_path: Path) -> None:
     told = json.loads(shown(tmp_path, FORKED, "--json"))
     assert told["parts"][1]["columns"][-1] == {"name": "tags", "type": "list<item: string>"}

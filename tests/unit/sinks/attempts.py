@@ -16,7 +16,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.model.source import Provenance
 from distcommit.model.work import MAIN_BRANCH, StagedFile
-from distcommit.sinks.files.encoders import FileFormat
+from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
@@ -24,7 +24,9 @@ from distcommit.sinks.files.time_folders import UNKNOWN_TIME
 
 URN = "kafka:flights/2013"
 ORIGIN = Provenance("kafka_partition", "kafka_offset")
-FORMATS: list[FileFormat] = ["parquet", "avro"]
+FORMATS: list[FileFormat] = ["parquet", "avro", "orc", "jsonl", "csv"]
+LEAST: dict[FileFormat, Compression] = {"jsonl": "gzip", "csv": "gzip"}
+"""The compression that a format can't do without; else none."""
 DAY_MS = 86_400_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(

@@ -19,7 +19,17 @@ from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from tests.unit.sinks.attempts import DAY_MS, FORMATS, RUN_NUMBERS, URN, batch_of, check_outputs, files_in, numbered
+from tests.unit.sinks.attempts import (
+    DAY_MS,
+    FORMATS,
+    LEAST,
+    RUN_NUMBERS,
+    URN,
+    batch_of,
+    check_outputs,
+    files_in,
+    numbered,
+)
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 WRITERS = st.tuples(st.integers(0, 10**10 - 1), IDS, IDS)
@@ -111,7 +121,7 @@ class FullDisk(RealPosixCalls):
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("room_bytes", [0, 10, 40_000, 500_000])
 def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: FileFormat, room_bytes: int) -> None:
-    form = FileSink(format=file_format, compression="none", target_file_bytes=300_000)
+    form = FileSink(format=file_format, compression=LEAST.get(file_format, "none"), target_file_bytes=300_000)
     files = files_in(tmp_path, form, fs=LocalFileSystem(FullDisk(room_bytes)), row_group_bytes=100_000)
 
     def write_all() -> None:

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.work import added_content
-from distcommit.sinks.files import avro_container, footer
 from distcommit.sinks.files.content import as_text, content_sum
-from distcommit.sinks.files.encoders import FileFormat, encoder_of
+from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from tests.unit.sinks.attempts import FORMATS, files_in, numbered
+from tests.unit.sinks.attempts import FORMATS, LEAST, files_in, numbered
 
 Values = st.SearchStrategy[Any]
 
@@ -77,6 +76,33 @@ PARQUET = [
     (pa.dictionary(pa.int8(), pa.int64()), ints(64)),
 ]
 """Types that Parquet holds, but for views."""
+NANOS = st.integers(-(2**63) + 1, 2**63 - 1)
+ORC = [
+    *(column for column in BOTH if not pa.types.is_timestamp(column[0])),
+    (pa.timestamp("s"), NANOS.map(lambda ns: ns // 10**9)),
+    (pa.timestamp("ms", "UTC"), NANOS.map(lambda ns: ns // 10**6)),
+    (pa.timestamp("us", "Europe/Brussels"), NANOS.map(lambda ns: ns // 10**3)),
+    (pa.timestamp("ns", "UTC"), NANOS),
+    (pa.decimal128(9, 2), decimals(9)),
+    (pa.decimal128(38, 2), decimals(38)),
+]
+"""Types that ORC holds, without times that pyarrow reads as others."""
+TEXT = [
+    *BOTH,
+    (pa.uint64(), ints(64, 0)),
+    (pa.time32("s"), ints(32)),
+    (pa.time32("ms"), st.integers(-5, 86_400_005)),
+    (pa.time64("us"), st.integers(0, 86_399_999_999) | ints(64)),
+    (pa.time64("ns"), ints(64)),
+    (pa.timestamp("s"), ints(54)),
+    (pa.timestamp("us", "UTC"), st.integers(-62_135_596_800 * 10**6, 253_402_300_800 * 10**6)),
+    (pa.timestamp("ns", "Asia/Tokyo"), ints(64)),
+    (pa.decimal128(9, 2), decimals(9)),
+    (pa.decimal128(38, 2), decimals(38)),
+    (pa.decimal256(76, 2), decimals(76)),
+    (pa.binary(3), st.binary(min_size=3, max_size=3)),
+]
+"""Types that JSON lines and CSV hold."""
 Column = tuple[pa.DataType, Values]
 
 
@@ -116,6 +142,9 @@ def within(columns: list[Column]) -> st.SearchStrategy[Column]:
 
 COLUMNS: dict[FileFormat, st.SearchStrategy[Column]] = {
     "avro": top_level(BOTH) | st.recursive(within(BOTH), nested, max_leaves=4),
+    "orc": top_level(ORC) | st.recursive(within(ORC), nested, max_leaves=4),
+    "jsonl": top_level(TEXT) | st.recursive(within(TEXT), nested, max_leaves=4),
+    "csv": st.sampled_from(TEXT),
     "parquet": top_level(PARQUET) | st.recursive(within(PARQUET), only_parquet, max_leaves=4),
 }
 
@@ -157,11 +186,23 @@ class Memory:
         return len(data)
 
 
+class InMemory(LocalFileSystem):
+    """One file, under any name."""
+
+    scheme = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data = data
+
+    def read(self, path: str) -> bytes:
+        return self.data
+
+
 def read_back(rows: pa.Table, form: FileFormat) -> pa.Table:
-    memory = Memory()
-    encoder_of(form, rows.schema, "none").finish(rows.combine_chunks(), {}, memory)  # type: ignore[arg-type]
-    file = pa.BufferReader(bytes(memory.data))
-    return avro_container.read_table(file) if form == "avro" else footer._read_parquet(file)
+    memory, sink = Memory(), FileSink(format=form, compression=LEAST.get(form, "none"))
+    sink.encoder(rows.schema).finish(rows.combine_chunks(), {}, memory)  # type: ignore[arg-type]
+    return read_records(InMemory(bytes(memory.data)), f"/file{sink.ending}")
 
 
 @pytest.mark.parametrize("form", FORMATS)

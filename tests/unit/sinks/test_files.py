@@ -27,6 +27,7 @@ from distcommit.sinks.files.time_folders import TimePartition
 from tests.unit.sinks.attempts import (
     DAY_MS,
     FORMATS,
+    LEAST,
     RUN_NUMBERS,
     SCHEMA,
     URN,
@@ -49,6 +50,8 @@ ROWS = st.lists(
     max_size=40,
 )
 BATCHES = st.lists(ROWS, max_size=6)
+ORC_MS = (1 << 63) // 1_000_000 - 1
+"""Times that ORC takes, in milliseconds."""
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -67,6 +70,8 @@ def test_nothing_is_lost_or_doubled_whatever_is_split_and_rolled_over(
     granularity: Literal["year", "month", "day", "hour"] | None,
     bounds: tuple[int, int, int, int],
 ) -> None:
+    if file_format == "orc":
+        batches = [[(p, o, None if time is None else time % ORC_MS, value) for p, o, time, value in b] for b in batches]
     root = tmp_path / str(next(RUN_NUMBERS))
     partition = None if granularity is None else TimePartition(granularity=granularity, time_zone=zone)
     form = FileSink(format=file_format, partition_by=partition, target_file_bytes=bounds[3])
@@ -100,8 +105,8 @@ def test_names_and_staging(tmp_path: Path, file_format: FileFormat) -> None:
     assert [(output.staged_path, output.final_path) for output in outputs] == [
         (f"7/a1/{number}/{name}", f"{folder}/{name}")
         for number, folder, name in [
-            ("0001", f"{urn}/1970-01-01", f"0000000007-w1-a1-0001.{file_format}"),
-            ("0002", f"{urn}/1970-01-02", f"0000000007-w1-a1-0002.{file_format}"),
+            ("0001", f"{urn}/1970-01-01", f"0000000007-w1-a1-0001{form.ending}"),
+            ("0002", f"{urn}/1970-01-02", f"0000000007-w1-a1-0002{form.ending}"),
         ]
     ]
 
@@ -119,7 +124,7 @@ def test_files_for_one_folder_lie_in_the_attempt_s_own_under_their_final_names(t
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_files_roll_over_at_their_target_size(tmp_path: Path, file_format: FileFormat) -> None:
-    form = FileSink(format=file_format, compression="none", target_file_bytes=100_000)
+    form = FileSink(format=file_format, compression=LEAST.get(file_format, "none"), target_file_bytes=100_000)
     files = files_in(tmp_path, form)
     for start in range(0, 1000, 100):
         files.write(numbered(start, 100, random_bytes=1000))
@@ -132,11 +137,13 @@ def test_files_roll_over_at_their_target_size(tmp_path: Path, file_format: FileF
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_one_batch_far_above_the_target_becomes_several_files(tmp_path: Path, file_format: FileFormat) -> None:
-    files = files_in(tmp_path, FileSink(format=file_format, compression="none", target_file_bytes=50_000))
+    files = files_in(
+        tmp_path, FileSink(format=file_format, compression=LEAST.get(file_format, "none"), target_file_bytes=50_000)
+    )
     files.write(numbered(0, 1000, random_bytes=1000))
     outputs = files.prepare_commit().files
     check_outputs(tmp_path, outputs)
-    assert len(outputs) >= 15
+    assert len(outputs) >= 10
 
 
 def test_a_large_file_is_streamed_in_row_groups(tmp_path: Path) -> None:
@@ -260,7 +267,9 @@ def test_without_offsets_in_the_source_the_footer_counts_only(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"format": "csv"},
+        {"format": "xml"},
+        {"format": "csv", "compression": "none"},
+        {"format": "jsonl", "compression": "snappy"},
         {"compression": "lzo"},
         {"target_file_bytes": 0},
         {"unknown": 1},
@@ -306,7 +315,7 @@ def test_holes_that_come_when_no_file_is_open_are_left_over(tmp_path: Path) -> N
     assert list(prepared.holes) == [hole(1, 5)]
 
 
-@pytest.mark.parametrize("form", ["parquet", "avro"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_an_open_file_names_holes_behind_its_last_record_and_what_offsets_count_in(
     tmp_path: Path, form: FileFormat
 ) -> None:

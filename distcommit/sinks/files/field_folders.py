@@ -1,0 +1,124 @@
+"""Rows by the values of their columns: the folders of a partitioned dataset, by fields, by time, or by several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, Field
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.files.time_folders import TimePartition, check_time_column, split_by_time
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""In a folder's name, of rows whose field is null or an empty text, as Hive and Spark have it."""
+
+_ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|[. ]\\Z")
+"""What Hive escapes in names of folders, and what Windows can't have there."""
+_MAX_NAME_BYTES = 240
+
+
+class FieldPartition(BaseModel, frozen=True, extra="forbid"):
+    """Folders by a field: `country=DE`, as Hive, Spark and DuckDB have them. The column stays in the files."""
+
+    field: str = Field(min_length=1)
+
+
+Partition = TimePartition | FieldPartition
+
+
+def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
+    """Makes sure that rows of that schema can be split.
+
+    Raises:
+        ConfigurationError: if a column is missing, or of a type that makes no folders.
+    """
+    for partition in partitions:
+        if isinstance(partition, TimePartition):
+            check_time_column(schema, partition.column)
+        else:
+            _check_field(schema, partition.field)
+
+
+def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each folder, in their order, by its path: a folder in a folder for each partition.
+
+    Raises:
+        ConfigurationError: as `check_partitions`, or if a value is too long for a folder's name.
+    """
+    if not partitions:
+        yield "", batch
+        return
+    first, *others = partitions
+    for folder, rows in _split_by(batch, first):
+        for below, found in split(rows, others):
+            yield (f"{folder}/{below}" if below else folder), found
+
+
+def _split_by(batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if isinstance(partition, TimePartition):
+        yield from split_by_time(batch, partition)
+        return
+    if batch.num_rows == 0:
+        return
+    _check_field(batch.schema, partition.field)
+    column = batch.column(partition.field)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    folders = [_folder(partition.field, value) for value in column.dictionary.cast(pa.string()).to_pylist()]
+    missing = len(folders)
+    codes = column.indices.fill_null(missing).to_numpy(zero_copy_only=False)
+    numbers: dict[str, int] = {}
+    names = [*folders, _folder(partition.field, None)]
+    keys = np.array([numbers.setdefault(name, len(numbers)) for name in names])[codes]
+    if (keys == keys[0]).all():
+        yield names[codes[0]], batch
+        return
+    order = np.argsort(keys, kind="stable")
+    ends = np.cumsum(np.bincount(keys, minlength=len(numbers)))
+    for name, rows in zip(numbers, np.split(order, ends[:-1]), strict=True):
+        if len(rows):
+            yield name, batch.take(pa.array(rows))
+
+
+def _folder(field: str, value: str | None) -> str:
+    name = f"{_escaped(field)}={_escaped(value) if value else NO_VALUE}"
+    if len(name.encode()) <= _MAX_NAME_BYTES:
+        return name
+    raise ConfigurationError(
+        "a value is too long for the name of a folder",
+        expected=f"at most {_MAX_NAME_BYTES} bytes",
+        found=f"{len(name.encode())} bytes: {name[:80]}...",
+        todo="shorten it in a converter, have a row checker turn such records away, or take the field out of"
+        " sink.partition_by",
+        column=field,
+    )
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _check_field(schema: pa.Schema, name: str) -> None:
+    found = schema.names.count(name)
+    kind = schema.field(name).type if found == 1 else None
+    if kind is not None and pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    types = pa.types
+    if kind is not None and (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_integer(kind)
+        or types.is_boolean(kind)
+        or types.is_date32(kind)
+    ):
+        return
+    raise ConfigurationError(
+        "records can't be partitioned by a field",
+        expected="one column of that name, of text, int, bool or date32",
+        found=str(kind) if kind is not None else f"columns {', '.join(schema.names)}",
+        todo="set sink.partition_by to such columns; a time is a partition by `column` and `granularity`",
+        column=name,
+    )

@@ -1,0 +1,144 @@
+"""What a file says about itself at its end, in formats that have no metadata a writer can set: in frames that every
+reader of the format passes over, so that a file stays one file, and is published with what it says by one rename.
+
+gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
+Tail"): an item of user metadata at the end of the file's footer, which is a message of Protocol Buffers, to which one
+may be appended; where the file is compressed, as chunks that are not.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+import pyarrow as pa
+from xxhash import xxh3_64_hexdigest
+
+from distcommit.model.errors import UnknownVersionError
+
+TAIL_VERSION = 1
+
+_END = re.compile(rb" (\d{10}) ([0-9a-f]{16}) distcommit")
+_END_BYTES = 39
+_MEMBER = b"\x1f\x8b\x08\x04" + b"\0" * 5 + b"\xff"
+_SKIPPABLE = 0x184D2A5D
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a file says: its metadata; the schema of its rows as Arrow serializes it, in base64; and xxh3-64 of all
+    other bytes of it, in hexadecimal digits."""
+
+    version: int
+    metadata: dict[str, str]
+    schema: str
+    others: str
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of its rows. Raises ValueError, or pyarrow's errors, if it is none."""
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
+
+
+def said_of(metadata: dict[str, str], schema: pa.Schema, others: str = "0" * 16) -> Said:
+    """What a file with rows of that schema says."""
+    return Said(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """How what is said is framed: each part with `head` and `foot` around it, and before all of it, `name`."""
+
+    head: Callable[[int], bytes]
+    foot: bytes = b""
+    part_bytes: int = 1 << 31
+    name: Callable[[int], bytes] = lambda size: b""
+
+    def framed(self, said: Said) -> bytes:
+        """The frames, as they stand in a file."""
+        return self._framed(msgspec.json.encode(said))
+
+    def read(self, file: pa.NativeFile, end: int) -> tuple[Said, int] | None:
+        """What a file says in the frames that end at `end`, and where they begin; None if none of ours do.
+
+        Raises:
+            ValueError: if they are damaged.
+            UnknownVersionError: if a later version of this program wrote them.
+        """
+        size = _END_BYTES + len(self.foot)
+        if end < size:
+            return None
+        found = _END.fullmatch(file.read_at(_END_BYTES, end - size))
+        if found is None:
+            return None
+        length = int(found[1])
+        behind = len(self.name(length + _END_BYTES)) + length + _END_BYTES
+        parts = -(-behind // self.part_bytes)
+        whole = behind + parts * (len(self.head(0)) + len(self.foot))
+        if whole > end:
+            raise ValueError("what it says is longer than the file")
+        frames = file.read_at(whole, end - whole)
+        text = self._without_frames(frames)[-length - _END_BYTES : -_END_BYTES]
+        if xxh3_64_hexdigest(text).encode() != found[2] or self._framed(text) != frames:
+            raise ValueError("what it says is not what was written")
+        version = msgspec.json.decode(text, type=_Version).version
+        if version != TAIL_VERSION:
+            raise UnknownVersionError(
+                "what a file says at its end is of an unknown version",
+                expected=f"version {TAIL_VERSION}",
+                found=f"version {version}",
+                todo="read it with the version of distcommit that wrote it",
+            )
+        return msgspec.json.decode(text, type=Said), end - whole
+
+    def _framed(self, text: bytes) -> bytes:
+        end = f" {len(text):010d} {xxh3_64_hexdigest(text)} distcommit".encode()
+        text = self.name(len(text) + _END_BYTES) + text + end
+        cuts = [0, *range(len(text) % self.part_bytes or self.part_bytes, len(text), self.part_bytes), len(text)]
+        parts = [text[start:stop] for start, stop in pairwise(cuts)]
+        return b"".join(self.head(len(part)) + part + self.foot for part in parts)
+
+    def _without_frames(self, frames: bytes) -> bytes:
+        around = len(self.head(0)), len(self.foot)
+        stops = range(len(frames), 0, -(self.part_bytes + sum(around)))
+        starts = [max(0, stop - self.part_bytes - sum(around)) for stop in stops]
+        parts = [frames[start + around[0] : stop - around[1]] for start, stop in zip(starts, stops, strict=True)]
+        return b"".join(reversed(parts))
+
+
+def _gzip_head(size: int) -> bytes:
+    return _MEMBER + struct.pack("<H", size + 4) + b"DC" + struct.pack("<H", size)
+
+
+def varint(number: int) -> bytes:
+    """A number as Protocol Buffers have it."""
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _orc_name(size: int) -> bytes:
+    """What stands before the value of an item in `Footer.metadata` (5), a repeated UserMetadataItem."""
+    key, field = b"distcommit", 2
+    item = bytes([1 << 3 | field, len(key)]) + key + bytes([2 << 3 | field]) + varint(size)
+    return bytes([5 << 3 | field]) + varint(len(item) + size) + item
+
+
+def _orc_head(size: int) -> bytes:
+    return (size << 1 | 1).to_bytes(3, "little")
+
+
+GZIP = Frames(_gzip_head, b"\x03\x00" + b"\0" * 8, 16_000)  # DuckDB takes a header of at most 32 KiB
+ZSTD = Frames(lambda size: struct.pack("<II", _SKIPPABLE, size))
+ORC = Frames(_orc_head, part_bytes=32 << 10, name=_orc_name)
+ORC_NOT_COMPRESSED = Frames(lambda size: b"", name=_orc_name)

@@ -1,0 +1,198 @@
+"""How records are laid out in files: format, folders, order, how columns are encoded. Settings, checked at start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
+from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
+from distcommit.sinks.files.time_folders import TimePartition
+
+_ENDINGS = {"zstd": "zst", "gzip": "gz"}
+
+
+class SortKey(BaseModel, frozen=True, extra="forbid"):
+    """A column that the records of a file are sorted by; null comes last."""
+
+    column: str
+    order: Literal["ascending", "descending"] = "ascending"
+
+
+class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
+    """How Parquet writes a column; what is left out is as for all columns. An `encoding` turns `dictionary` off."""
+
+    encoding: (
+        Literal["plain", "byte_stream_split", "delta_binary_packed", "delta_length_byte_array", "delta_byte_array"]
+        | None
+    ) = None
+    dictionary: bool = True
+    compression: Compression | None = None
+    bloom_filter: bool = False
+
+
+def _partitions(value: Any) -> Any:
+    """One partition or several, told by their keys. Raises pydantic's errors, or ValueError."""
+    if value is None or isinstance(value, TimePartition | FieldPartition):
+        return value
+    if isinstance(value, Mapping):
+        return (FieldPartition if "field" in value else TimePartition).model_validate(value)
+    if isinstance(value, Sequence) and not isinstance(value, str) and value:
+        return tuple(_partitions(each) for each in value)
+    raise ValueError("expected `field: NAME`, or `column`, `granularity` and `time_zone`, or a list of these")
+
+
+class FileLayout(BaseModel, frozen=True, extra="forbid"):
+    """What files of records look like.
+
+    Compression by format (Avro's own names: zstandard, snappy, deflate, null; ORC's: zstd, snappy, zlib, none) works
+    for all of them but text, which is zstd or gzip; Parquet files of less than 16 KiB are never compressed.
+    `target_file_bytes` closes a file once it has that size: bytes written, passed by at most one row group; of Avro,
+    ORC and whatever is sorted bytes in memory before compression, at most 256 MiB. `max_partitions`: how many folders
+    an attempt's records may go to, if they are by a field.
+    """
+
+    format: FileFormat = "parquet"
+    compression: Compression = "zstd"
+    partition_by: Annotated[
+        TimePartition | FieldPartition | tuple[Partition, ...] | None, BeforeValidator(_partitions)
+    ] = None
+    max_partitions: int = Field(default=1000, gt=0)
+    sort_by: tuple[SortKey, ...] = ()
+    columns: dict[str, ColumnSettings] = {}
+    target_file_bytes: int = Field(default=512 << 20, gt=0)
+
+    @model_validator(mode="after")
+    def _format_has_it(self) -> FileLayout:
+        if self.format in ("jsonl", "csv") and self.compression not in TEXT_CODECS:
+            raise ValueError(
+                f"compression: {self.compression} does not go with format: {self.format}. What the audit needs is kept"
+                f" in the frames of its compression: {' or '.join(TEXT_CODECS)}"
+            )
+        if self.columns and self.format != "parquet":
+            raise ValueError(f"columns says how Parquet encodes; format: {self.format} has no such settings")
+        return self
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """What folders go by, from the outermost on."""
+        found = self.partition_by
+        return () if found is None else found if isinstance(found, tuple) else (found,)
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether any folder is of a field."""
+        return any(isinstance(each, FieldPartition) for each in self.partitions)
+
+    @property
+    def sort_keys(self) -> list[tuple[str, str]]:
+        """What a file's rows are sorted by, as Arrow has it."""
+        return [(key.column, key.order) for key in self.sort_by]
+
+    @property
+    def streams(self) -> bool:
+        """Whether a file is written part by part; else whole, from memory."""
+        return self.format not in WHOLE and not self.sort_by
+
+    @property
+    def ending(self) -> str:
+        """How names of files end, with the dot."""
+        packed = f".{_ENDINGS[self.compression]}" if self.format in ("jsonl", "csv") else ""
+        return f".{self.format}{packed}"
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Makes sure that records of that schema can be written so.
+
+        Raises:
+            ConfigurationError: naming the column that is missing, or of a type that can't be.
+        """
+        check_partitions(schema, self.partitions)
+        self.encoder(schema)
+
+    def encoder(self, schema: pa.Schema) -> Encoder:
+        """A new encoder for rows of that schema. Raises as `check_schema`."""
+        for key in self.sort_by:
+            _check_sorted(schema, key.column)
+        options = _parquet_options(schema, self) if self.format == "parquet" and (self.columns or self.sort_by) else {}
+        return encoder_of(self.format, schema, self.compression, options)
+
+
+def _check_sorted(schema: pa.Schema, name: str) -> None:
+    found = schema.names.count(name)
+    kind = schema.field(name).type if found == 1 else None
+    if kind is not None and not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
+        return
+    raise ConfigurationError(
+        "records can't be sorted",
+        expected="one column of that name, of no list, struct, map or dictionary",
+        found=str(kind) if kind is not None else f"columns {', '.join(schema.names)}",
+        todo="set sink.sort_by to such columns",
+        column=name,
+    )
+
+
+def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
+    """What pyarrow's writer is given beside the usual. Raises ConfigurationError."""
+    options: dict[str, Any] = {}
+    if layout.sort_by:
+        options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, layout.sort_keys, "at_end")
+    if not layout.columns:
+        return options
+    missing = [name for name in layout.columns if schema.names.count(name) != 1]
+    if missing:
+        raise ConfigurationError(
+            "a setting is for a column that is not there",
+            expected=f"one of {', '.join(schema.names)}",
+            found=missing[0],
+            todo="correct sink.columns",
+            column=missing[0],
+        )
+    for name, settings in layout.columns.items():
+        _try(schema.field(name), _options_of([name], {name: settings}, layout.compression))
+    leaves = _leaves(schema)
+    return {**options, **_options_of(leaves, layout.columns, layout.compression)}
+
+
+def _options_of(
+    leaves: Sequence[str], columns: Mapping[str, ColumnSettings], compression: Compression
+) -> dict[str, Any]:
+    plain = [name for name, found in columns.items() if found.encoding or not found.dictionary]
+    blooms = {name: True for name, found in columns.items() if found.bloom_filter}
+    codecs = {name: found.compression for name, found in columns.items() if found.compression}
+    return {
+        "use_dictionary": [leaf for leaf in leaves if leaf not in plain],
+        "column_encoding": {name: found.encoding.upper() for name, found in columns.items() if found.encoding} or None,
+        **({"compression": {leaf: codecs.get(leaf, compression) for leaf in leaves}} if codecs else {}),
+        **({"bloom_filter_options": blooms} if blooms else {}),
+    }
+
+
+def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
+    """Makes sure that pyarrow can write such a column. Raises ConfigurationError."""
+    try:
+        if pa.types.is_nested(field.type):
+            raise ValueError("a list, struct or map")
+        schema = pa.schema([pa.field(field.name, field.type)])
+        with pq.ParquetWriter(pa.BufferOutputStream(), schema, **{"compression": "zstd", **options}) as writer:
+            writer.write_table(pa.table([pa.nulls(1, field.type)], schema=schema))
+    except (OSError, TypeError, ValueError, pa.ArrowException) as error:
+        raise ConfigurationError(
+            "a setting is not for such a column",
+            expected="an encoding, a dictionary and a bloom filter that Parquet and this pyarrow have for its type",
+            found=f"{field.type}: {error}",
+            todo="correct sink.columns",
+            column=field.name,
+        ) from error
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The paths of Parquet's columns, of which a nested one of ours has several."""
+    out = pa.BufferOutputStream()
+    pq.ParquetWriter(out, schema).close()
+    found = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
+    return [found.column(index).path for index in range(len(found))]

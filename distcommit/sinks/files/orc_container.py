@@ -1,0 +1,176 @@
+"""ORC files that say what is in them (`file_tail`): pyarrow's writer has no place for metadata of ours, and its reader
+crashes on damaged files, so that it is given none whose bytes are not those that were written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as pa_orc
+from xxhash import xxh3_64_hexdigest
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.files.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
+from distcommit.sinks.files.text_values import plain_fields
+
+_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompressed"}
+_FOOTER_LENGTH = 1 << 3  # PostScript.footerLength, its first field
+_NOT_COMPRESSED = b"\x10\x00"  # PostScript.compression = NONE, its second one
+_MAX_POSTSCRIPT = 256
+_WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+_NS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000}
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Makes sure that ORC can hold rows of that schema.
+
+    Raises:
+        ConfigurationError: naming the column that can't be written.
+    """
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise _refused(name, "unique names", f"{name!r} twice")
+    for field in schema:
+        _stored(field.type, field.name)
+
+
+def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str]) -> bytes:
+    """A whole file.
+
+    Raises:
+        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads back as another one.
+    """
+    stored = pa.schema([pa.field(f.name, _stored(f.type, f.name), f.nullable) for f in rows.schema])
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        for chunk in column.chunks:
+            _check_times(chunk, field.name)
+    out = pa.BufferOutputStream()
+    with pa_orc.ORCWriter(out, compression=_CODECS[compression]) as writer:
+        writer.write(rows.cast(stored))
+    return _with_said(out.getvalue().to_pybytes(), said_of(dict(metadata), plain_fields(rows.schema)))
+
+
+def read_metadata(file: pa.NativeFile) -> dict[bytes, bytes]:
+    """What such a file says about itself; nothing if it is none of ours.
+
+    Raises:
+        ValueError: if it is no whole ORC file, or damaged there.
+    """
+    found = _read_said(file)
+    return {} if found is None else {key.encode(): text.encode() for key, text in found[0].metadata.items()}
+
+
+def read_table(file: pa.NativeFile) -> pa.Table:
+    """All records of a file that this module wrote, in the types that it was given.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
+    found = _read_said(file)
+    if found is None:
+        raise ValueError("it does not say what its columns are")
+    said, start, end = found
+    others = file.read_at(start, 0) + file.read_at(file.size() - end, end)
+    if xxh3_64_hexdigest(others) != said.others:
+        raise ValueError("its bytes are not those that were written")
+    return pa_orc.ORCFile(file).read().cast(said.arrow_schema)
+
+
+def _with_said(file: bytes, said: Said) -> bytes:
+    end = len(file) - 1 - file[-1]
+    postscript = file[end:-1]
+    if postscript[0] != _FOOTER_LENGTH:
+        raise ValueError("an ORC postscript that does not begin with the footer's length")
+    length, rest = _first_number(postscript)
+    frames = _frames_of(rest)
+    longer = bytes([_FOOTER_LENGTH]) + varint(length + len(frames.framed(said))) + rest
+    behind = longer + bytes([len(longer)])
+    said = msgspec.structs.replace(said, others=xxh3_64_hexdigest(file[:end] + behind))
+    return file[:end] + frames.framed(said) + behind
+
+
+def _read_said(file: pa.NativeFile) -> tuple[Said, int, int] | None:
+    """What a file says, and where that begins and ends."""
+    size = file.size()
+    last = file.read_at(min(size, _MAX_POSTSCRIPT), max(0, size - _MAX_POSTSCRIPT))
+    if not last or last[-1] + 1 > len(last) or last[-4:-1] != b"ORC":
+        raise ValueError("this does not end like an ORC file")
+    end = size - 1 - last[-1]
+    found = _frames_of(_first_number(last[-1 - last[-1] : -1])[1]).read(file, end)
+    return None if found is None else (*found, end)
+
+
+def _frames_of(rest: bytes) -> Frames:
+    """By what stands in a postscript behind the footer's length."""
+    return ORC_NOT_COMPRESSED if rest.startswith(_NOT_COMPRESSED) else ORC
+
+
+def _first_number(postscript: bytes) -> tuple[int, bytes]:
+    """The number in the first field, and what stands behind it."""
+    number = 0
+    for place, byte in enumerate(postscript[1:11]):
+        number |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return number, postscript[place + 2 :]
+    raise ValueError("this does not end like an ORC file")
+
+
+def _stored(kind: pa.DataType, column: str) -> pa.DataType:
+    """The type that a column is written as. Raises ConfigurationError if there is none."""
+    types = pa.types
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if types.is_dictionary(kind):
+        return _stored(kind.value_type, column)
+    if types.is_list(kind) or types.is_large_list(kind):
+        item = kind.value_field
+        return pa.list_(pa.field(item.name, _stored(item.type, column), item.nullable))
+    if types.is_struct(kind) and kind.num_fields:
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        names = [field.name for field in fields]
+        for field in fields:
+            if names.count(field.name) > 1:
+                raise _refused(f"{column}.{field.name}", "unique names", f"{field.name!r} twice")
+        return pa.struct([pa.field(f.name, _stored(f.type, f"{column}.{f.name}"), f.nullable) for f in fields])
+    plain = types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
+    texts = types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    if plain or texts or types.is_decimal128(kind) or types.is_date32(kind) or types.is_timestamp(kind):
+        return kind
+    raise _refused(
+        column,
+        "text, binary, bool, int (no uint64), float32, float64, decimal of at most 38 digits, date32, timestamp, or"
+        " lists and structs of these",
+        str(kind),
+    )
+
+
+def _refused(column: str, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a column can't be written to ORC",
+        expected=expected,
+        found=found,
+        todo="convert the column, or write Parquet",
+        column=column,
+    )
+
+
+def _check_times(array: pa.Array, column: str) -> None:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for field, below in zip(kind, array.flatten(), strict=True):
+            _check_times(below, f"{column}.{field.name}")
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        _check_times(array.flatten(), column)
+    elif pa.types.is_timestamp(kind) and kind.unit != "ns":
+        numbers = pc.min_max(array.view(pa.int64())).as_py()
+        limit = (1 << 63) // _NS_PER[kind.unit] - 1
+        if numbers["min"] is not None and (numbers["min"] < -limit or numbers["max"] > limit):
+            raise ConfigurationError(
+                "a timestamp can't be written to ORC",
+                expected="one of the years 1677 to 2262",
+                found=f"{numbers['min']} to {numbers['max']} {kind.unit} since 1970",
+                todo="have a row checker (range) turn such records away, or write Parquet",
+                column=column,
+            )

@@ -1,0 +1,107 @@
+"""Compressed JSON lines and CSV: written as rows come, and read back with the schema that they were written with.
+
+The schema and the metadata are behind the text, in its compression's own frames (`file_tail`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from xxhash import xxh3_64_hexdigest
+
+from distcommit.sinks.files.file_tail import GZIP, ZSTD, Frames, said_of
+from distcommit.sinks.files.text_values import array_of, csv_text, from_text, plain_fields, values_of
+
+TextFormat = Literal["jsonl", "csv"]
+TextCodec = Literal["gzip", "zstd"]
+CODECS: dict[str, TextCodec] = {".gz": "gzip", ".zst": "zstd"}
+"""Codecs by how the names of files end."""
+
+_FRAMES: dict[TextCodec, Frames] = {"gzip": GZIP, "zstd": ZSTD}
+_ROWS = 4096  # at a time: they become Python's
+_NULL = ""
+"""Of CSV: not quoted it is null, quoted it is an empty text."""
+
+
+def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
+    """The rows as text, in their order; of CSV with its header, if they are the `first` of their file."""
+    if file_format == "jsonl":
+        encode = msgspec.json.Encoder().encode_lines
+        return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
+    out = pa.BufferOutputStream()
+    for number, batch in enumerate(rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]):
+        texts = pa.RecordBatch.from_arrays([csv_text(column) for column in batch.columns], names=batch.schema.names)
+        pa_csv.write_csv(texts, out, pa_csv.WriteOptions(include_header=first and number == 0))
+    written: bytes = out.getvalue().to_pybytes()
+    return written
+
+
+def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
+    """What is written behind the compressed text of rows of that schema, of which that is xxh3-64."""
+    return _FRAMES[codec].framed(said_of(dict(metadata), plain_fields(schema), text_checksum))
+
+
+def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[bytes, bytes]:
+    """What such a file says about itself; nothing if it is none of ours, or cut off.
+
+    Raises:
+        ValueError: if it is damaged there.
+    """
+    found = _FRAMES[codec].read(file, file.size())
+    return {} if found is None else {key.encode(): text.encode() for key, text in found[0].metadata.items()}
+
+
+def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
+    """All records of a file that this module wrote.
+
+    Raises:
+        ValueError: if it is damaged, or has text in it that was not written (also other built-in errors, as the damage
+            has it).
+    """
+    found = _FRAMES[codec].read(file, file.size())
+    if found is None:
+        raise ValueError("it does not say what its columns are")
+    said, end = found
+    data = file.read_at(end, 0)
+    if xxh3_64_hexdigest(data) != said.others:
+        raise ValueError("its text is not what was written")
+    with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
+        text = stream.read()
+    return _from_lines(text, said.arrow_schema) if file_format == "jsonl" else _from_csv(text, said.arrow_schema)
+
+
+def _objects(batch: pa.RecordBatch) -> list[dict[str, object]]:
+    names = batch.schema.names
+    columns = [values_of(column) for column in batch.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _from_lines(text: bytes, schema: pa.Schema) -> pa.Table:
+    rows = msgspec.json.Decoder(dict[str, object]).decode_lines(text)
+    names = set(schema.names)
+    if any(row.keys() != names for row in rows):
+        raise ValueError("a line of other columns than the schema's")
+    columns = [array_of([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _from_csv(text: bytes, schema: pa.Schema) -> pa.Table:
+    read = pa_csv.read_csv(
+        pa.BufferReader(text),
+        read_options=pa_csv.ReadOptions(use_threads=False, block_size=min(len(text) + 1, (1 << 31) - 1)),
+        parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(schema.names, pa.large_string()),
+            null_values=[_NULL],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    if read.schema.names != schema.names:
+        raise ValueError("its header does not name the schema's columns")
+    columns = [from_text(read.column(field.name).combine_chunks(), field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)

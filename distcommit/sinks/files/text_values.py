@@ -1,0 +1,238 @@
+"""Arrow columns as values that JSON and CSV have, and back, so that what is read is what was written.
+
+Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC, and outside the years 1 to
+9999 (or the day) the number that Arrow has. Decimals are text; of floats what is no number is `NaN`, `Infinity` or
+`-Infinity`, as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.model.errors import ConfigurationError
+
+_DAY_S = 86_400
+_FIRST_S = -62_135_596_800  # 0001-01-01
+_LAST_S = 253_402_300_799  # 9999-12-31 23:59:59
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_NOT_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_DIGITS = r"^-?\d+$"
+
+
+def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
+    """Makes sure that text can hold rows of that schema.
+
+    Args:
+        schema: of the rows.
+        file_format: its name, for the error.
+        nested: whether lists and structs can be held.
+
+    Raises:
+        ConfigurationError: naming the column that can't be written.
+    """
+    _check_names(schema.names, file_format, "")
+    for field in schema:
+        _check_type(field.type, field.name, file_format, nested=nested)
+
+
+def plain_fields(schema: pa.Schema) -> pa.Schema:
+    """The schema with dictionaries as their values, which is the one that is read back."""
+    return pa.schema([pa.field(f.name, _without_dictionaries(f.type), f.nullable) for f in schema])
+
+
+def values_of(array: pa.Array) -> list[Any]:
+    """The values of a column as JSON has them, None where it has null."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return values_of(array.dictionary_decode())
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        rows = zip(*(values_of(child) for child in array.flatten()), strict=True)
+        made = (dict(zip(names, row, strict=True)) for row in rows)
+        return [row if there else None for row, there in zip(made, array.is_valid().to_pylist(), strict=True)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        below = iter(values_of(array.flatten()))
+        lengths = pc.list_value_length(array).to_pylist()
+        return [None if length is None else list(itertools.islice(below, length)) for length in lengths]
+    found: list[Any] = to_text(array).to_pylist()
+    if pa.types.is_floating(kind) and not _all_finite(array):
+        return [found if found is None or math.isfinite(found) else _name_of(found) for found in found]
+    return found
+
+
+def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The column that `values_of` made these of.
+
+    Raises:
+        ValueError: if they are not such values (also other built-in errors, as they have it).
+    """
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        missing = [value is None for value in values]
+        names = {field.name for field in fields}
+        if any(value is not None and value.keys() != names for value in values):
+            raise ValueError(f"an object of other fields than {', '.join(sorted(names))}")
+        children = [
+            array_of([None if value is None else value[field.name] for value in values], field.type) for field in fields
+        ]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(missing, pa.bool_()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        below = array_of([each for value in values if value is not None for each in value], kind.value_type)
+        ends = list(itertools.accumulate((0 if value is None else len(value) for value in values), initial=0))
+        large = pa.types.is_large_list(kind)
+        starts = pa.array(ends, pa.int64() if large else pa.int32())
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return (pa.LargeListArray if large else pa.ListArray).from_arrays(starts, below, type=kind, mask=missing)
+    if pa.types.is_floating(kind):
+        values = [_NOT_NUMBERS[value] if isinstance(value, str) else value for value in values]
+    return from_text(pa.array(values, _text_type(kind)), kind)
+
+
+def to_text(array: pa.Array) -> pa.Array:
+    """A column of no lists or structs with what is no number, text or boolean as text."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return to_text(array.dictionary_decode())
+    if _is_binary(kind):
+        texts = [None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()]
+        return pa.array(texts, pa.large_string())
+    if pa.types.is_temporal(kind):
+        return _time_text(array)
+    return array.cast(_text_type(kind))
+
+
+def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column that `to_text` made this of. Raises as `array_of`."""
+    if _is_binary(kind):
+        found = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
+        return pa.array(found, kind)
+    if pa.types.is_temporal(kind):
+        return _times(text, kind)
+    return text.cast(kind)
+
+
+def csv_text(array: pa.Array) -> pa.Array:
+    """A column as CSV has it: as `to_text`, but floats that are not all numbers are text."""
+    found = to_text(array)
+    if not pa.types.is_floating(found.type) or _all_finite(found):
+        return found
+    names = pa.array([None if f is None or math.isfinite(f) else _name_of(f) for f in found.to_pylist()], pa.string())
+    return pc.coalesce(names, found.cast(pa.string()))
+
+
+def _time_text(array: pa.Array) -> pa.Array:
+    kind = array.type
+    numbers = array.view(_integers(kind)).cast(pa.int64())
+    low, high = _bounds(kind)
+    inside = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+    zoned = pa.types.is_timestamp(kind) and kind.tz
+    plain = array.cast(pa.timestamp(kind.unit, "UTC")) if zoned else array
+    if pc.all(inside).as_py() in (True, None):
+        return _iso(plain)
+    known = _iso(pc.if_else(inside, plain, pa.scalar(None, plain.type)))
+    return pc.coalesce(known, numbers.cast(pa.string()))
+
+
+def _iso(array: pa.Array) -> pa.Array:
+    return pc.replace_substring(array.cast(pa.string()), " ", "T", max_replacements=1)
+
+
+def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    text = text.cast(pa.string())
+    is_number = pc.match_substring_regex(text, _DIGITS)
+    nothing = pa.scalar(None, pa.string())
+    numbers = pc.if_else(is_number, text, nothing).cast(pa.int64()).cast(_integers(kind)).view(kind)
+    texts = pc.if_else(is_number, nothing, text)
+    if pa.types.is_time(kind):
+        whole = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, "")
+        times = whole.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(_integers(kind)).view(kind)
+    elif pa.types.is_timestamp(kind) and kind.tz:
+        times = texts.cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
+    else:
+        times = texts.cast(kind)
+    return pc.coalesce(times, numbers)
+
+
+def _bounds(kind: pa.DataType) -> tuple[int, int]:
+    """The smallest and the largest number that has an ISO text."""
+    if pa.types.is_date32(kind):
+        return _FIRST_S // _DAY_S, _LAST_S // _DAY_S
+    factor = _PER_SECOND[kind.unit]
+    if pa.types.is_time(kind):
+        return 0, _DAY_S * factor - 1
+    low, high = _FIRST_S * factor, _LAST_S * factor + factor - 1
+    return (low, high) if kind.unit != "ns" else (-(1 << 63), (1 << 63) - 1)
+
+
+def _integers(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
+
+
+def _text_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return kind
+    return pa.large_string()
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _all_finite(array: pa.Array) -> bool:
+    return pc.all(pc.is_finite(array)).as_py() in (True, None)
+
+
+def _name_of(number: float) -> str:
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
+    return _without_dictionaries(kind.value_type) if pa.types.is_dictionary(kind) else kind
+
+
+def _check_names(names: list[str], file_format: str, column: str) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigurationError(
+            f"a column can't be written to {file_format}",
+            expected="unique names",
+            found=f"{twice!r} twice",
+            todo="rename the column in a converter, or write Parquet",
+            column=f"{column}.{twice}" if column else twice,
+        )
+
+
+def _check_type(kind: pa.DataType, column: str, file_format: str, *, nested: bool) -> None:
+    types = pa.types
+    if nested and types.is_struct(kind) and kind.num_fields:
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        _check_names([field.name for field in fields], file_format, column)
+        for field in fields:
+            _check_type(field.type, f"{column}.{field.name}", file_format, nested=True)
+        return
+    if nested and (types.is_list(kind) or types.is_large_list(kind)):
+        _check_type(kind.value_type, column, file_format, nested=True)
+        return
+    if types.is_dictionary(kind) and not types.is_nested(kind.value_type):
+        _check_type(kind.value_type, column, file_format, nested=False)
+        return
+    numbers = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
+    times = types.is_date32(kind) or types.is_time(kind) or types.is_timestamp(kind)
+    texts = types.is_string(kind) or types.is_large_string(kind) or _is_binary(kind)
+    if numbers or times or texts or types.is_decimal(kind):
+        return
+    raise ConfigurationError(
+        f"a column can't be written to {file_format}",
+        expected="text, binary, bool, int, float32, float64, decimal, date32, time or timestamp"
+        + (", or lists and structs of these" if nested else ""),
+        found=str(kind),
+        todo="convert the column, or write Parquet",
+        column=column,
+    )

@@ -1,0 +1,174 @@
+"""Formats without metadata of their own: what stands in for it, who else reads such files, and what they can't hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.orc as pa_orc
+import pytest
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.sinks.files.encoders import Compression, FileFormat
+from distcommit.sinks.files.footer import read_footer, read_records
+from distcommit.sinks.files.sink import FileSink
+from tests.unit.sinks.attempts import LEAST, files_in, numbered
+from tests.unit.sinks.test_footer import FOOTER, Memory
+
+FS = LocalFileSystem()
+WORDS = pa.table(
+    {
+        "n": pa.array([1, 2, 3, None], pa.int64()),
+        "text": ["", None, 'a "quoted",\r\n text', "ü"],
+        "at": pa.array([0, 1, None, 253_402_300_800_000], pa.timestamp("ms", "UTC")),
+        "ratio": [0.1, float("nan"), float("-inf"), None],
+    }
+)
+
+
+def written(root: Path, sink: FileSink, rows: pa.Table = WORDS) -> Path:
+    """One file of these rows."""
+    files = files_in(root, sink, provenance=None)
+    for batch in rows.to_batches():
+        files.write(batch)
+    (output,) = files.prepare_commit().files
+    return root / output.staged_path
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+@pytest.mark.parametrize("size", [0, 15_000, 200_000])
+def test_others_read_text_as_if_nothing_were_behind_it(tmp_path: Path, compression: Compression, size: int) -> None:
+    rows = pa.Table.from_batches([numbered(0, 5000)])
+    for form in ("csv", "jsonl"):
+        sink, file = FileSink(format=form, compression=compression), Memory()
+        metadata = {"distcommit": FOOTER.to_metadata()["distcommit"], "more": "x" * size}
+        sink.encoder(rows.schema).finish(rows, metadata, file)  # type: ignore[arg-type]
+        path = tmp_path / f"file{sink.ending}"
+        path.write_bytes(file.data)
+        assert read_footer(FS, str(path)) == FOOTER
+        read = f"SELECT count(*), sum(kafka_offset), max(epoch_ms(kafka_timestamp)) FROM '{path}'"
+        assert duckdb.connect().execute(read).fetchall() == [(5000, sum(range(5000)), 0)]
+        if compression == "gzip":
+            assert gzip.decompress(path.read_bytes()).count(b"\n") == 5000 + (form == "csv")
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "snappy", "gzip"])
+def test_others_read_orc_and_find_the_footer_in_its_user_metadata(tmp_path: Path, compression: Compression) -> None:
+    rows = WORDS.slice(0, 3)
+    path = written(tmp_path, FileSink(format="orc", compression=compression), rows)
+    file = pa_orc.ORCFile(path)
+    assert file.read().column("text").to_pylist() == rows.column("text").to_pylist()
+    said = json.loads(file.metadata[b"distcommit"].rsplit(b" ", 3)[0])
+    assert json.loads(said["metadata"]["distcommit"])["records"] == 3
+
+
+def test_json_lines_are_as_one_would_write_them(tmp_path: Path) -> None:
+    columns = {
+        **{name: WORDS.column(name) for name in WORDS.column_names},
+        "data": pa.array([b"\xff", b"", None, b"a"]),
+        "price": pa.array(["1.20", None, "0.00", "-3.10"]).cast(pa.decimal128(9, 2)),
+        "list": pa.array([[{"a": 1.5}, None], [], None, [{"a": float("inf")}]]),
+        "clock": pa.array([0, 86_399, None, 5], pa.time32("s")),
+    }
+    path = written(tmp_path, FileSink(format="jsonl", compression="gzip"), pa.table(columns))
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert lines == [
+        {"n": 1, "text": "", "at": "1970-01-01T00:00:00.000Z", "ratio": 0.1, "data": "/w==", "price": "1.20"}
+        | {"list": [{"a": 1.5}, None], "clock": "00:00:00"},
+        {"n": 2, "text": None, "at": "1970-01-01T00:00:00.001Z", "ratio": "NaN", "data": "", "price": None}
+        | {"list": [], "clock": "23:59:59"},
+        {"n": 3, "text": 'a "quoted",\r\n text', "at": None, "ratio": "-Infinity", "data": None, "price": "0.00"}
+        | {"list": None, "clock": None},
+        {"n": None, "text": "ü", "at": "253402300800000", "ratio": None, "data": "YQ==", "price": "-3.10"}
+        | {"list": [{"a": "Infinity"}], "clock": "00:00:05"},
+    ]
+
+
+def test_csv_tells_null_from_an_empty_text(tmp_path: Path) -> None:
+    path = written(tmp_path, FileSink(format="csv", compression="gzip"), WORDS.select(["n", "text"]))
+    assert gzip.decompress(path.read_bytes()) == b'"n","text"\n1,""\n2,\n3,"a ""quoted"",\r\n text"\n,"\xc3\xbc"\n'
+    assert read_records(FS, str(path)).equals(WORDS.select(["n", "text"]))
+
+
+NOT_NESTED = [("list", pa.list_(pa.int64())), ("struct", pa.struct([("a", pa.int64())]))]
+NEITHER = [
+    ("took", pa.duration("ms")),
+    ("half", pa.float16()),
+    ("map", pa.map_(pa.string(), pa.int64())),
+    ("nothing", pa.null()),
+]
+DEEP = [("list", pa.list_(pa.struct([("a", pa.duration("s"))]))), ("struct", pa.struct([]))]
+REFUSED: list[tuple[FileFormat, str, pa.DataType]] = [
+    *(("csv", name, kind) for name, kind in [*NEITHER, *NOT_NESTED]),
+    *(("jsonl", name, kind) for name, kind in [*NEITHER, *DEEP]),
+    *(("orc", name, kind) for name, kind in [*NEITHER, *DEEP, ("unsigned", pa.uint64()), ("day", pa.date64())]),
+]
+
+
+@pytest.mark.parametrize(("form", "name", "kind"), REFUSED)
+def test_what_a_format_can_not_hold_is_refused_by_column(
+    tmp_path: Path, form: FileFormat, name: str, kind: pa.DataType
+) -> None:
+    sink = FileSink(format=form)
+    with pytest.raises(ConfigurationError, match=f"column={name}"):
+        sink.check_schema(pa.schema([("n", pa.int64()), (name, kind)]))
+    files = files_in(tmp_path, sink, provenance=None)
+    with pytest.raises(ConfigurationError, match=f"column={name}"):
+        files.write(pa.RecordBatch.from_arrays([pa.nulls(1, kind)], names=[name]))
+    files.abort()
+
+
+@pytest.mark.parametrize("form", ["orc", "jsonl", "csv"])
+def test_names_are_unique(form: FileFormat) -> None:
+    with pytest.raises(ConfigurationError, match="column=n"):
+        FileSink(format=form).check_schema(pa.schema([("n", pa.int64()), ("n", pa.string())]))
+
+
+@pytest.mark.parametrize("time_ms", [2**62, -(2**62), (1 << 63) // 10**6 + 1])
+def test_times_that_come_back_from_orc_as_others_are_refused(tmp_path: Path, time_ms: int) -> None:
+    at = pa.array([[{"at": time_ms}]], pa.list_(pa.struct([("at", pa.timestamp("ms"))])))
+    files = files_in(tmp_path, FileSink(format="orc"), provenance=None)
+    files.write(pa.record_batch({"list": at}))
+    with pytest.raises(ConfigurationError, match=r"years 1677 to 2262.*row checker"):
+        files.prepare_commit()
+
+
+ENDS: list[tuple[FileFormat, str]] = [("orc", ".orc"), ("jsonl", ".jsonl.gz"), ("csv", ".csv.gz")]
+
+
+@pytest.mark.parametrize(("form", "ending"), ENDS)
+def test_records_in_the_place_of_others_are_told_though_the_file_says_all_it_said(
+    tmp_path: Path, form: FileFormat, ending: str
+) -> None:
+    sink = FileSink(format=form, compression=LEAST.get(form, "none"))
+    rows = WORDS.slice(0, 3)
+    path = written(tmp_path, sink, rows)
+    assert path.name.endswith(ending)
+    other = written(tmp_path / "other", sink, rows.set_column(0, "n", pa.array([1, 2, 4], pa.int64()))).read_bytes()
+    ours = path.read_bytes()
+    place = next(at for at, (a, b) in enumerate(zip(ours, other, strict=False)) if a != b and at > 15)
+    path.write_bytes(ours[:place] + other[place : place + 1] + ours[place + 1 :])
+    assert read_footer(FS, str(path)) is not None
+    with pytest.raises(CorruptError, match="not"):
+        read_records(FS, str(path))
+
+
+@pytest.mark.parametrize(("form", "ending"), ENDS)
+def test_cut_off_anywhere_no_record_is_read(tmp_path: Path, form: FileFormat, ending: str) -> None:
+    path = written(tmp_path, FileSink(format=form, compression=LEAST.get(form, "none")), WORDS.slice(0, 3))
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 11):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CorruptError, match=ending):
+            read_records(FS, str(path))
+        found: Any = None
+        try:
+            found = read_footer(FS, str(path))
+        except CorruptError:
+            continue
+        assert found is None
