@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -152,6 +153,22 @@ def test_a_success_that_comes_before_the_end_of_ingest_wins_and_one_that_comes_a
     assert WORLD.watermarks(machine)["a"] == Watermark({"0": 5, "1": 4})
     assert audit(WORLD, machine).exact
     check_recovery(machine, GOOD, WORLD)
+
+
+def test_a_dataset_has_the_policy_of_the_first_pattern_that_matches_its_whole_name() -> None:
+    machine, bad = Machine(), {name: ModelDataset({"0": 4, "1": 4}, bad={"0": 3}) for name in ("a", "b", "bb", "c")}
+    settings, tasks = begin_ingest(World(), machine, ModelSource(bad))
+    settings = replace(settings, policies=(("a|b", PARTIAL), (".*b", SUCCESSFUL), ("a", FULL)))
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    drain_partition(settings, 0)
+    assert {urn: dict(found.positions) for urn, found in World().watermarks(machine).items()} == {
+        "a": {"0": 3, "1": 4},
+        "b": {"0": 3, "1": 4},
+        "bb": {"0": 0, "1": 4},
+    }
+    outcomes = {state.dataset_urn: state.outcome for state in rows(settings) if "0" in state.low.positions}
+    assert {urn for urn, outcome in outcomes.items() if outcome is TaskOutcome.PARTIAL} == {"a", "b"}
 
 
 def test_a_prefix_that_could_not_be_synced_is_none() -> None:
