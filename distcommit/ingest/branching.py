@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from distcommit.ingest.chain import Chain, Piece, Rejection, Tally, without
+from distcommit.ingest.chain import Chain, Piece, Rejection, Rows, Tally, without
 from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.task_flow import Branch, TaskFlow
@@ -18,6 +17,7 @@ from distcommit.model.committer import check_plain
 from distcommit.model.constructs import BranchCounts, TaskCheck
 from distcommit.model.errors import ConfigurationError, QualityError, plain_text
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.model.source import Provenance
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import (
     MAIN_BRANCH,
@@ -32,6 +32,9 @@ from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 logger = logging.getLogger(__name__)
 
+Rejections = Mapping[int, Rejection]
+_Found = tuple[Sequence[Piece], Rejections]
+"""What a branch has made of a batch, and which rows it turned away."""
 _FILTERED = "nothing was made of it, on purpose"
 
 
@@ -119,9 +122,8 @@ class Branches:
         self._is_whole = False
         self.note_holes(holes)
         self._divert(self._only, batch, rejected)
-        for lane, (found, own) in zip(self._lanes, made, strict=True):
-            came = rows_in(by_branch[lane.branch.name], batch.num_rows)
-            self._take(lane, batch, came, rejected, found, own)
+        for lane, found in zip(self._lanes, made, strict=True):
+            self._take(lane, batch, by_branch[lane.branch.name], rejected, found)
         self._is_whole, self._tallied = True, []
 
     def cut_back(self) -> bool:
@@ -135,56 +137,34 @@ class Branches:
         return self._is_whole
 
     def _take(
-        self,
-        lane: _Lane,
-        batch: pa.RecordBatch,
-        came: npt.NDArray[np.bool_],
-        rejected: Mapping[int, Rejection],
-        made: Sequence[Piece],
-        own: Mapping[int, Rejection],
+        self, lane: _Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Rejections, found: _Found
     ) -> None:
-        """Gives what has become of a batch in a branch to its writers."""
-        if self._flow.fork is None:
-            came[:] = True
+        """Gives what has become of the pieces that came to a branch to its writers."""
+        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
+        made, own = found
         self._divert(lane.branch.name, batch, own)
         kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
         lane.rejected += len(rejected) + len(own)
         lane.kept += int(np.count_nonzero(kept))
+        provenance = self._origin.provenance
         for piece in made:
-            self._write(lane, piece.records, self._origins(batch, piece.rows))
+            self._write(lane, piece.records, _origins(provenance, batch, piece.rows))
         kept[[*rejected, *own]] = True
-        gone = None if kept.all() else self._origins(batch, np.flatnonzero(~kept))
-        if gone is not None and self._origin.provenance is not None:
-            lane.filtered.add_origins(gone, self._origin.provenance)
+        gone = None if kept.all() else _origins(provenance, batch, np.flatnonzero(~kept))
+        if gone is not None and provenance is not None:
+            lane.filtered.add_origins(gone, provenance)
 
-    def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Mapping[int, Rejection]) -> None:
+    def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Rejections) -> None:
         """Writes input records as they came to an error branch."""
         if not rejected:
             return
-        rows = sorted(rejected)
         name = errors_of("" if branch == MAIN_BRANCH else branch)
         if name not in self._errors:
             self._errors[name] = self._open(name)
-        records = batch.select([column for column in batch.schema.names if column not in ERROR_COLUMNS]).take(
-            pa.array(rows, pa.int64())
-        )
-        said = ([branch] * len(rows), [rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
-        for column, values in zip(ERROR_COLUMNS, said, strict=True):
-            records = records.append_column(column, pa.array(values, pa.string()))
-        self._errors[name].write(records)
-        self._diverted[name] = self._diverted.get(name, 0) + len(rows)
-
-    def _origins(self, batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | None) -> Origins | None:
-        """Where records came from that are of those rows."""
-        provenance = self._origin.provenance
-        if provenance is None:
-            return None
-        columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]
-        if rows is not None:
-            columns = [column.take(pa.array(rows)) for column in columns]
-        return Origins(*columns)
+        self._errors[name].write(_turned_away(branch, batch, rejected))
+        self._diverted[name] = self._diverted.get(name, 0) + len(rejected)
 
     def _write(self, lane: _Lane, batch: pa.RecordBatch, origins: Origins | None) -> None:
         if not batch.num_rows:
@@ -221,20 +201,7 @@ class Branches:
         self._is_whole = False
         for lane in self._lanes:
             self._check(lane)
-        failed = [
-            f"{lane.branch.name}: {each.checker}: {each.detail}"
-            for lane in self._lanes
-            for each in lane.outcomes
-            if each.mandatory and not each.passed
-        ]
-        if failed:
-            raise QualityError(
-                "what was read is not as a task checker wants it",
-                dataset=self._unit.dataset_urn,
-                work_unit=self._unit.work_unit_id,
-                found="; ".join(failed),
-                todo="mend the data or the check; nothing of this work unit is published until it passes",
-            )
+        _require_passed(self._unit, self._lanes)
         holes = self._note_filtered(reached, said or Filtered({}, {}))
         results = []
         for lane in self._lanes:
@@ -329,6 +296,46 @@ class Branches:
         writer = self._flow.errors.open_writer(*self._place(name), self._origin)
         writer.keep_without_records(filtered, pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)]))
         self._errors[name], self._diverted[name] = writer, 0
+
+
+def _require_passed(unit: WorkUnit, lanes: Sequence[_Lane]) -> None:
+    """Raises QualityError if a mandatory checker is not satisfied."""
+    failed = [
+        f"{lane.branch.name}: {each.checker}: {each.detail}"
+        for lane in lanes
+        for each in lane.outcomes
+        if each.mandatory and not each.passed
+    ]
+    if failed:
+        raise QualityError(
+            "what was read is not as a task checker wants it",
+            dataset=unit.dataset_urn,
+            work_unit=unit.work_unit_id,
+            found="; ".join(failed),
+            todo="mend the data or the check; nothing of this work unit is published until it passes",
+        )
+
+
+def _turned_away(branch: str, batch: pa.RecordBatch, rejected: Rejections) -> pa.RecordBatch:
+    """Input records as they came, with the branch that turned them away, and why."""
+    rows = sorted(rejected)
+    records = batch.select([column for column in batch.schema.names if column not in ERROR_COLUMNS]).take(
+        pa.array(rows, pa.int64())
+    )
+    said = ([branch] * len(rows), [rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
+    for column, values in zip(ERROR_COLUMNS, said, strict=True):
+        records = records.append_column(column, pa.array(values, pa.string()))
+    return records
+
+
+def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
+    """Where records came from that are of those rows."""
+    if provenance is None:
+        return None
+    columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]
+    if rows is not None:
+        columns = [column.take(pa.array(rows)) for column in columns]
+    return Origins(*columns)
 
 
 def _result(

@@ -62,11 +62,13 @@ NOWHERE: Mapping[str, int] = {}
         ({"p0": 2}, FULL, NOWHERE),
         ({"p0": 2}, SUCCESSFUL, {"0": 0, "1": 4}),
         ({"p0": 2}, PARTIAL, {"0": 2, "1": 4}),  # what follows in that partition waits
+        ({"p0": 0}, FULL, NOWHERE),
         ({"p0": 0}, SUCCESSFUL, {"0": 0, "1": 4}),
         ({"p0": 0}, PARTIAL, {"0": 0, "1": 4}),  # nothing was read before it
         ({"p0": 7, "p1": 3}, FULL, NOWHERE),
         ({"p0": 7, "p1": 3}, SUCCESSFUL, {"0": 4, "1": 2}),
         ({"p0": 7, "p1": 3}, PARTIAL, {"0": 7, "1": 3}),
+        ({"p0": 0, "p1": 0}, FULL, NOWHERE),
         ({"p0": 0, "p1": 0}, SUCCESSFUL, NOWHERE),
         ({"p0": 0, "p1": 0}, PARTIAL, NOWHERE),
     ],
