@@ -61,6 +61,7 @@ def begun(
                 partitions=partitions,
                 flow=flow,
                 policy=config.commit.policy,
+                policies=config.commit.dataset_policies,
                 job_level=config.commit.scope == "job",
                 min_interval_s=config.commit.min_interval_ms / 1000,
                 max_attempts=config.replay.max_attempts,

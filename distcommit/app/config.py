@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from distcommit.app.built_in import Section, settings_class
 from distcommit.app.flow_settings import ChainSettings, FlowSettings
@@ -35,19 +35,43 @@ class PathSettings(_Section):
     output: str
 
 
+class PolicySettings(_Section):
+    """A policy for datasets whose whole names match one of these regular expressions."""
+
+    datasets: tuple[str, ...] = Field(min_length=1)
+    policy: CommitPolicy
+
+    @field_validator("datasets")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return patterns
+
+
 class CommitSettings(_Section):
-    """How datasets are committed."""
+    """How datasets are committed. `policies` wins over `policy`; of several that match the first."""
 
     buckets: int | None = Field(default=None, ge=1, le=MAX_BUCKETS)
     policy: CommitPolicy = CommitPolicy.FULL
+    policies: tuple[PolicySettings, ...] = ()
     scope: Literal["dataset", "job"] = "dataset"
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     min_interval_ms: int = Field(default=500, ge=0)
     durability: Literal["fsync", "none"] = "fsync"
 
+    @property
+    def dataset_policies(self) -> tuple[tuple[str, CommitPolicy], ...]:
+        """Patterns with their policies, as a run is given them."""
+        return tuple((pattern, each.policy) for each in self.policies for pattern in each.datasets)
+
     @model_validator(mode="after")
     def _job_level_is_full(self) -> CommitSettings:
-        if self.scope == "job" and self.policy is not CommitPolicy.FULL:
+        policies = {self.policy, *(each.policy for each in self.policies)}
+        if self.scope == "job" and policies != {CommitPolicy.FULL}:
             raise ValueError("scope: job goes with policy: full only")
         return self
 

@@ -210,7 +210,7 @@ class _IngestTask:
             identity,
             self._clock,
             settings.deadline_ms,
-            keeps_prefix=settings.policy is CommitPolicy.PARTIAL,
+            keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
         )
 
     def _add(self, state: TaskState) -> None:

@@ -91,7 +91,7 @@ class OpenDatasets:
             answer = readiness(
                 plan,
                 self._states.get(urn, ()),
-                policy=self._settings.policy,
+                policy=self._settings.policy_of(urn),
                 ingest_ended=ended,
                 staged=lambda state: has_outputs(self._settings, context, staged, state),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from distcommit.engine.clock import SystemClock
@@ -17,7 +18,8 @@ class RunSettings:
     """One run of a job.
 
     `partitions` is the number of Spark partitions that own buckets: bucket b belongs to partition b mod partitions, in
-    every Spark job of the run. `job_level`: publish nothing unless every task of the whole job succeeded.
+    every Spark job of the run. `policies`: of datasets whose whole names match these regular expressions, instead of
+    `policy`; the first that does counts. `job_level`: publish nothing unless every task of the whole job succeeded.
     `at_least_once`: publish without writing ahead, then move the watermarks.
     `retry_wait_s`: how long a task waits before its second attempt; `retries_unread`: what could not be read is read
     again by itself first; `stop_after_failed_runs`: after so many runs in a row that could not read it, no run plans a
@@ -36,6 +38,7 @@ class RunSettings:
     max_attempts: int
     task_attempts: int
     deadline_ms: int = 0
+    policies: tuple[tuple[str, CommitPolicy], ...] = ()
     at_least_once: bool = False
     retry_wait_s: float = 0
     retries_unread: bool = False
@@ -46,6 +49,11 @@ class RunSettings:
     def gate(self) -> Gate:
         """How this run seals."""
         return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
+
+    def policy_of(self, dataset_urn: str) -> CommitPolicy:
+        """What that dataset needs to be committed."""
+        matching = (policy for pattern, policy in self.policies if re.fullmatch(pattern, dataset_urn))
+        return next(matching, self.policy)
 
     def buckets_of(self, partition: int) -> range:
         """The buckets that a partition owns."""

@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from distcommit.ingest.chain import Chain, Piece, Rejection, Tally, without
+from distcommit.ingest.chain import Chain, Piece, Rejection, Rows, Tally, without
 from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.lane import Lane
@@ -19,6 +18,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.constructs import Converter
 from distcommit.model.errors import QualityError
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
+from distcommit.model.source import Provenance
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import MAIN_BRANCH, BranchResult, ConstructCounts, SkippedRange, WorkUnit, errors_of
 from distcommit.sinks.files.offsets import OffsetSets, parsed
@@ -26,6 +26,9 @@ from distcommit.sinks.files.sink import AttemptFiles
 
 logger = logging.getLogger(__name__)
 
+Rejections = Mapping[int, Rejection]
+_Found = tuple[Sequence[Piece], Rejections]
+"""What a branch has made of a batch, and which rows it turned away."""
 _FILTERED = "nothing was made of it, on purpose"
 
 
@@ -97,9 +100,8 @@ class Branches:
         self._is_whole = False
         self.note_holes(holes)
         self._divert(self._only, batch, rejected)
-        for lane, (found, own) in zip(self._lanes, made, strict=True):
-            came = rows_in(by_branch[lane.branch.name], batch.num_rows)
-            self._take(lane, batch, came, rejected, found, own)
+        for lane, found in zip(self._lanes, made, strict=True):
+            self._take(lane, batch, by_branch[lane.branch.name], rejected, found)
         self._is_whole, self._tallied = True, []
 
     def cut_back(self) -> bool:
@@ -114,55 +116,33 @@ class Branches:
         return self._is_whole and not any(lane.error and lane.branch.optional for lane in self._lanes)
 
     def _take(
-        self,
-        lane: Lane,
-        batch: pa.RecordBatch,
-        came: npt.NDArray[np.bool_],
-        rejected: Mapping[int, Rejection],
-        made: Sequence[Piece],
-        own: Mapping[int, Rejection],
+        self, lane: Lane, batch: pa.RecordBatch, pieces: Sequence[Piece], rejected: Rejections, found: _Found
     ) -> None:
-        """Gives what has become of a batch in a branch to its writers."""
-        if self._flow.fork is None:
-            came[:] = True
+        """Gives what has become of the pieces that came to a branch to its writers."""
+        came = rows_in(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
         came[list(rejected)] = True
+        made, own = found
         self._divert(lane.branch.name, batch, own)
         kept = rows_in(made, batch.num_rows)
         lane.read += int(np.count_nonzero(came))
         lane.rejected += len(rejected) + len(own)
         lane.kept += int(np.count_nonzero(kept))
+        provenance = self._origin.provenance
         for piece in made:
-            lane.write(piece.records, self._origins(batch, piece.rows))
+            lane.write(piece.records, _origins(provenance, batch, piece.rows))
         kept[[*rejected, *own]] = True
-        gone = None if kept.all() else self._origins(batch, np.flatnonzero(~kept))
-        if gone is not None and self._origin.provenance is not None:
-            lane.filtered.add_origins(gone, self._origin.provenance)
+        gone = None if kept.all() else _origins(provenance, batch, np.flatnonzero(~kept))
+        if gone is not None and provenance is not None:
+            lane.filtered.add_origins(gone, provenance)
 
-    def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Mapping[int, Rejection]) -> None:
+    def _divert(self, branch: str, batch: pa.RecordBatch, rejected: Rejections) -> None:
         """Writes input records as they came to an error branch."""
         if not rejected:
             return
-        rows = sorted(rejected)
         name = errors_of("" if branch == MAIN_BRANCH else branch)
         writer = self._open_errors(name)
-        records = batch.select([column for column in batch.schema.names if column not in ERROR_COLUMNS]).take(
-            pa.array(rows, pa.int64())
-        )
-        said = ([branch] * len(rows), [rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
-        for column, values in zip(ERROR_COLUMNS, said, strict=True):
-            records = records.append_column(column, pa.array(values, pa.string()))
-        writer.write(records)
-        self._diverted[name] += len(rows)
-
-    def _origins(self, batch: pa.RecordBatch, rows: npt.NDArray[np.int64] | None) -> Origins | None:
-        """Where records came from that are of those rows."""
-        provenance = self._origin.provenance
-        if provenance is None:
-            return None
-        columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]
-        if rows is not None:
-            columns = [column.take(pa.array(rows)) for column in columns]
-        return Origins(*columns)
+        writer.write(_turned_away(branch, batch, rejected))
+        self._diverted[name] += len(rejected)
 
     def _open(self, lane: Lane) -> SinkWriter:
         """A branch's writer; of one that is diverted that of its error branch."""
@@ -295,3 +275,25 @@ class Branches:
         columns = [each for each in self._schema if each.name not in ERROR_COLUMNS]
         schema = pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)])
         self._open_errors(name).keep_without_records(filtered, schema)
+
+
+def _turned_away(branch: str, batch: pa.RecordBatch, rejected: Rejections) -> pa.RecordBatch:
+    """Input records as they came, with the branch that turned them away, and why."""
+    rows = sorted(rejected)
+    records = batch.select([column for column in batch.schema.names if column not in ERROR_COLUMNS]).take(
+        pa.array(rows, pa.int64())
+    )
+    said = ([branch] * len(rows), [rejected[row].construct for row in rows], [rejected[row].reason for row in rows])
+    for column, values in zip(ERROR_COLUMNS, said, strict=True):
+        records = records.append_column(column, pa.array(values, pa.string()))
+    return records
+
+
+def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
+    """Where records came from that are of those rows."""
+    if provenance is None:
+        return None
+    columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]
+    if rows is not None:
+        columns = [column.take(pa.array(rows)) for column in columns]
+    return Origins(*columns)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, Extraction, Extractor, PassedOver, Planned, Source
+from distcommit.model.source import DatasetProblem, Extractor, PassedOver, Planned, Source
 from distcommit.model.urn import check_urn
-from distcommit.model.watermark import Watermark, as_offset
+from distcommit.model.watermark import Watermark, as_offset, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SourceContract(ABC):
@@ -145,11 +152,33 @@ class SourceContract(ABC):
                 assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
                 assert first.actual_high() == again.actual_high()
 
+    def test_between_two_batches_it_says_how_far_they_reach(self, source: Source, extractor: Extractor) -> None:
+        """What is read from there on is all that they do not hold; or it says that it can't tell. Policy `partial`
+        commits an attempt that failed that far."""
+        for plan in self.plan(source).values():
+            for unit in plan.work_units:
+                whole = self.rows_by_partition(source, extractor.extract(unit))
+                small = replace(unit, properties={**unit.properties, "max_bytes": "1"})
+                batches = sum(1 for _ in extractor.extract(small))
+                for count in sorted({1, batches // 2, batches}) if batches else ():
+                    extraction = extractor.extract(small)
+                    found = self.rows_by_partition(source, islice(iter(extraction), count))
+                    try:
+                        reached = extraction.actual_high()
+                    except DistcommitError:
+                        continue
+                    assert reached.positions.keys() == unit.low.positions.keys()
+                    assert reached.covers(unit.low)
+                    assert unit.expected_high.covers(reached)
+                    assert all(at_or_past(reached.positions[h.partition], h.high) for h in extraction.holes())
+                    rest = self.rows_by_partition(source, extractor.extract(replace(unit, low=reached)))
+                    assert {name: [*found.get(name, ()), *rest.get(name, ())] for name in whole} == whole
+
     @staticmethod
-    def rows_by_partition(source: Source, extraction: Extraction) -> dict[object, list[object]]:
+    def rows_by_partition(source: Source, batches: Iterable[pa.RecordBatch]) -> dict[object, list[object]]:
         """The records in their order within each partition: between partitions there is none."""
         found: dict[object, list[object]] = {}
-        for batch in extraction:
+        for batch in batches:
             for row in batch.to_pylist():
                 found.setdefault(row[source.provenance.partition_column] if source.provenance else "", []).append(row)
         return found

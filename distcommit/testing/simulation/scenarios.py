@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distcommit.engine.reports import KEPT_REASONS
 from distcommit.engine.run import RunResult
@@ -87,6 +87,10 @@ _UNITS = ModelSource({"a": ModelDataset({"0": 7}, units=2), "b": ModelDataset({"
 _TWO_FILES = _source(a={"0": 3}, b={"0": 2})
 _MENDED = _source(a={"0": 4, "1": 2}, b={"0": 2})
 
+_STUMBLES = ModelSource({"a": ModelDataset({"0": 4, "1": 2}, units=2, bad={"0": 3}), "b": ModelDataset({"0": 2})})
+_STUMBLES_EARLY = ModelSource({"a": ModelDataset({"0": 4, "1": 2}, bad={"0": 1, "1": 1}), "b": ModelDataset({"0": 2})})
+_PARTIAL = World(policy=CommitPolicy.PARTIAL)
+
 _FORKED = _source(a={"0": 3}, b={"0": 1})
 _FORKED_MORE = _source(a={"0": 6, "1": 2}, b={"0": 2})
 _FORKED_UNITS = ModelSource({"a": ModelDataset({"0": 8}, units=3), "b": ModelDataset({"0": 4}, units=2)})
@@ -138,6 +142,10 @@ SCENARIOS = {
         ),
         Scenario("formats", World(flow=flow_of_formats), (), _FORKED, _FORKED_MORE),
         Scenario("formats-second-run", World(flow=flow_of_formats, buckets=2), (_FORKED,), _FORKED_MORE, _FORKED_MORE),
+        Scenario("partial", _PARTIAL, (), _STUMBLES, _MENDED),
+        Scenario("partial-attempts", replace(_PARTIAL, task_attempts=2), (_ONE,), _STUMBLES_EARLY, _MENDED),
+        Scenario("partial-forks", replace(_PARTIAL, flow=model_flow), (), _STUMBLES, _MENDED),
+        Scenario("partial-at-least-once", replace(_PARTIAL, at_least_once=True), (), _STUMBLES_EARLY, _MENDED),
         Scenario(
             "checkpoint",
             World(),

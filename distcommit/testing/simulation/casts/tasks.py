@@ -11,6 +11,7 @@ from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import decide_run
 from distcommit.engine.settings import RunSettings
+from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -172,6 +173,29 @@ def _second_attempts(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"first": ingests(settings), "second": finishes(settings)}
 
 
+_PARTIAL = World(policy=CommitPolicy.PARTIAL)
+_LONG = ModelSource({"a": ModelDataset({"0": 4, "1": 2}), "b": ModelDataset({"0": 2})})
+
+
+def _prefixes(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Attempts that fail in different places, one that does not, and drains that begin in their midst: whatever is
+    decided on, each record is published once."""
+    settings = new_run(machine, _PARTIAL, _LONG)
+
+    def stumbles(**bad: int) -> Act:
+        dataset = replace(_LONG.datasets["a"], bad={name.removeprefix("p"): at for name, at in bad.items()})
+        source = ModelSource({**_LONG.datasets, "a": dataset})
+        return ingests(replace(settings, flow=settings.flow.with_source(source)))
+
+    return {
+        "owner": stumbles(p0=1, p1=1),
+        "twin": stumbles(p0=3),
+        "late": ingests(settings),
+        "drain": drains(settings),
+        "drain-twin": drains(settings),
+    }
+
+
 def _spread(name: str, world: World) -> Cast:
     return Cast(name, partial(_twins_and_drains, world=world), world=world, source=_SPREAD)
 
@@ -193,5 +217,6 @@ TASKS = (
     Cast("zombie-of-whole-job", _zombie_of_whole_job, world=_WHOLE_JOB, source=_SPREAD),
     Cast("late-decision", _late_decision, world=_WHOLE_JOB, source=_SPREAD),
     Cast("late-twins", _late_twins),
+    Cast("prefixes", _prefixes, world=_PARTIAL, source=_LONG),
     Cast("second-attempts", _second_attempts, world=_TWO_PARTITIONS, source=_SPREAD),
 )

@@ -17,6 +17,7 @@ from distcommit.testing.simulation.programs.files import FILES
 from distcommit.testing.simulation.programs.lock import LOCK
 from distcommit.testing.simulation.programs.moves import MOVES
 from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
+from distcommit.testing.simulation.programs.partial import PARTIAL
 from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.replaced import REPLACED
@@ -48,5 +49,6 @@ _ALL = (
     *SETTINGS,
     *REPROCESS,
     *UNREAD,
+    *PARTIAL,
 )
 PROGRAMS = {program.name: program for program in _ALL}

@@ -1,0 +1,42 @@
+"""`commit.policy` and `commit.policies` in a job file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.protocol.readiness import CommitPolicy
+from tests.unit.app.test_delivery import config
+
+MIXED = (
+    "commit: {policy: full, policies: [{datasets: [a, 'b.*'], policy: partial}, {datasets: [c], policy: successful}]}\n"
+)
+
+
+def test_policies_are_by_pattern_in_the_order_of_the_job_file(tmp_path: Path) -> None:
+    commit = config(tmp_path, MIXED).commit
+    assert commit.policy is CommitPolicy.FULL
+    assert commit.dataset_policies == (
+        ("a", CommitPolicy.PARTIAL),
+        ("b.*", CommitPolicy.PARTIAL),
+        ("c", CommitPolicy.SUCCESSFUL),
+    )
+    assert config(tmp_path, "commit: {policy: partial}\n").commit.dataset_policies == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("commit: {policy: partial, scope: job}\n", "scope: job goes with policy: full only"),
+        (MIXED.replace("policy: full,", "scope: job,"), "scope: job goes with policy: full only"),
+        ("commit: {policy: some}\n", "commit.policy: Input should be 'full', 'successful' or 'partial'"),
+        ("commit: {policies: [{datasets: ['('], policy: partial}]}\n", "'(' is not a regular expression"),
+        ("commit: {policies: [{datasets: [], policy: partial}]}\n", "commit.policies.0.datasets"),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
+        config(tmp_path, more)
+    assert message in str(refused.value)
