@@ -1,4 +1,5 @@
-"""Expressions of SQL over the columns of a batch, by DuckDB: one record at a time, without files and network.
+"""Expressions of SQL over the columns of a batch, by DuckDB: one record at a time, without files and network. Arrow
+answers what it surely answers alike.
 
 DuckDB rather than DataFusion (55.0 beside 2.0): it loads in a third of the time and half of the space, while a batch of
 10,000 records takes it 1.8 ms instead of 0.8.
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from distcommit.constructs.columns import field_of
+from distcommit.constructs.sql_comparisons import answered
 from distcommit.model.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
@@ -46,7 +49,9 @@ class SqlExpressions:
 
     def __init__(self, where: str, columns: Mapping[str, str]) -> None:
         self._where, self._columns = where, dict(columns)
-        self._names = {name for text in (*columns.values(), *filter(None, [where])) for name in self._names_in(text)}
+        trees = [self._parsed(text) for text in (*columns.values(), *filter(None, [where]))]
+        self._names = {name for tree in trees for name in _names_in(tree)}
+        self._condition = trees[0] if where and not columns else None
         self._known: dict[pa.Schema, pa.Schema] = {}
 
     @cached_property
@@ -98,6 +103,9 @@ class SqlExpressions:
             duckdb.Error: if an expression fails for a record; nothing is known of the others then.
             TransientError: if the engine itself fails.
         """
+        answers = answered(self._condition, batch) if self._condition is not None else None
+        if answers is not None:
+            return pa.array(np.flatnonzero(pc.fill_null(answers, False).to_numpy(zero_copy_only=False))), []
         found = self._run([batch], batch.schema).combine_chunks()
         columns = [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in found.columns]
         return columns[0], columns[1:]
@@ -150,8 +158,8 @@ class SqlExpressions:
             asked += [field_of(schema, name, "sql").name for name in same]
         return asked
 
-    def _names_in(self, expression: str) -> set[str]:
-        """Names that may be of columns, in lower case.
+    def _parsed(self, expression: str) -> dict[str, Any]:
+        """An expression as a tree.
 
         Raises:
             ValueError: if it is no expression, or one that does not look at one record by itself.
@@ -163,7 +171,6 @@ class SqlExpressions:
         node = parsed["statements"][0]["node"]
         if node["type"] != "SELECT_NODE" or len(node["select_list"]) != 1 or node["from_table"]["type"] != "EMPTY":
             raise ValueError(f"{expression!r} is more than one expression of SQL")
-        names = set()
         for part in _parts(node):
             kind = part.get("class")
             if kind in _NOT_BY_RECORD or part.get("function_name") in _MULTIPLIES:
@@ -171,9 +178,13 @@ class SqlExpressions:
                     f"{expression!r} does not look at one record by itself:"
                     f" {_NOT_BY_RECORD.get(str(kind)) or part['function_name']}"
                 )
-            if kind == "COLUMN_REF":
-                names |= {name.lower() for name in part["column_names"]}
-        return names
+        expressed: dict[str, Any] = node["select_list"][0]
+        return expressed
+
+
+def _names_in(tree: dict[str, Any]) -> set[str]:
+    """Names that may be of columns, in lower case."""
+    return {name.lower() for part in _parts(tree) if part.get("class") == "COLUMN_REF" for name in part["column_names"]}
 
 
 def _in_brackets(expression: str) -> str:
