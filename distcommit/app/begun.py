@@ -67,7 +67,7 @@ def begun(
                 max_attempts=config.replay.max_attempts,
                 task_attempts=config.task.attempts,
                 retry_wait_s=config.task.retry_wait_s,
-                retries_unread=config.task.retry_across_runs.applies_to(config.commit.policy),
+                retry_across_runs=config.task.retry_across_runs,
                 stop_after_failed_runs=config.task.stop_after_failed_runs,
                 at_least_once=at_least_once,
             )

@@ -235,11 +235,14 @@ class _AllStates(KnownStates):
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:
         super().__init__({urn: state for bucket in owned.values() for urn, state in bucket.items()})
         self._store, self._epoch, self._others = settings.store, settings.epoch, dict(owned)
-        self._retries_unread = settings.retries_unread
+        self._settings = settings
 
     def to_read_again(self, urn: str) -> Watermark | None:
         state = self.get(urn)
-        return state.unread.expected_high if state is not None and state.unread and self._retries_unread else None
+        if state is None or state.unread is None:
+            return None
+        applies = self._settings.retry_across_runs.applies_to(self._settings.policy_of(urn))
+        return state.unread.expected_high if applies else None
 
     def anywhere(self, urn: str) -> DatasetState | None:
         bucket = self._store.planning_bucket(urn)

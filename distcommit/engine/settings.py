@@ -10,6 +10,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.log_records import Gate
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores.job_store import JobStore
 
 
@@ -21,9 +22,9 @@ class RunSettings:
     every Spark job of the run. `policies`: of datasets whose whole names match these regular expressions, instead of
     `policy`; the first that does counts. `job_level`: publish nothing unless every task of the whole job succeeded.
     `at_least_once`: publish without writing ahead, then move the watermarks.
-    `retry_wait_s`: how long a task waits before its second attempt; `retries_unread`: what could not be read is read
-    again by itself first; `stop_after_failed_runs`: after so many runs in a row that could not read it, no run plans a
-    dataset (0: each does).
+    `retry_wait_s`: how long a task waits before its second attempt; `retry_across_runs`: whether what could not be
+    read is read again by itself first; `stop_after_failed_runs`: after so many runs in a row that could not read it, no
+    run plans a dataset (0: each does).
     `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only.
     """
 
@@ -41,7 +42,7 @@ class RunSettings:
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
     at_least_once: bool = False
     retry_wait_s: float = 0
-    retries_unread: bool = False
+    retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
     clock: Clock = field(default_factory=SystemClock)
 

@@ -28,6 +28,7 @@ from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, STORE_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
@@ -92,8 +93,9 @@ class World:
     min_interval_s: float = 0
     resized: bool = False
     flow: Callable[[Source, Sink], TaskFlow] = TaskFlow.straight
-    retries_unread: bool = False
+    retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
+    policies: tuple[tuple[str, CommitPolicy], ...] = ()
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -148,11 +150,12 @@ class World:
             partitions=self.partitions,
             flow=self.flow(source, sink),
             policy=self.policy,
+            policies=self.policies,
             job_level=self.job_level,
             min_interval_s=self.min_interval_s,
             max_attempts=self.max_attempts,
             task_attempts=self.task_attempts,
-            retries_unread=self.retries_unread,
+            retry_across_runs=self.retry_across_runs,
             stop_after_failed_runs=self.stop_after_failed_runs,
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),

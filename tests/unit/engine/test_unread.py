@@ -232,7 +232,7 @@ def test_an_outage_is_nobodys_failed_run(what: str) -> None:
 
 
 def test_with_policy_successful_a_partition_that_never_can_be_read_stops_the_dataset_though_others_go_on() -> None:
-    world = World(policy=CommitPolicy.SUCCESSFUL, stop_after_failed_runs=3, retries_unread=True)
+    world = World(policy=CommitPolicy.SUCCESSFUL, stop_after_failed_runs=3, retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     results = [go(world, machine, half(a=n)) for n in (2, 4, 6, 8)]
     assert [kinds(result) for result in results] == [["partly failed"]] * 2 + [
@@ -287,12 +287,21 @@ class Watching(ModelSource):
         yield from ModelSource.plan(self, owned, states)
 
 
-@pytest.mark.parametrize("policy", [CommitPolicy.FULL, CommitPolicy.SUCCESSFUL])
+def test_whether_it_is_read_by_itself_first_goes_by_the_policy_of_the_dataset() -> None:
+    world = World(policies=(("a", CommitPolicy.PARTIAL),), retry_across_runs=RetryPolicy.ON_PARTIAL)
+    machine = Machine()
+    nothing = ModelDataset({"0": 3}, fails=frozenset("0"))
+    assert kinds(go(world, machine, ModelSource({"a": nothing, "b": nothing}))) == ["failed", "failed"]
+    assert go(world, machine, source(a=9, b=9)).succeeded
+    assert world.watermarks(machine) == {"a": at(p0=3), "b": at(p0=9)}
+
+
+@pytest.mark.parametrize("policy", CommitPolicy)
 @pytest.mark.parametrize("retry", RetryPolicy)
 def test_over_three_runs_what_failed_is_read_by_itself_first_or_with_all_that_is_new(
     retry: RetryPolicy, policy: CommitPolicy
 ) -> None:
-    world = World(policy=policy, retries_unread=retry.applies_to(policy))
+    world = World(policy=policy, retry_across_runs=retry)
     by_itself = {"always": True, "never": False}.get(retry, (retry == "on_full") == (policy is CommitPolicy.FULL))
     machine = Machine()
     assert go(world, machine, source(a=1)).succeeded
@@ -312,7 +321,7 @@ def test_over_three_runs_what_failed_is_read_by_itself_first_or_with_all_that_is
 
 
 def test_a_retry_begins_at_the_watermark_as_it_is_never_at_its_old_low() -> None:
-    world = World(retries_unread=True)
+    world = World(retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, fails=frozenset("0"))}))
     by_hand.set_watermark(world.store(machine), "a", at(p0=4), "person")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from distcommit.model.unread import FailedReading
+from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import SOURCE, Program, new_machine, run_and_look
@@ -13,7 +14,7 @@ from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import World
 
 _RUNS = 2
-_WORLD = World(stop_after_failed_runs=_RUNS, retries_unread=True)
+_WORLD = World(stop_after_failed_runs=_RUNS, retry_across_runs=RetryPolicy.ALWAYS)
 _BROKEN = ModelSource({**SOURCE.datasets, "a": replace(SOURCE.datasets["a"], fails=frozenset("1"))})
 _MORE = ModelSource({"a": ModelDataset({"0": 5, "1": 4}), "b": ModelDataset({"0": 3})})
 
