@@ -260,16 +260,18 @@ def test_of_a_part_that_was_published_the_rest_can_be_said_to_be_unread() -> Non
     assert left.failed_runs == 1
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_a_part_that_moves_ends_the_row_of_what_has_moved_alone(stays: bool) -> None:
+@pytest.mark.parametrize(("stays", "whole"), [(True, False), (False, False), (True, True)])
+def test_a_part_that_moves_ends_the_row_of_what_has_moved_alone_and_the_whole_that_of_all(
+    stays: bool, whole: bool
+) -> None:
     low, high = Watermark({"0": 5, "1": 4}), Watermark({"0": 5 if stays else 8, "1": 4, "2": 1})
-    part = replace(sequence(2, low, high), left_out="SourceError: 2")
+    part = replace(sequence(2, low, high), left_out="" if whole else "SourceError: 2")
     fold = folded(FENCED, SetWatermark("d", low, "me"), Fence(2, "r2"))
     fold.datasets["d"] = replace(fold.state_of("d"), unread=FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1"))
     apply(4, Intent(2, (part,)), fold)
     apply(5, Done(2, (SequenceName("d", 2),)), fold)
     left = fold.state_of("d").unread
-    assert left == (FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays else None)
+    assert left == (FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
 
 
 def test_done_that_moves_the_watermark_set_and_a_rebuild_end_the_row_and_a_watermark_that_stays_does_not() -> None:
