@@ -371,3 +371,17 @@ def test_where_the_log_can_not_be_written_the_run_says_it_all_the_same_and_nothi
     assert unread_records(machine) == []
     assert go(WORLD, machine, half(broken=False)).succeeded
     exact(machine, 6)
+
+
+def test_an_outage_stops_nothing_whatever_was_counted_before() -> None:
+    machine, data = Machine(), half()
+    for _ in range(3):
+        go(WORLD, machine, data)
+
+    def refuse(unit: WorkUnit) -> None:
+        raise TransientError("no broker answers")
+
+    go(World(stop_after_failed_runs=2), machine, OddSource(data.datasets, extracting=refuse))
+    left = unread(machine)
+    assert left is not None
+    assert (left.failed_runs, left.stopped) == (3, False)
