@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from distcommit.model.errors import ConfigurationError, QualityError, RecordError, TransientError
 
-_KIND = re.compile(r"(\w+): ")
+_KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
+"""Where a part of a work unit is committed, that is told before the error."""
 
 
 def is_outage(text: str) -> bool:

@@ -78,6 +78,7 @@ class FailingExtraction(Extraction):
         batch = int(self.unit.properties.get(BATCH, self.source.batch))
         for first in range(low, high, batch):
             offsets = list(range(first, min(high, first + batch)))
+            (Path(self.source.notes) / f"{self.unit.dataset_urn}.batch").write_text(f"{batch}")
             yield pa.record_batch([["0"] * len(offsets), offsets], names=["partition", "offset"])
             if self.unit.dataset_urn in Path(self.source.broken).read_text(encoding="utf-8").split():
                 raise SourceError("a page of the source is damaged", dataset=self.unit.dataset_urn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.unread import UnreadDataset
+from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
 from distcommit.stores import by_hand
+from distcommit.stores.job_store import JobStore
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import strike
 
@@ -116,6 +121,18 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
         assert code == 2
         assert "Traceback" not in errors
         assert files(tmp_path) == before
+        stop(Job.from_file(job.path).open_store(create=False), "bad")
+        with pytest.raises(ConflictError, match=r"no run plans this dataset.*release it with retry; then reprocess"):
+            Job.from_file(job.path).reprocess("bad")
+
+
+def stop(store: JobStore, urn: str) -> None:
+    """A run that could not read it has stopped the dataset."""
+    log = store.bucket_log(store.bucket_of(urn))
+    epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
+    log.settle(partial(next_record.fence, epoch=epoch, run_id="another"))
+    found = [UnreadDataset(urn, low, Watermark({"0": 9}), "SourceError: gone")]
+    log.settle(partial(next_record.unread, epoch=epoch, found=found, stop_after=1))
 
 
 @pytest.mark.slow

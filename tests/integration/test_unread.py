@@ -106,6 +106,8 @@ def test_a_dataset_that_can_not_be_read_is_stopped_told_released_and_exact_in_th
     assert job.states()["bad"] == ("idle", 300, 0), "first what could not be read, by itself"
     assert job.run(spark).succeeded
     job.assert_exact()
+    batches = {urn: (tmp_path / "notes" / f"{urn}.batch").read_text() for urn in job.sizes}
+    assert batches == {"good": "100", "bad": "100", "sevens": "7"}, "a work unit's property wins over the job's option"
     reason = "SourceError: a page of the source is damaged [dataset=bad]"
     found = [f"from 0 up to 300, failed {count} times, {reason}" for count in (1, 2, 3, 3, 0)]
     planned = list(dict.fromkeys(job.planned("bad")))

@@ -42,6 +42,7 @@ from distcommit.model.log_records import (
     SealedSequence,
     SequenceName,
 )
+from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
@@ -302,6 +303,35 @@ class TestStatus:
         assert "an outage, nobody's failed run: no file can be written" in " ".join(result.stdout.split())
         rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
         assert (rows["waiting"]["outage"], rows["waiting"]["next_run"]) == (True, "replays")
+
+    def test_tells_what_could_not_be_read_and_the_command_that_lets_a_stopped_one_go(
+        self, store: JobStore, job_file: Path
+    ) -> None:
+        end = Watermark({"0": 30})
+        known = Watermark({"0": 10})
+        told = (
+            UnreadDataset("idle", known, end, "SourceError: a page is damaged"),
+            UnreadDataset("idle", known, end, "TransientError: no answer", outage=True),
+            UnreadDataset("idle", known, end, "SourceError: a page is damaged", stops=True),
+        )
+        shown = (
+            "the last run could not read it: SourceError: a page is damaged",
+            "the last run could not read it; an outage, nobody's failed run: TransientError: no answer",
+            "`distcommit release JOB.yaml idle retry`; 2 runs in a row could not read it: SourceError: a page",
+        )
+        bucket = bucket_of("idle", store.buckets)
+        for epoch, (one, text) in enumerate(zip(told, shown, strict=True), 2):
+            append(store, bucket, Fence(epoch, "r"))
+            append(store, bucket, Unread(epoch, (one,)))
+            assert text in " ".join(invoke("status", job_file).stdout.split())
+        rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
+        assert (rows["idle"]["status"], rows["idle"]["failed_runs"], rows["idle"]["outage"]) == ("stopped", 2, False)
+        printed = " ".join(invoke("log", job_file, "--dataset", "idle").stdout.split())
+        assert "idle 0:10 -> 0:30; stopped: SourceError: a page is damaged" in printed
+        assert invoke("release", job_file, "idle", "accept").exit_code == 3
+        released = last_json(invoke("release", job_file, "idle", "retry", "--json"))["datasets"]
+        assert [(row["status"], row["failed_runs"]) for row in released] == [("idle", 0)]
+        assert invoke("release", job_file, "idle", "retry").exit_code == 3
 
     def test_names_the_command_that_releases_a_quarantined_one(self, store: JobStore, job_file: Path) -> None:
         text = " ".join(invoke("status", job_file).stdout.split())

@@ -21,10 +21,12 @@ from distcommit.model.work import WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores import by_hand
+from distcommit.stores.rebucket import rebucket
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World
+from tests.unit.app.rebuilding import lose_the_store, rebuild
 from tests.unit.engine.machines import (
     BUCKET_LOG,
     STAGING,
@@ -291,7 +293,7 @@ def test_whether_it_is_read_by_itself_first_goes_by_the_policy_of_the_dataset() 
     world = World(policies=(("a", CommitPolicy.PARTIAL),), retry_across_runs=RetryPolicy.ON_PARTIAL)
     machine = Machine()
     nothing = ModelDataset({"0": 3}, fails=frozenset("0"))
-    assert kinds(go(world, machine, ModelSource({"a": nothing, "b": nothing}))) == ["failed", "failed"]
+    assert go(world, machine, ModelSource({"a": nothing, "b": nothing})).totals.datasets_failed == 2
     assert go(world, machine, source(a=9, b=9)).succeeded
     assert world.watermarks(machine) == {"a": at(p0=3), "b": at(p0=9)}
 
@@ -328,3 +330,67 @@ def test_a_retry_begins_at_the_watermark_as_it_is_never_at_its_old_low() -> None
     assert go(world, machine, source(a=9)).succeeded
     assert audit(world, machine).records == 5
     assert world.watermarks(machine)["a"] == at(p0=9), "a person has set it, so nothing is left to be read by itself"
+
+
+def test_a_dataset_of_which_nothing_was_ever_read_is_planned_up_to_its_first_end() -> None:
+    world = World(retries_unread=True)
+    machine = Machine()
+    go(world, machine, half(a=2))
+    assert go(world, machine, half(a=7, broken=False)).succeeded
+    assert world.watermarks(machine)["a"] == at(p0=2, p1=2)
+    assert go(world, machine, half(a=7, broken=False)).succeeded
+    exact(machine, 14, world)
+
+
+def test_another_number_of_buckets_carries_over_what_could_not_be_read() -> None:
+    machine, world = Machine(), World(buckets=2, resized=True, stop_after_failed_runs=1)
+    go(world, machine, half(b=1, c=1))
+    before = unread(machine, world=world)
+    assert before is not None
+    assert before.stopped
+    rebucket(world.store(machine), 3, "moves", lambda step: None)
+    assert unread(machine, world=world) == before
+    assert kinds(go(world, machine, half(broken=False, b=1, c=1))) == ["skipped, stopped"]
+    by_hand.retry(world.store(machine), "a", "person")
+    assert go(world, machine, half(broken=False, b=1, c=1)).succeeded
+
+
+def test_a_rebuild_begins_anew() -> None:
+    machine = Machine()
+    assert go(STOPPING, machine, half(a=1, broken=False)).succeeded
+    for _ in range(3):
+        go(STOPPING, machine, half())
+    lose_the_store(machine, buckets=1)
+    rebuild(STOPPING, machine)
+    assert unread(machine, world=STOPPING) is None
+    assert go(STOPPING, machine, half(broken=False)).succeeded
+    exact(machine, 6, STOPPING)
+
+
+def test_where_the_log_can_not_be_written_the_run_says_it_all_the_same_and_nothing_is_lost() -> None:
+    machine = Machine()
+    WORLD.store(machine)
+    settings, tasks = begin_ingest(WORLD, machine, half())
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+    machine.faults.append(fails(errno.ENOSPC, "create", BUCKET_LOG))
+    report = drain_partition(settings, 0)
+    assert [(reason.subject, reason.kind) for reason in report.reasons] == [("a", "failed")]
+    machine.faults.clear()
+    assert unread_records(machine) == []
+    assert go(WORLD, machine, half(broken=False)).succeeded
+    exact(machine, 6)
+
+
+def test_an_outage_stops_nothing_whatever_was_counted_before() -> None:
+    machine, data = Machine(), half()
+    for _ in range(3):
+        go(WORLD, machine, data)
+
+    def refuse(unit: WorkUnit) -> None:
+        raise TransientError("no broker answers")
+
+    go(World(stop_after_failed_runs=2), machine, OddSource(data.datasets, extracting=refuse))
+    left = unread(machine)
+    assert left is not None
+    assert (left.failed_runs, left.stopped) == (3, False)

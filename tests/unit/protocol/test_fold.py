@@ -17,6 +17,7 @@ from distcommit.model.log_records import (
     Gate,
     HandAction,
     Intent,
+    Moved,
     Rebuilt,
     Record,
     SealedSequence,
@@ -24,7 +25,9 @@ from distcommit.model.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.model.unread import FailedReading, Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
+from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import valid
@@ -220,3 +223,105 @@ def test_a_log_has_ended_when_a_checkpoint_follows_its_newest_fence() -> None:
     assert fold.has_ended
     apply(3, Fence(3, "r3"), fold)
     assert not fold.has_ended
+
+
+# -- what could not be read
+
+END = Watermark({"0": 8, "1": 4})
+
+
+def not_read(epoch: int, low: Watermark | None, *, stops: bool = False, outage: bool = False, urn: str = "d") -> Unread:
+    return Unread(epoch, (UnreadDataset(urn, low, END, f"SourceError: {epoch}", stops, outage),))
+
+
+def test_runs_that_can_not_read_a_dataset_are_counted_in_a_row_and_outages_are_told_only() -> None:
+    fold = folded(FENCED, not_read(1, None))
+    assert fold.state_of("d").unread == FailedReading(1, 1, END, "SourceError: 1")
+    apply(3, Fence(2, "r2"), fold)
+    apply(4, not_read(2, None, outage=True), fold)
+    assert fold.state_of("d").unread == FailedReading(2, 1, END, "SourceError: 2", outage=True)
+    apply(5, Fence(3, "r3"), fold)
+    apply(6, not_read(3, None, stops=True), fold)
+    assert fold.state_of("d").unread == FailedReading(3, 2, END, "SourceError: 3", stopped=True)
+    assert fold.state_of("d").is_stopped
+    assert fold.ignored == []
+
+
+@pytest.mark.parametrize(
+    ("before", "record"),
+    [
+        ([FENCED, Fence(2, "r2")], not_read(1, None)),
+        ([FENCED, not_read(1, None)], not_read(1, None)),
+        ([FENCED, SEALED], not_read(1, None)),
+        ([FENCED, SEALED, Done(1, (D1,))], not_read(1, None)),
+        ([FENCED, SEALED, Done(1, (D1,))], not_read(1, at(5))),
+        ([FENCED, SetWatermark("d", None, "me")], not_read(1, None)),
+        ([FENCED], Unread(1, not_read(1, None).datasets * 2)),
+        ([FENCED, SetWatermark("d", at(3), "me"), Fence(2, "r2")], not_read(2, None)),
+    ],
+    ids=["fenced", "twice", "sealed", "done", "done whole", "set since", "named twice", "another watermark"],
+)
+def test_who_may_not_say_so_is_not_heard(before: list[Record], record: Record) -> None:
+    assert not valid(record, folded(*before))
+
+
+def test_of_a_part_that_was_published_the_rest_can_be_said_to_be_unread() -> None:
+    part = replace(sequence(1, None, at(5)), left_out="SourceError: 1")
+    fold = folded(FENCED, Intent(1, (part,)), Done(1, (D1,)), not_read(1, at(5)))
+    left = fold.state_of("d").unread
+    assert left is not None
+    assert left.failed_runs == 1
+
+
+@pytest.mark.parametrize(("stays", "whole"), [(True, False), (False, False), (True, True)])
+def test_a_part_that_moves_ends_the_row_of_what_has_moved_alone_and_the_whole_that_of_all(
+    stays: bool, whole: bool
+) -> None:
+    low, high = Watermark({"0": 5, "1": 4}), Watermark({"0": 5 if stays else 8, "1": 4, "2": 1})
+    part = replace(sequence(2, low, high), left_out="" if whole else "SourceError: 2")
+    fold = folded(FENCED, SetWatermark("d", low, "me"), Fence(2, "r2"))
+    fold.datasets["d"] = replace(fold.state_of("d"), unread=FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1"))
+    apply(4, Intent(2, (part,)), fold)
+    apply(5, Done(2, (SequenceName("d", 2),)), fold)
+    left = fold.state_of("d").unread
+    assert left == (FailedReading(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
+
+
+def test_done_that_moves_the_watermark_set_and_a_rebuild_end_the_row_and_a_watermark_that_stays_does_not() -> None:
+    unread = FailedReading(1, 2, END, "SourceError: 1", True)
+    fold = folded(FENCED, Fence(2, "r2"))
+    fold.datasets["d"] = DatasetState("d", watermark=at(5), unread=unread)
+    fed_again = Intent(2, (sequence(2, at(5), at(5)),))
+    apply(3, fed_again, fold)
+    apply(4, Done(2, (SequenceName("d", 2),)), fold)
+    assert fold.state_of("d").unread == unread, "nothing was read of the source"
+    for record in (
+        SetWatermark("d", at(7), "me"),
+        SetWatermarks({"d": at(7)}, "me"),
+        Rebuilt(2, (DatasetState("d", watermark=at(5)),), "me"),
+    ):
+        after = folded(FENCED, Fence(2, "r2"))
+        after.datasets["d"] = DatasetState("d", watermark=at(5), unread=unread)
+        apply(3, record, after)
+        assert after.state_of("d").unread is None
+
+
+def test_a_person_lets_a_stopped_dataset_be_read_again_and_only_such_a_one() -> None:
+    fold = folded(FENCED, not_read(1, None, stops=True), not_read(1, None, urn="e"))
+    again = ByHand(HandAction.READ_AGAIN, D1, "me")
+    for other in (SequenceName("d", 2), SequenceName("e", 1), SequenceName("f", 1)):
+        assert not valid(ByHand(HandAction.READ_AGAIN, other, "me"), fold)
+    for action in HandAction:
+        assert valid(ByHand(action, D1, "me"), fold) is (action is HandAction.READ_AGAIN)
+    apply(4, again, fold)
+    assert fold.state_of("d").unread == FailedReading(1, 0, END, "SourceError: 1")
+    assert not valid(again, fold), "it is done"
+    assert not valid(not_read(1, None), fold), "the run has said so already"
+
+
+def test_a_checkpoint_and_a_move_to_other_buckets_carry_it() -> None:
+    fold, again = folded(FENCED, not_read(1, None, stops=True)), Fold()
+    apply(3, fold.checkpoint(), again)
+    assert again.datasets == fold.datasets
+    apply(4, Moved(1, 1), fold)
+    assert next_record.begin([fold], 0, lambda urn: 0).datasets == (fold.state_of("d"),)

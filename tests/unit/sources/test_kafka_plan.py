@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.ingest import flow
@@ -17,10 +18,11 @@ from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver
+from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
-from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset
+from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset, up_to
 from distcommit.sources.kafka.source import KafkaSource
 
 UNREACHABLE = "127.0.0.1:1"
@@ -121,6 +123,42 @@ def test_stored_positions_win_over_start_and_partitions_added_later_begin_at_0(b
     assert plan.planned_low == Watermark({"0": 2})
     assert plan.start == Watermark({"1": 0})
     assert ranges(plan) == [{"1": (0, 5), "0": (2, 5)}]
+
+
+class ReadingAgain(KnownStates):
+    """What is to be read again before anything newer."""
+
+    def to_read_again(self, urn: str) -> Watermark | None:
+        left = self[urn].unread
+        return left.expected_high if left else None
+
+
+def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end_and_other_partitions_as_ever(
+    broker: MockBroker,
+) -> None:
+    kafka, states = source(broker.bootstrap_servers), read_to("full", p0=0, p1=4, p2=6, p3=7)
+    whole = plan_of(plans(kafka, states)["full"])
+    assert ranges(whole) == [{"3": (7, 30), "2": (6, 20), "1": (4, 10)}]
+    incarnation = whole.work_units[0].expected_high.incarnation
+    left = FailedReading(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
+    states["full"] = replace(states["full"], unread=left)
+    assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), "if the run does not say so"
+    again = plan_of(plans(kafka, ReadingAgain(states))["full"])
+    assert ranges(again) == [{"3": (7, 30), "1": (4, 10), "2": (6, 9)}], "partition 3 ends before"
+    states["full"] = replace(states["full"], unread=replace(left, stopped=True))
+    assert plans(kafka, ReadingAgain(states)) == {}
+
+
+def test_what_has_gone_since_or_is_of_another_topic_is_not_waited_for() -> None:
+    end = Watermark({"0": 5, "1": 5, "2": 5}, "id")
+    logs: dict[int, PartitionLog | str] = {0: PartitionLog(8, 20, 8), 1: PartitionLog(0, 20, 20), 2: "no leader"}
+    logs[3] = PartitionLog(0, 9, 0)
+    found = up_to(end, logs, None, "id")
+    assert found == {0: PartitionLog(8, 8, 8), 1: PartitionLog(0, 20, 20), 2: "no leader", 3: logs[3]}
+    stored = read_to("t", p0=2, p1=2)["t"]
+    assert up_to(end, logs, stored, "id")[1] == PartitionLog(0, 5, 20), "where it begins says its watermark"
+    assert up_to(end, logs, stored, "another id") == logs
+    assert up_to(None, logs, stored, "id") == logs
 
 
 def test_partitions_are_datasets_if_asked_for(broker: MockBroker) -> None:

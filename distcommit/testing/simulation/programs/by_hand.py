@@ -159,11 +159,32 @@ def _set_back_and_run(machine: SimulatedPosix) -> str:
     return violation_after_set_back(machine, World(), SOURCE, 2)
 
 
+def _stopped() -> SimulatedPosix:
+    """A dataset that a run could not read, and has stopped."""
+    machine = new_machine()
+    broken = replace(SOURCE.datasets["a"], fails=frozenset("1"))
+    World(stop_after_failed_runs=1).run(machine, ModelSource({**SOURCE.datasets, "a": broken}))
+    machine.syncfs("/")
+    return machine
+
+
+def _read_again(machine: SimulatedPosix) -> None:
+    store = World().store(machine)
+    if store.bucket_log(0).refresh().state_of("a").is_stopped:
+        by_hand.release(store, "a", Release.RETRY, "person")
+
+
+def _read_again_and_run(machine: SimulatedPosix) -> str:
+    _read_again(machine)
+    return run_and_look(machine, World(), SOURCE)
+
+
 BY_HAND = (
     Program("abandon", _quarantined, _abandon, _abandon_and_run),
     Program("retry", _quarantined, _mend_and_retry, _retry_and_run),
     Program("accept", _quarantined, _accept, _accept_and_run),
     Program("refusals", _quarantined, _refusals, _abandon_and_run),
+    Program("read-again", _stopped, _read_again, _read_again_and_run),
     Program("set-ahead", partial(_read, _ONLY_B), partial(_set, _AHEAD), _set_ahead_and_run),
     Program("set-back", partial(_read, SOURCE), partial(_set, _BACK), _set_back_and_run),
 )

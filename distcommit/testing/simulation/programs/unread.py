@@ -1,5 +1,4 @@
-"""Programs for the crash explorer: a dataset that can't be read is counted, stopped, and read again once it is let
-go."""
+"""Programs for the crash explorer: a dataset that can't be read is counted, stopped, and read once it is let go."""
 
 from __future__ import annotations
 

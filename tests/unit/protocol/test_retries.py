@@ -1,0 +1,20 @@
+"""Which datasets are read again by themselves before anything newer."""
+
+from __future__ import annotations
+
+import pytest
+
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
+
+
+@pytest.mark.parametrize("policy", CommitPolicy)
+def test_a_policy_that_commits_parts_is_partial_and_any_other_full(policy: CommitPolicy) -> None:
+    is_full = policy is CommitPolicy.FULL
+    said = {retry: retry.applies_to(policy) for retry in RetryPolicy}
+    assert said == {
+        RetryPolicy.ALWAYS: True,
+        RetryPolicy.ON_FULL: is_full,
+        RetryPolicy.ON_PARTIAL: not is_full,
+        RetryPolicy.NEVER: False,
+    }
