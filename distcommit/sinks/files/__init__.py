@@ -1,4 +1,4 @@
-"""Parquet and Avro files, published by renaming them.
+"""Files of Parquet, Avro, ORC, JSON lines and CSV, published by renaming them.
 
 Start reading at `sink`; `footer` and `offsets` are what audits and rebuilds read, whatever has become of the store.
 """

@@ -6,7 +6,7 @@ have changed places between two offsets make another sum, as does a value moved 
 dataset's sequence. The keys are in this module: it finds damage and mistakes by all but one in 2^64, and is no
 protection against somebody who wants a sum to fit.
 
-Computed from Arrow data before it is written, and again from what is read back: bound is what Parquet and Avro keep
+Computed from Arrow data before it is written, and again from what is read back: bound is what all formats keep
 alike, so that no file ever passes for altered.
 
 Bound: names of columns and of struct fields; which values are null; the bytes of text and binary values; numbers by
@@ -14,7 +14,7 @@ their value and not their width (a NaN is a NaN whatever its bits, and -0.0 is 0
 the scale; dates, times, timestamps and durations by their number in the unit that is stored (seconds as milliseconds),
 without their zone; lists and maps with their lengths and order, structs with their fields; of a dictionary its values,
 of an extension type its storage. Not bound: the order of records and of columns, columns of nothing but nulls, types as
-far as their values do not show them, metadata, and columns of types that neither format can hold.
+far as their values do not show them, metadata, and columns of types that no format can hold.
 """
 
 from __future__ import annotations

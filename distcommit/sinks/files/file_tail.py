@@ -100,7 +100,7 @@ class Frames:
         return msgspec.json.decode(text, type=Said), end - whole
 
     def _framed(self, text: bytes) -> bytes:
-        end = f" {len(text):010d} {xxh3_64_hexdigest(text)} distcommit".encode()
+        end = f" {str(len(text)).zfill(10)} {xxh3_64_hexdigest(text)} distcommit".encode()
         text = self.name(len(text) + _END_BYTES) + text + end
         cuts = [0, *range(len(text) % self.part_bytes or self.part_bytes, len(text), self.part_bytes), len(text)]
         parts = [text[start:stop] for start, stop in pairwise(cuts)]

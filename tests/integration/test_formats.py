@@ -1,0 +1,183 @@
+"""A job file that forks to files of all formats, in folders by fields and by hour: each record once in each, killed in
+the middle of a commit, with a lost store, and after what was turned away has been fed again."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.orc as pa_orc
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.audit import AuditResult
+from distcommit.app.demo.kill import CommitWatcher
+from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
+
+HOUR_MS = 3_600_000
+KINDS = ["a", "b/c", "ü", "", None]
+FLOW: dict[str, Any] = {
+    "sink": None,
+    "on_rejected": "divert",
+    "converters": [{"type": "json", "keep_column": False, "fields": {"n": "int64", "kind": "string"}}],
+    "fork": {
+        "type": "all",
+        "branches": {
+            "hourly": {
+                "sink": {
+                    "partition_by": {"granularity": "hour"},
+                    "sort_by": [{"column": "n", "order": "descending"}],
+                    "columns": {"n": {"encoding": "delta_binary_packed"}, "kind": {"bloom_filter": True}},
+                }
+            },
+            "lines": {
+                "sink": {
+                    "format": "jsonl",
+                    "compression": "gzip",
+                    "partition_by": [{"field": "kind"}, {"granularity": "day"}],
+                }
+            },
+            "table": {
+                "converters": [{"type": "drop", "columns": ["headers"]}],
+                "sink": {"format": "csv", "compression": "gzip", "sort_by": [{"column": "n"}]},
+            },
+            "orc": {"sink": {"format": "orc", "partition_by": {"field": "kafka_partition"}}},
+        },
+    },
+}
+Sent = Counter[tuple[int, str | None]]
+
+
+def produce(job: KafkaJob, records: int, seed: int) -> Sent:
+    """Sends records to each topic, of which some are no JSON; what is to be in each branch."""
+    chance, sent = random.Random(seed), Sent()
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for topic in job.topics:
+        for _ in range(records):
+            number, kind = chance.randrange(1000), chance.choice(KINDS)
+            value, time_ms = (
+                json.dumps({"n": number, "kind": kind}).encode(),
+                FIRST_DAY_MS + chance.randrange(30) * HOUR_MS,
+            )
+            if chance.randrange(10) == 0:
+                value = b"no JSON"
+            else:
+                sent[number, kind] += 1
+            producer.produce(topic, value, partition=0, timestamp=time_ms)
+            job.produced += 1
+    assert producer.flush(30) == 0
+    return sent
+
+
+def published(folder: Path) -> dict[str, Sent]:
+    """What is in the files of each branch, read by other means than the audit's."""
+    found = {name: Sent() for name in ("hourly", "lines", "table", "orc")}
+    for path in (folder / "output").glob("t*/hourly/*/*.parquet"):
+        columns = pq.read_table(path, partitioning=None).select(["n", "kind"]).to_pydict()
+        assert columns["n"] == sorted(columns["n"], reverse=True)
+        found["hourly"].update(zip(columns["n"], columns["kind"], strict=True))
+    for path in (folder / "output").glob("t*/orc/kafka_partition=0/*.orc"):
+        columns = pa_orc.read_table(path).to_pydict()
+        found["orc"].update(zip(columns["n"], columns["kind"], strict=True))
+    duck = duckdb.connect()
+    types = "allow_quoted_nulls = false, types = {'n': 'BIGINT', 'kind': 'VARCHAR'}, union_by_name = true"
+    for branch, read in (
+        ("lines", f"read_json('{folder}/output/t*/lines/*/*/*.jsonl.gz', hive_partitioning = false)"),
+        ("table", f"read_csv('{folder}/output/t*/table/*.csv.gz', {types})"),
+    ):
+        found[branch].update((n, kind) for n, kind in duck.execute(f"SELECT n, kind FROM {read}").fetchall())
+    return found
+
+
+def require_exact(job: KafkaJob, sent: Sent, audit: AuditResult) -> None:
+    found = published(job.folder)
+    assert found == dict.fromkeys(found, sent)
+    for branch in found:
+        rows = [row for row in audit.partitions if row.branch == branch]
+        assert sum(row.published + row.rejected for row in rows) >= job.produced, branch
+    audit.partitions = []
+    assert audit.exact, audit
+    assert audit.unsummed_files == 0
+
+
+def test_each_record_is_once_in_files_of_each_format_also_after_the_store_is_lost_and_what_failed_fed_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **FLOW) as job:
+        sent = produce(job, 60, 1)
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        sent += produce(job, 20, 2)
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        require_exact(job, sent, job.audit())
+        before = Job.from_file(job.path).status()
+        shutil.rmtree(tmp_path / "store")
+        assert Job.from_file(job.path).rebuild().written
+        after = Job.from_file(job.path).status()
+        assert [row.positions for row in after.datasets] == [row.positions for row in before.datasets]
+        require_exact(job, sent, job.audit())
+        converters = [{**FLOW["converters"][0], "column": "again"}]
+        job.write(converters=[{"type": "sql", "columns": {"again": "'{\"n\": -1}'"}}, *converters])
+        wrong = job.audit().rejected // 4
+        assert wrong > 0
+        for topic in job.topics:
+            assert Job.from_file(job.path, session=spark).reprocess(topic).succeeded
+        sent[-1, None] += wrong
+        require_exact(job, sent, job.audit())
+        assert job.audit().rejected == 0
+
+
+def test_others_read_folders_and_files_as_spark_does(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"t0": 1}, **FLOW) as job:
+        sent = produce(job, 60, 1)
+        assert Job.from_file(job.path, session=spark).run().succeeded
+    output, total = tmp_path / "output" / "t0", sum(sent.values())
+    frames = {
+        "hourly": spark.read.option("recursiveFileLookup", True).parquet(f"{output}/hourly"),
+        "lines": spark.read.option("basePath", f"{output}/lines").json(f"{output}/lines/*/*"),
+        "table": spark.read.options(header=True, emptyValue="").csv(f"{output}/table"),
+        "orc": spark.read.orc(f"{output}/orc"),
+    }
+    for branch, frame in frames.items():
+        assert frame.count() == total, branch
+        assert sum(int(row.n) for row in frame.select("n").collect()) == sum(n * c for (n, _), c in sent.items()), (
+            branch
+        )
+    kinds = {row.kind for row in frames["lines"].select("kind").distinct().collect()}
+    assert kinds == {kind or None for kind in KINDS}
+
+
+def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"t0": 1}, sink={"format": "csv"}) as job:
+        job.produce(3)
+        code, _, errors = job.cli("run")
+    assert code == 2
+    assert "column=headers" in errors
+    assert not (tmp_path / "output" / "t0").exists()
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_commit_all_formats_are_exact_in_the_end(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {f"t{n}": 1 for n in range(6)}, **FLOW, commit={"min_interval_ms": 60_000}) as job:
+        sent, kills = produce(job, 20, 1), 0
+        for seed in (2, 3):
+            watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+            with job.start() as run:
+                while not run.has_ended and not watcher.pending():
+                    run.wait(0.002)
+                kills += not run.has_ended
+                run.kill()
+            sent += produce(job, 5, seed)
+        job.run()
+        assert kills, "no run was killed in the middle of its commit"
+        require_exact(job, sent, job.audit())
+        shutil.rmtree(tmp_path / "store")
+        assert Job.from_file(job.path).rebuild().written
+        require_exact(job, sent, job.audit())
