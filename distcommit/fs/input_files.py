@@ -14,6 +14,7 @@ from distcommit.model.errors import ConfigurationError, SourceError
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "modification_time", "updated")
 """Under which names implementations tell when a file was changed."""
 _TAGS = ("ETag", "etag", "md5", "checksum", "generation")
+_LISTINGS = 10
 _MILLISECONDS = "modification_time"
 
 
@@ -39,7 +40,7 @@ class InputFolder:
 
     def name_of(self, path: str) -> str:
         """The path or URL of a file."""
-        return f"{self.url}/{path}"
+        return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
         """Forgets what was listed before: some implementations keep it."""
@@ -53,7 +54,7 @@ class InputFolder:
         """
         fs, root = self._connected
         found: list[tuple[str, InputFile | None]] = []
-        for info in fs.ls(_below(root, path), detail=True):
+        for info in _listed(fs, _below(root, path)):
             name = str(info["name"]).rstrip("/").rpartition("/")[2]
             if info["type"] == "directory":
                 found.append((name, None))
@@ -117,6 +118,18 @@ class InputFolder:
                 todo="correct it, or install distcommit[fsspec] and the package for it, also where the executors run",
             ) from error
         return fs, str(root).rstrip("/")
+
+
+def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
+    """What `ls` tells of a folder, also if a file goes while it looks at it."""
+    for _ in range(_LISTINGS):
+        try:
+            found: list[dict[str, Any]] = fs.ls(folder, detail=True)
+            return found
+        except FileNotFoundError:
+            if not fs.isdir(folder):
+                raise
+    raise OSError(f"files come and go faster than {folder} can be listed")
 
 
 def _below(root: str, path: str) -> str:

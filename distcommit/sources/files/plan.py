@@ -54,6 +54,9 @@ def plan_dataset(
         files: all its files that are there.
         rules: the job's.
     """
+    files = list(files)
+    if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
+        return DatasetProblem(urn, f"a file's name is no valid Unicode: {wrong!r}. Rename it, or take it away")
     positions = stored.positions if stored is not None else {}
     try:
         progress = WATERMARKS.from_position(positions[FILES]) if positions else Progress()
@@ -91,6 +94,14 @@ _NOT_KNOWN = (
     " it (distcommit set-watermark) with a position of `files` beside the others, as conf/README.md says, or to null to"
     " read all files again"
 )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _problem(progress: Progress, unread: Unread, rules: Rules) -> str:

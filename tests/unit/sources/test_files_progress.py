@@ -18,12 +18,12 @@ FILES = st.lists(
 """Files that arrive between two runs: with whatever times they have."""
 
 
-@given(st.lists(st.tuples(FILES, st.integers(0, 8)), max_size=8), st.integers(1, 6))
+@given(st.lists(st.tuples(FILES, st.integers(0, 8), st.integers(1, 6)), max_size=8))
 def test_each_file_is_read_once_unless_it_came_below_what_is_remembered(
-    runs: list[tuple[list[ListedFile], int]], remembered: int
+    runs: list[tuple[list[ListedFile], int, int]],
 ) -> None:
     progress, there, read = Progress(), dict[str, ListedFile](), list[ListedFile]()
-    for arrived, limit in runs:
+    for arrived, limit, remembered in runs:
         floor = progress.floor
         new = [file for file in arrived if file.path not in there]
         there |= {file.path: file for file in new}

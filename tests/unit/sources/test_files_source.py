@@ -6,13 +6,14 @@ import gzip
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fastavro
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
 from distcommit.model.errors import DistcommitError, SourceError
@@ -21,8 +22,11 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.files import readers
 from distcommit.sources.files.plan import FILES, WATERMARKS
-from distcommit.sources.files.progress import Progress
+from distcommit.sources.files.progress import Entry, Progress
 from tests.unit.sources.files_folder import NOW_S, Folder, counted
+
+ENTRIES = (Entry(2, 1, 0), Entry(1, 1, 0))
+UNSORTED = WATERMARKS.to_position(Progress(recent=ENTRIES))[-1]  # type: ignore[index]
 
 
 @pytest.fixture
@@ -178,6 +182,17 @@ def test_a_file_that_shrinks_while_half_read_is_told(folder: Folder, monkeypatch
     assert folder.values(changed="read_again") == ["1"]
 
 
+def test_a_file_that_has_fewer_rows_than_were_read_of_it_is_told(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
+    folder.put("d/a.jsonl", '"\n\n1\n2\n3\n4\n"\n5\n6\n')
+    assert len(folder.run(batches=2)) > 2
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 1000)
+    with pytest.raises(SourceError, match="fewer rows than were read of it"):
+        folder.run(format="csv")
+
+
 def extraction_of(folder: Folder, **settings: Any) -> Any:
     plan = folder.plan(**settings)["d"]
     assert isinstance(plan, DatasetPlan)
@@ -251,6 +266,7 @@ def test_a_person_may_say_from_which_time_on_files_are_new(folder: Folder) -> No
         {FILES: 1},
         {FILES: (0, 0, "", 0, 0, "x")},
         {FILES: (0, 0, "", 0, 0, "AAAA")},
+        {FILES: (0, 0, "", 0, 0, UNSORTED)},
         {FILES: (-1, 0, "", 0, 0, "")},
         {FILES: WATERMARKS.to_position(Progress()), "0": -1},
         {FILES: WATERMARKS.to_position(Progress()), "0": "a"},
@@ -303,6 +319,17 @@ def test_columns_of_parquet_and_csv_are_read(folder: Folder) -> None:
     assert [(row["n"], row["t"]) for row in folder.run(**csv)] == [("1", "a\nb"), ("2", "")]
 
 
+def test_line_breaks_in_columns_of_csv_are_kept_wherever_a_block_ends(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put("d/a.csv", "n,t\n" + "".join(f'{number},"a\n\nb"\n' for number in range(50)))
+    for size in range(30, 40):
+        monkeypatch.setattr(readers, "_BLOCK_BYTES", size)
+        folder.watermarks.clear()
+        rows = folder.run(format="csv", paths=[f"{folder.folder}/in/{{dataset}}/*.csv"])
+        assert [(row["n"], row["t"]) for row in rows] == [(str(number), "a\n\nb") for number in range(50)]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "found"),
     [
@@ -330,6 +357,7 @@ def test_a_file_that_can_not_be_read_is_named(folder: Folder, name: str, data: b
 
 def test_a_folder_that_can_not_be_listed_stops_its_dataset_alone(folder: Folder) -> None:
     folder.put("d/deep/a.jsonl", "1\n")
+    folder.put("d/a.jsonl", "1\n")
     folder.put("e/a.jsonl", "1\n")
     source = folder.source()
     real = os.scandir
@@ -345,6 +373,60 @@ def test_a_folder_that_can_not_be_listed_stops_its_dataset_alone(folder: Folder)
     assert isinstance(planned["d"], DatasetProblem)
     assert "/in/d/deep" in planned["d"].error
     assert isinstance(planned["e"], DatasetPlan)
+
+
+def test_a_name_that_is_no_text_stops_its_dataset_alone(folder: Folder) -> None:
+    folder.put("d/a\udcff.jsonl", "1\n")
+    folder.put("e/a.jsonl", "1\n")
+    assert "no valid Unicode" in folder.problem("d")
+    assert isinstance(folder.plan()["e"], DatasetPlan)
+
+
+def test_files_that_go_while_their_folder_is_listed_keep_nothing_from_being_read(folder: Folder) -> None:
+    folder.put("d/a.jsonl", "1\n")
+    fs, asked = fsspec.filesystem("file"), list[str]()
+    real = type(fs).ls
+
+    def ls(self: Any, path: str, **options: Any) -> Any:
+        asked.append(path)
+        if len(asked) % 2:
+            raise FileNotFoundError(path)
+        return real(self, path, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(fs), "ls", ls)
+        assert set(folder.plan()) == {"d"}
+
+
+class Remembering(LocalFileSystem):  # type: ignore[misc]
+    """A file system that keeps what it has told, as those of object stores do."""
+
+    protocol = "remembering"
+    known: ClassVar[dict[str, Any]] = {}
+
+    def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
+        return self.known.setdefault(f"ls {path}", super().ls(path, detail, **options))
+
+    def info(self, path: Any, **options: Any) -> Any:
+        return self.known.setdefault(f"info {path}", super().info(path, **options))
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.known.clear()
+
+
+def test_what_a_file_system_remembers_is_asked_for_again(folder: Folder) -> None:
+    fsspec.register_implementation("remembering", Remembering, clobber=True)
+    there = {"paths": [f"remembering://{folder.folder}/in/{{dataset}}/*.jsonl"]}
+    folder.put("d/a.jsonl", "1\n")
+    assert set(folder.plan(**there)) == {"d"}
+    folder.put("e/a.jsonl", "1\n")
+    assert set(folder.plan(**there)) == {"d", "e"}
+    extraction = extraction_of(folder, **there)
+    found = iter(extraction)
+    next(found)
+    folder.put("d/a.jsonl", "2\n", at=1)
+    with pytest.raises(SourceError, match="was changed while it was read"):
+        next(found)
 
 
 def test_lines_of_any_length_are_read_whole(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
