@@ -82,9 +82,9 @@ def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapp
             yield f"{urn!r}: there is no position (null forgets a watermark)"
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
-        kinds = {_kind(position) for position in stored.values()}
         for partition, position in positions.items():
-            expected = {_kind(stored[partition])} if partition in stored else kinds
+            like = [each for each in stored.values() if isinstance(each, tuple) is isinstance(position, tuple)]
+            expected = {_kind(stored[partition])} if partition in stored else set(map(_kind, like))
             if expected and _kind(position) not in expected:
                 kind = f"{_kind(position)}, not {' or '.join(sorted(expected))} as what is stored"
                 yield f"{urn!r}: {position!r}, for partition {partition!r}, is {kind}"

@@ -16,6 +16,9 @@ A composite one, a JSON list, is compared element by element, and what it begins
 """
 
 
+_SHOWN = 80
+
+
 class Watermark(Struct, frozen=True, array_like=True):
     """Positions by source partition (exclusive: the first position not read yet), of one incarnation of the source.
 
@@ -69,5 +72,8 @@ def as_offset(position: Position) -> int:
 
 
 def shown(position: Position) -> str:
-    """A position for people: a composite one as the JSON list that it is stored as."""
-    return msgspec.json.encode(position).decode() if isinstance(position, tuple) else str(position)
+    """A position for people: a composite one as the JSON list that it is stored as, of a long one its beginning."""
+    if not isinstance(position, tuple):
+        return str(position)
+    text = msgspec.json.encode(position).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.model.source import Source
+from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.testing.contracts import SourceContract
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -49,6 +52,31 @@ class TestKafkaSource(SourceContract):
 
     def holds(self) -> Mapping[str, Mapping[str, int]]:
         return HELD
+
+
+class TestFilesSource(SourceContract):
+    """Each work unit numbers the rows of its files in a partition of its own."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+        for urn, files in {"orders": (10, 0, 7), "clicks": (3,), "empty": (0,)}.items():
+            (tmp_path / urn).mkdir()
+            for number, rows in enumerate(files):
+                path = tmp_path / urn / f"{number}.jsonl"
+                path.write_bytes(b'{"a": 1}\n' * rows)
+                os.utime(path, (1_700_000_000 + number // 2,) * 2)
+
+    def make_source(self) -> Source:
+        settings = {"type": "files", "paths": [f"{self.folder}/{{dataset}}/*.jsonl"], "format": "jsonl"}
+        return FilesSource.model_validate({**settings, "bytes_per_work_unit": 1})
+
+    def holds(self) -> Mapping[str, Mapping[str, int]]:
+        row_counts = {"orders": 17, "clicks": 3, "empty": 0}
+        units = {"orders": 3, "clicks": 1, "empty": 1}
+        return {
+            urn: {"files": rows, **{str(number): 0 for number in range(units[urn])}} for urn, rows in row_counts.items()
+        }
 
 
 class TestKafkaSourceOfSmallPartitions(TestKafkaSource):

@@ -41,7 +41,7 @@ class SourceContract(ABC):
 
     @abstractmethod
     def holds(self) -> Mapping[str, Mapping[str, int]]:
-        """How many records each partition of each dataset has."""
+        """How many records each partition of each dataset has; 0 for one that counts in anything else."""
 
     @pytest.fixture
     def source(self) -> Source:
@@ -76,11 +76,10 @@ class SourceContract(ABC):
         at = {**(plan.planned_low.positions if plan.planned_low else {}), **plan.start.positions}
         for unit in sorted(plan.work_units, key=lambda unit: sorted(unit.low.positions.items())):
             assert unit.dataset_urn == plan.dataset_urn
-            assert unit.low.positions.keys() == unit.expected_high.positions.keys()
-            assert unit.expected_high.covers(unit.low)
+            assert unit.can_end_at(unit.least_end)
             for partition, low in unit.low.positions.items():
                 assert at[partition] == low, f"a gap or an overlap before {unit}"
-                at[partition] = unit.expected_high.positions[partition]
+                at[partition] = unit.least_end.positions[partition]
         return Watermark(at, plan.start.incarnation)
 
     def count(self, extractor: Extractor, unit: WorkUnit) -> int:
@@ -88,9 +87,7 @@ class SourceContract(ABC):
         extraction = extractor.extract(unit)
         rows = sum(int(batch.num_rows) for batch in extraction)
         high = extraction.actual_high()
-        assert high.positions.keys() == unit.low.positions.keys()
-        assert high.covers(unit.low)
-        assert unit.expected_high.covers(high)
+        assert unit.can_end_at(high)
         assert extraction.bytes_read() >= 0
         return rows
 
@@ -188,13 +185,16 @@ class SourceContract(ABC):
             return
         for plan in self.plan(source).values():
             for unit in plan.work_units:
-                at = {partition: as_offset(low) for partition, low in unit.low.positions.items()}
-                for batch in extractor.extract(unit):
+                at = {p: as_offset(low) for p, low in unit.low.positions.items() if not isinstance(low, tuple)}
+                extraction = extractor.extract(unit)
+                for batch in extraction:
                     partitions = batch[source.provenance.partition_column].to_pylist()
                     offsets = batch[source.provenance.offset_column].to_pylist()
                     for partition, offset in zip(map(str, partitions), offsets, strict=True):
-                        assert at[partition] <= offset < as_offset(unit.expected_high.positions[partition])
+                        assert at[partition] <= offset
                         at[partition] = offset + 1
+                reached = extraction.actual_high().positions
+                assert all(end <= as_offset(reached[partition]) for partition, end in at.items())
 
     def test_plans_survive_storing(self, source: Source) -> None:
         for plan in self.plan(source).values():

@@ -89,6 +89,7 @@ def test_composite_ranges_are_merged_and_none_of_them_can_be_counted() -> None:
 
 def test_a_composite_position_is_shown_as_it_can_be_set() -> None:
     assert [shown(p) for p in ((7, "a b"), "a b", 7)] == ['[7,"a b"]', "a b", "7"]
+    assert shown((7, "x" * 99)) == f'[7,"{"x" * 76}...'
 
 
 @pytest.mark.parametrize(("kind", "values"), VALUES)

@@ -1,0 +1,4 @@
+"""Files as they arrive in folders. Start reading at `source`, then `progress`: what of them has been read; `plan` and
+`extractor`. `patterns` finds files, `readers` makes batches of them."""
+
+SETTINGS = "source:FilesSource"

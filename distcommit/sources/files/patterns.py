@@ -1,0 +1,158 @@
+"""Which files of which datasets there are: patterns of paths, in which `{dataset}` is the name of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from distcommit.fs.input_files import InputFile, InputFolder
+from distcommit.model.errors import SourceError, error_text
+
+DATASET = "{dataset}"
+_ANY_DEPTH = "**"
+_WILD = re.compile(r"[*?\[{]")
+_HIDDEN = (".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A pattern of paths below a folder: `*` and `?` within a name, `[...]`, `**` for folders at any depth (once), and
+    `{dataset}` within a name (once). Names that begin with `.` or `_` are passed over, unless its own begin so."""
+
+    folder: str
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> PathPattern:
+        """The pattern of an absolute path or a URL.
+
+        Raises:
+            ValueError: saying what is wrong with it.
+        """
+        scheme, separator, rest = text.partition("://")
+        if not separator and not text.startswith("/"):
+            raise ValueError(f"{text!r} is neither an absolute path nor a URL")
+        authority, _, path = rest.partition("/") if separator else ("", "", text)
+        if ":" in authority.rpartition("@")[0]:
+            raise ValueError(f"there is a password in the URL of {path!r}: set FSSPEC_{scheme.upper()}_PASSWORD")
+        parts = [part for part in path.split("/") if part]
+        plain = next((n for n, part in enumerate(parts) if _WILD.search(part)), len(parts) - 1)
+        if not parts or text.endswith("/") or parts[-1] == _ANY_DEPTH:
+            raise ValueError(f"{text!r} names no file: it ends with a folder")
+        if any(part in (".", "..") or (_ANY_DEPTH in part and part != _ANY_DEPTH) for part in parts):
+            raise ValueError(f"{text!r} has a part that is `.`, `..` or more than `**`")
+        if text.count(_ANY_DEPTH) > 1 or text.count(DATASET) > 1:
+            raise ValueError(f"{text!r} has `**` or {DATASET} more than once")
+        if _WILD.search(authority) or re.search(r"[{}]", text.replace(DATASET, "")):
+            raise ValueError(f"{text!r} has a wildcard in its host, or braces other than {DATASET}")
+        head = f"{scheme}://{authority}/" if separator else "/"
+        pattern = cls((head + "/".join(parts[:plain])).rstrip("/") or "/", tuple(parts[plain:]))
+        for part in pattern.parts:
+            _compiled(part)
+        return pattern
+
+    @property
+    def names_datasets(self) -> bool:
+        """Whether `{dataset}` is in it."""
+        return any(DATASET in part for part in self.parts)
+
+    def __str__(self) -> str:
+        return "/".join(self.parts)
+
+
+def _compiled(part: str) -> re.Pattern[str]:
+    """The regular expression of one part."""
+    found, place = "", 0
+    while place < len(part):
+        rest = part[place:]
+        if rest.startswith(DATASET):
+            found, place = found + "(?P<dataset>.+)", place + len(DATASET)
+        elif group := re.match(r"\[(!?)([^\]]+)\]", rest):
+            inner = re.sub(r"([\\^\[&~|])", r"\\\1", group[2])
+            found, place = f"{found}[{'^' if group[1] else ''}{inner}]", place + group.end()
+        else:
+            found, place = found + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), place + 1
+    try:
+        return re.compile(found, re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"{part!r} is no pattern: {error}") from None
+
+
+@dataclass(slots=True)
+class Listing:
+    """The files of datasets, by the index of the pattern that they match and their path below its folder; and of which
+    datasets some could not be listed, and why."""
+
+    files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], bool]) -> Listing:
+    """Lists the files of the datasets for which `owned` says yes; folders of others are not looked into.
+
+    Args:
+        patterns: which files.
+        named: the dataset of those patterns that have no `{dataset}`.
+        owned: asked for each name that is found.
+
+    Raises:
+        SourceError: if the folder of a pattern isn't there, or can't be listed before it is known of which dataset.
+    """
+    listing = Listing()
+    for index, pattern in enumerate(patterns):
+        urn = "" if pattern.names_datasets else named
+        if not urn or owned(urn):
+            folder = InputFolder(pattern.folder)
+            folder.refresh()
+            _Walk(index, folder, owned, listing).into("", pattern.parts, urn)
+    return listing
+
+
+@dataclass(slots=True)
+class _Walk:
+    index: int
+    folder: InputFolder
+    owned: Callable[[str], bool]
+    listing: Listing
+
+    def into(self, path: str, parts: tuple[str, ...], urn: str) -> None:
+        """Lists what matches `parts` below a folder. `urn`: whose it is; empty if that is not known yet."""
+        try:
+            entries = sorted(self.folder.entries(path), key=lambda entry: entry[0])
+        except FileNotFoundError as error:
+            if path:
+                return  # it was removed meanwhile, with all that was in it
+            raise _unlistable(self.folder.url, "there is no such folder") from error
+        except Exception as error:
+            if not urn:
+                raise _unlistable(self.folder.name_of(path), error_text(error)) from error
+            self.listing.problems[urn] = str(_unlistable(self.folder.name_of(path), error_text(error)))
+            return
+        if parts[0] == _ANY_DEPTH:
+            for name, file in entries:
+                if file is None and not name.startswith(_HIDDEN):
+                    self.into(_joined(path, name), parts, urn)
+            parts = parts[1:]
+        matches = _compiled(parts[0])
+        for name, file in entries:
+            if (file is None) is (len(parts) == 1) or (name.startswith(_HIDDEN) and not parts[0].startswith(_HIDDEN)):
+                continue
+            if match := matches.fullmatch(name):
+                whose = match.groupdict().get("dataset") or urn
+                if whose != urn and not self.owned(whose):
+                    continue
+                if file is None:
+                    self.into(_joined(path, name), parts[1:], whose)
+                else:
+                    self.listing.files.setdefault(whose, {})[self.index, _joined(path, name)] = file
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _unlistable(path: str, found: str) -> SourceError:
+    return SourceError(
+        "a folder of files can't be listed", path=path, found=found, todo="make it, or correct source.paths"
+    )

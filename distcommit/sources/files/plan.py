@@ -1,0 +1,160 @@
+"""What a run reads of one dataset: its new files, in work units that continue each other.
+
+All work units share the partition `files`, in which each begins where the one before it ends. Each also has a partition
+of its own, `0` to `15`, in which it numbers the rows that it reads: how many these will be, nobody knows before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from distcommit.model.source import DatasetProblem
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, Unread
+
+FILES = "files"
+"""The partition whose position says which files are read."""
+LISTED = "files"
+"""The property of a work unit that has its files, as JSON."""
+WATERMARKS = FilesWatermark()
+ROW_PARTITIONS = 16
+"""As many work units of a dataset there are in a run at most."""
+_MOST_FILES = 20_000
+"""Of a dataset in one run."""
+_OPENING_BYTES = 256 << 10
+"""What could be read in the time that opening a file takes."""
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a dataset's plan goes by: see `source.FilesSource`. `settled_ns`: files that were changed later are left."""
+
+    bytes_per_work_unit: int
+    bytes_per_dataset: int
+    settled_ns: int
+    remembered: int
+    late: Literal["read", "fail"]
+    changed: Literal["fail", "read_again"]
+
+
+def plan_dataset(
+    urn: str, stored: Watermark | None, files: Iterable[ListedFile], rules: Rules
+) -> DatasetPlan | DatasetProblem | None:
+    """The plan of one dataset, on its stored watermark; None if nothing of it is new.
+
+    Args:
+        urn: the dataset.
+        stored: how far it is read.
+        files: all its files that are there.
+        rules: the job's.
+    """
+    files = list(files)
+    if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
+        return DatasetProblem(urn, f"a file's name is no valid Unicode: {wrong!r}. Rename it, or take it away")
+    positions = stored.positions if stored is not None else {}
+    try:
+        progress = WATERMARKS.from_position(positions[FILES]) if positions else Progress()
+    except KeyError:
+        return DatasetProblem(urn, _NOT_KNOWN)
+    except ValueError as error:
+        return DatasetProblem(urn, f"its watermark can't be read: {error}")
+    unread = progress.unread(files)
+    if problem := _problem(progress, unread, rules):
+        return DatasetProblem(urn, problem)
+    chosen = _chosen(unread, rules)
+    if not chosen:
+        return None
+    incarnation = stored.incarnation if stored is not None else ""
+    at, units = progress, list[WorkUnit]()
+    for number, run in enumerate(_runs(chosen, rules.bytes_per_work_unit)):
+        end = at
+        for file in run:
+            end = end.after(file, rules.remembered)
+        low = {FILES: WATERMARKS.to_position(at), str(number): positions.get(str(number), 0)}
+        high = {FILES: WATERMARKS.to_position(end)}
+        size, listed = sum(map(_cost, run)), msgspec.json.encode(run).decode()
+        units.append(
+            WorkUnit("", urn, Watermark(low, incarnation), Watermark(high, incarnation), size, {LISTED: listed})
+        )
+        at = end
+    begin = {partition: low for unit in units for partition, low in unit.low.positions.items() if partition != FILES}
+    start = {FILES: WATERMARKS.to_position(Progress()), **begin}
+    new = {partition: low for partition, low in start.items() if partition not in positions}
+    return DatasetPlan(urn, stored, Watermark(new, incarnation), tuple(units))
+
+
+_NOT_KNOWN = (
+    "it is not known which of its files are read: its watermark was made from published files, which do not say it. Set"
+    " it (distcommit set-watermark) with a position of `files` beside the others, as conf/README.md says, or to null to"
+    " read all files again"
+)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _problem(progress: Progress, unread: Unread, rules: Rules) -> str:
+    if progress.rows and unread.half is None and all(file.path != progress.path for file in unread.changed):
+        return (
+            f"a file is gone of which {progress.rows} rows are published: {progress.path}. Put it back as it was, or"
+            " set the watermark"
+        )
+    if unread.changed and rules.changed == "fail":
+        return (
+            f"files were changed after they were read: {_names(unread.changed)}. Put them back as they were, with"
+            " their times; or have them read once more, with all their rows, by source.changed: read_again"
+        )
+    if unread.late and rules.late == "fail":
+        return (
+            f"files came late: they are older than others that are read: {_names(unread.late)}. To read them, set"
+            " source.late: read"
+        )
+    return ""
+
+
+def _names(files: Sequence[ListedFile]) -> str:
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    return ", ".join(file.path for file in files[:_NAMED]) + more
+
+
+def _chosen(unread: Unread, rules: Rules) -> list[ListedFile]:
+    """What is read of it now, in order: as many bytes as the rules allow, and at least one file."""
+    found = [unread.half] if unread.half is not None else []
+    others = [*unread.new, *unread.late, *unread.changed]
+    found += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
+    total, chosen = 0, list[ListedFile]()
+    for file in found[:_MOST_FILES]:
+        total += file.size_bytes
+        if chosen and rules.bytes_per_dataset and total > rules.bytes_per_dataset:
+            break
+        chosen.append(file)
+    return chosen
+
+
+def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:
+    """Files that follow each other, in at most `ROW_PARTITIONS` runs of about the same size."""
+    target_bytes = max(target_bytes, -(-sum(map(_cost, files)) // ROW_PARTITIONS))
+    runs: list[list[ListedFile]] = [[]]
+    filled = 0
+    for file in files:
+        if runs[-1] and filled + _cost(file) > target_bytes and len(runs) < ROW_PARTITIONS:
+            runs.append([])
+            filled = 0
+        runs[-1].append(file)
+        filled += _cost(file)
+    return runs
+
+
+def _cost(file: ListedFile) -> int:
+    return file.size_bytes + _OPENING_BYTES

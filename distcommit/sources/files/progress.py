@@ -1,0 +1,141 @@
+"""How far a dataset's files are read, in one position that does not grow with their number.
+
+Files are read by modification time, those of one time by a hash of their names. A position remembers the newest of them
+one by one, and of the others one bound (`floor`): what lies at or below it counts as read. So a file that appears
+between the two, though it is older than others that were read, is found. Positions are ordered by how many files, and
+rows of the next one, were read.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from msgspec import Struct
+from xxhash import xxh3_64_intdigest, xxh32_intdigest
+
+from distcommit.model.watermark import Position
+from distcommit.model.watermark_types import WatermarkType
+
+_ENTRY = struct.Struct(">qqI")
+_BEFORE_ALL = (-(2**63), 0)
+
+
+class ListedFile(Struct, frozen=True, array_like=True):
+    """A file as it was when it was planned. `pattern`: the index of its pattern, whose folder `path` is relative to."""
+
+    pattern: int
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        """What is remembered of it once it is read."""
+        name = xxh3_64_intdigest(f"{self.pattern}:{self.path}".encode(errors="surrogateescape")) >> 1
+        return Entry(self.mtime_ns, name, xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode()))
+
+
+class Entry(NamedTuple):
+    """A file that was read: when it was changed, hashes of its name, and of its size and etag."""
+
+    mtime_ns: int
+    name: int
+    contents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What of a dataset's files is read.
+
+    Attributes:
+        files: how many, as a whole.
+        rows: how many rows of one more; 0 if there is none.
+        path: of the last file that was read, or, if `rows` says so, is being read.
+        floor: time and name of the newest file that is no longer remembered by itself.
+        recent: the files above it that are read, the oldest first.
+    """
+
+    files: int = 0
+    rows: int = 0
+    path: str = ""
+    floor: tuple[int, int] = _BEFORE_ALL
+    recent: tuple[Entry, ...] = ()
+
+    def within(self, file: ListedFile, rows: int) -> Progress:
+        """After so many rows of a file, which is not read to its end."""
+        return replace(self._with(file.entry), rows=rows, path=file.path)
+
+    def after(self, file: ListedFile, remembered: int) -> Progress:
+        """After a file as a whole; about `remembered` files are remembered.
+
+        Only files that are not above this one are forgotten: those above it may still have unread ones below them.
+        """
+        entry, found = file.entry, self._with(file.entry)
+        recent, floor = list(found.recent), self.floor
+        while len(recent) > remembered and recent[0] <= entry:
+            floor = max(floor, recent.pop(0)[:2])
+        return Progress(self.files + 1, 0, file.path, floor, tuple(recent))
+
+    def _with(self, entry: Entry) -> Progress:
+        recent = [each for each in self.recent if each.name != entry.name]
+        insort(recent, entry)
+        return replace(self, recent=tuple(recent))
+
+    def unread(self, files: Iterable[ListedFile]) -> Unread:
+        """Which of a dataset's files are not read, each kind in the order in which they are to be."""
+        read, names = set(self.recent), {entry.name for entry in self.recent}
+        newest = self.recent[-1][:2] if self.recent else self.floor
+        found = Unread()
+        for file in files:
+            entry = file.entry
+            if entry in read:
+                if self.rows and file.path == self.path:
+                    found.half = file
+            elif entry.name in names:
+                found.changed.append(file)
+            elif entry[:2] > self.floor:
+                (found.late if entry[:2] < newest else found.new).append(file)
+        for each in (found.new, found.late, found.changed):
+            each.sort(key=lambda file: file.entry)
+        return found
+
+
+@dataclass(slots=True)
+class Unread:
+    """Files that are not read: new ones, those that are older than others that are read, those that were changed since
+    they were read, and the one of which some rows are read."""
+
+    new: list[ListedFile]
+    late: list[ListedFile]
+    changed: list[ListedFile]
+    half: ListedFile | None = None
+
+    def __init__(self) -> None:
+        self.new, self.late, self.changed, self.half = [], [], [], None
+
+
+class FilesWatermark(WatermarkType[Progress]):
+    """How far a dataset's files are read, as a list: files, rows of one more, its path, the floor's time (nanoseconds
+    since 1970) and name, and the files that are remembered (Base64 of 20 bytes each)."""
+
+    name = "files"
+
+    def to_position(self, value: Progress) -> Position:
+        packed = b"".join(_ENTRY.pack(*entry) for entry in value.recent)
+        return (value.files, value.rows, value.path, *value.floor, base64.b64encode(packed).decode())
+
+    def from_position(self, position: Position) -> Progress:
+        match position:
+            case (int() as files, int() as rows, str() as path, int() as mtime_ns, int() as name, str() as packed):
+                data = base64.b64decode(packed, validate=True)  # binascii.Error is a ValueError
+                if len(data) % _ENTRY.size == 0 and min(files, rows, name) >= 0 and -(2**63) <= mtime_ns < 2**63:
+                    recent = tuple(Entry(*each) for each in _ENTRY.iter_unpack(data))
+                    if tuple(sorted(recent)) == recent:
+                        return Progress(files, rows, path, (mtime_ns, name), recent)
+        raise ValueError(f"{position!r:.200} is no position in files")

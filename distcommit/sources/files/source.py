@@ -1,0 +1,129 @@
+"""Files as a source: what a job file says, and what a run plans."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from distcommit.fs.input_files import InputFolder
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin
+from distcommit.model.source import DatasetProblem, Extractor, Provenance, SourceSettings
+from distcommit.model.watermark import Position
+from distcommit.model.watermark_types import WATERMARK_PIN
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.files.extractor import LINE_SCHEMA, OFFSET, PARTITION, FilesExtractor
+from distcommit.sources.files.patterns import PathPattern, listed
+from distcommit.sources.files.plan import FILES, WATERMARKS, Rules, plan_dataset
+from distcommit.sources.files.progress import ListedFile
+from distcommit.sources.files.readers import FileFormat
+
+
+class FilesSource(BaseModel, SourceSettings):
+    """Files that arrive in folders, whole: each is read once, by modification time.
+
+    Attributes:
+        type: `files`.
+        paths: patterns of absolute paths or URLs: see `patterns.PathPattern`.
+        dataset: the dataset of all files of patterns without `{dataset}`.
+        format: what the files are. Text ones may be compressed, if their names end in `.gz`.
+        delimiter: what separates the columns of CSV.
+        bytes_per_work_unit: how large work units should be.
+        bytes_per_dataset: how many bytes of a dataset one run reads, 0 for all; whole files, and at least one.
+        settle_s: files that were changed less than this ago, by the clock of the machine that plans, are left to the
+            next run: they may still be written.
+        remembered: how many files of a dataset are remembered one by one, the newest. Of files that appear among these
+            it is known that they are late; of older ones that they were not read is not noticed.
+        late: what to do with files that are older than others that are read: `read` them, or `fail` leaves the dataset
+            out of the run, with its reason.
+        changed: what to do with a file that was changed after it was read, as long as it is remembered: `fail`, or
+            `read_again` reads all of its rows once more.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET)
+
+    type: Literal["files"]
+    paths: tuple[str, ...] = Field(min_length=1)
+    dataset: str = ""
+    format: FileFormat
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
+    bytes_per_dataset: int = Field(default=0, ge=0)
+    settle_s: float = Field(default=5, ge=0)
+    remembered: int = Field(default=100, ge=1, le=10_000)
+    late: Literal["read", "fail"] = "read"
+    changed: Literal["fail", "read_again"] = "fail"
+
+    @field_validator("paths")
+    @classmethod
+    def _parse(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for path in paths:
+            PathPattern.parse(path)
+        return paths
+
+    @model_validator(mode="after")
+    def _names_datasets(self) -> FilesSource:
+        unnamed = [path for path in self.paths if not PathPattern.parse(path).names_datasets]
+        if bool(unnamed) is not bool(self.dataset):
+            raise ValueError("`dataset` names the dataset of all paths without {dataset}, where there are any")
+        return self
+
+    @property
+    def batch_schema(self) -> pa.Schema | None:
+        return LINE_SCHEMA if self.format == "jsonl" else None
+
+    def pins(self) -> Mapping[str, Pin]:
+        """What names datasets and files: the patterns from their first wildcard on. The folders before it may move, if
+        files keep their times."""
+        return {
+            "paths": Pin(" ".join(map(str, self._patterns()))),
+            "dataset": Pin(self.dataset),
+            WATERMARK_PIN: WATERMARKS.pin(),
+        }
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        settled_ns = time.time_ns() - int(self.settle_s * 1e9)
+        rules = Rules(
+            self.bytes_per_work_unit, self.bytes_per_dataset, settled_ns, self.remembered, self.late, self.changed
+        )
+        listing = listed(self._patterns(), self.dataset, owned)
+        yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())
+        for urn, files in listing.files.items():
+            state = states.get(urn) or DatasetState(urn)
+            if urn in listing.problems or state.status is not DatasetStatus.IDLE:
+                continue
+            there = [
+                ListedFile(index, path, file.size_bytes, file.mtime_ns, file.etag)
+                for (index, path), file in files.items()
+            ]
+            if planned := plan_dataset(urn, state.watermark, there, rules):
+                yield planned
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Positions are one of `files`, and numbers of rows."""
+        for urn, positions in datasets.items():
+            if FILES not in positions:
+                yield f"{urn!r}: there is no position of {FILES!r}"
+            for partition, position in positions.items():
+                if partition == FILES:
+                    try:
+                        WATERMARKS.from_position(position)
+                    except ValueError as error:
+                        yield f"{urn!r}: {error}"
+                elif type(position) is not int or position < 0:
+                    yield f"{urn!r}: {position!r}, for partition {partition!r}, is no number of rows"
+
+    def open(self) -> Extractor:
+        folders = tuple(InputFolder(pattern.folder) for pattern in self._patterns())
+        return FilesExtractor(folders, self.format, self.delimiter, self.remembered)
+
+    def _patterns(self) -> tuple[PathPattern, ...]:
+        return tuple(map(PathPattern.parse, self.paths))

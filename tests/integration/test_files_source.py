@@ -1,0 +1,154 @@
+"""Files as a source, by the command line: whatever is killed, each row of each file is published once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
+
+DATASETS = 20
+NOW_S = 1_700_000_000
+FLOW: dict[str, Any] = {
+    "on_rejected": "divert",
+    "converters": [{"type": "json", "keep_column": True, "fields": {"n": "int64"}}],
+    "row_checkers": [{"type": "range", "column": "n", "min": 0}],
+}
+
+
+class Inbox:
+    """Folders of files, what their lines are, and the job that reads them."""
+
+    def __init__(self, folder: Path, **sections: Any) -> None:
+        self.folder, self.path = folder, folder / "job.yaml"
+        self.sent: Counter[tuple[str, bytes]] = Counter()
+        self.chance, self.files = random.Random(7), 0
+        source = {
+            "type": "files",
+            "paths": [f"{folder}/in/{{dataset}}/*.jsonl", f"{folder}/in/{{dataset}}/*.jsonl.gz"],
+            "format": "jsonl",
+            "bytes_per_work_unit": 1 << 20,
+        }
+        job = {
+            "job": "files",
+            "source": {**source, **sections.pop("source", {})},
+            "paths": {name: name for name in ("store", "staging", "output")},
+            "commit": {"buckets": 4, **sections.pop("commit", {})},
+            "spark": {"master": "local[2,4]"},
+            **sections,
+        }
+        self.path.write_text(yaml.safe_dump(job))
+
+    def arrive(self, rows: int, late: int = 0) -> None:
+        """A file for each dataset, of one time for some of them; `late`: so many seconds before those before it."""
+        self.files += 1
+        for dataset in range(DATASETS):
+            name = f"d{dataset:02d}"
+            lines = []
+            for _ in range(rows):
+                number = self.chance.randrange(-3, 1000)
+                lines.append(json.dumps({"n": number, "id": self.chance.random()}).encode())
+            self.sent.update((name, line) for line in lines)
+            data = b"".join(line + b"\n" for line in lines)
+            path = self.folder / "in" / name / f"{self.files:03d}.jsonl{'.gz' * (self.files % 2)}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(gzip.compress(data) if self.files % 2 else data)
+            os.utime(path, (NOW_S + self.files // 2 - late,) * 2)
+
+    def published(self) -> Counter[tuple[str, bytes]]:
+        """The lines in the output and among the errors, by dataset, read by other means than the audit's."""
+        found: Counter[tuple[str, bytes]] = Counter()
+        for path in (self.folder / "output").rglob("*.parquet"):
+            parts = path.relative_to(self.folder / "output").parts
+            rows = ds.dataset(str(path)).to_table()
+            found.update((parts[parts[0] == "_rejected"], value) for value in rows["value"].to_pylist())
+        return found
+
+    def assert_exact(self) -> None:
+        assert self.published() == self.sent
+        audit = Job.from_file(self.path).audit(deep=True)
+        rows, audit.partitions = audit.partitions, []
+        assert audit.exact, audit
+        assert sum(row.published for row in rows) == self.sent.total()
+
+
+def test_what_arrives_is_published_once_and_what_is_wrong_with_a_dataset_stops_it_alone(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    inbox = Inbox(tmp_path, **FLOW, source={"bytes_per_work_unit": 1})
+    for rows in (20, 0, 30):
+        inbox.arrive(rows)
+    first = Job.from_file(inbox.path, session=spark).run()
+    assert first.succeeded
+    assert first.totals.datasets_published == DATASETS
+    inbox.assert_exact()
+    inbox.arrive(10, late=100)
+    bad = tmp_path / "in" / "d00" / "999.jsonl.gz"
+    bad.write_bytes(gzip.compress(b"1\n")[:-4])
+    os.utime(bad, (NOW_S + 50,) * 2)
+    changed = tmp_path / "in" / "d01" / "001.jsonl.gz"
+    was = changed.read_bytes()
+    changed.write_bytes(was + was)
+    second = Job.from_file(inbox.path, session=spark).run()
+    assert second.totals.datasets_published == DATASETS - 2
+    reasons = {reason.subject: reason.text for reason in second.totals.reasons}
+    assert set(reasons) == {"d00", "d01"}
+    assert str(bad) in reasons["d00"]
+    assert "d01/001.jsonl.gz" in reasons["d01"]
+    bad.unlink()
+    changed.write_bytes(was)
+    os.utime(changed, (NOW_S,) * 2)
+    third = Job.from_file(inbox.path, session=spark).run()
+    assert third.totals.datasets_published == 2
+    inbox.assert_exact()
+    assert Job.from_file(inbox.path, session=spark).run().totals.datasets_published == 0
+
+
+def test_a_store_that_was_rebuilt_does_not_read_files_again(tmp_path: Path, spark: SparkSession) -> None:
+    inbox = Inbox(tmp_path)
+    inbox.arrive(5)
+    assert Job.from_file(inbox.path, session=spark).run().succeeded
+    watermark = next(row for row in Job.from_file(inbox.path).status().datasets if row.dataset == "d00").positions
+    (tmp_path / "store").rename(tmp_path / "lost")
+    Job.from_file(inbox.path).rebuild()
+    inbox.arrive(5)
+    result = Job.from_file(inbox.path, session=spark).run()
+    assert result.totals.datasets_published == 0
+    assert "which of its files are read" in result.totals.reasons[0].text
+    Job.from_file(inbox.path).set_watermark("d00", watermark)
+    assert Job.from_file(inbox.path, session=spark).run().totals.datasets_published == 1
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_commits_each_row_is_there_once(tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path, **FLOW, commit={"min_interval_ms": 60_000})
+    kills = 0
+    for number, late in enumerate((0, 0, 50)):
+        inbox.arrive(200, late)
+        inbox.arrive(100)
+        watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
+        out = tmp_path / f"run-{number}"
+        with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+            while not run.has_ended and not watcher.pending():
+                run.wait(0.002)
+            kills += not run.has_ended
+            run.kill()
+    inbox.arrive(50)
+    command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert kills, "no run was killed in the middle of its commit"
+    inbox.assert_exact()

@@ -1,0 +1,79 @@
+"""Folders of files with times of our choosing, and a source that reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.files.source import FilesSource
+
+NOW_S = 1_700_000_000
+
+
+class Folder:
+    """A folder whose datasets are read as a job would, a run after the other."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder, self.watermarks = folder, dict[str, Watermark]()
+        self.settings: dict[str, Any] = {
+            "type": "files",
+            "paths": [f"{folder}/in/{{dataset}}/**/*.jsonl"],
+            "format": "jsonl",
+            **settings,
+        }
+        (folder / "in").mkdir(exist_ok=True)
+
+    def put(self, name: str, data: bytes | str, at: float = 0) -> Path:
+        """Writes a file below `in`, changed so many seconds after `NOW_S`."""
+        path = self.folder / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        os.utime(path, (NOW_S + at,) * 2)
+        return path
+
+    def source(self, **settings: Any) -> FilesSource:
+        return FilesSource.model_validate({**self.settings, **settings})
+
+    def plan(self, **settings: Any) -> dict[str, DatasetPlan | DatasetProblem]:
+        states = {urn: DatasetState(urn, watermark=reached) for urn, reached in self.watermarks.items()}
+        return {plan.dataset_urn: plan for plan in self.source(**settings).plan(lambda urn: True, states)}
+
+    def problem(self, urn: str, **settings: Any) -> str:
+        found = self.plan(**settings)[urn]
+        assert isinstance(found, DatasetProblem)
+        return found.error
+
+    def run(self, batches: int = 0, **settings: Any) -> list[dict[str, Any]]:
+        """Reads what is new, and moves the watermarks; or only so many batches of each work unit, and the first."""
+        rows: list[dict[str, Any]] = []
+        for urn, plan in self.plan(**settings).items():
+            assert isinstance(plan, DatasetPlan), plan
+            reached = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}
+            for unit in plan.work_units[: 1 if batches else None]:
+                extraction = self.source(**settings).open().extract(unit)
+                for number, batch in enumerate(extraction, 1):
+                    rows += batch.to_pylist()
+                    if number == batches:
+                        break
+                assert unit.can_end_at(extraction.actual_high())
+                assert all(reached[p] == low for p, low in unit.low.positions.items())
+                reached |= extraction.actual_high().positions
+            self.watermarks[urn] = Watermark(reached, plan.start.incarnation)
+        return rows
+
+    def values(self, batches: int = 0, **settings: Any) -> list[str]:
+        return [row["value"].decode() for row in self.run(batches, **settings)]
+
+
+def counted(rows: list[dict[str, Any]]) -> Mapping[str, list[int]]:
+    """The offsets of rows, by partition."""
+    found: dict[str, list[int]] = {}
+    for row in rows:
+        found.setdefault(row["_partition"], []).append(row["_offset"])
+    return found

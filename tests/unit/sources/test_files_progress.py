@@ -1,0 +1,81 @@
+"""What of a dataset's files is read: no file twice, and none that can be known to be unread is passed over."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.model.storable import storable
+from distcommit.model.watermark import Watermark, at_or_past
+from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress
+
+KIND = FilesWatermark()
+FILES = st.lists(
+    st.builds(ListedFile, st.just(0), st.integers(0, 400).map(str), st.just(1), st.integers(-2, 8)),
+    max_size=12,
+    unique_by=lambda file: file.path,
+)
+"""Files that arrive between two runs: with whatever times they have."""
+
+
+@given(st.lists(st.tuples(FILES, st.integers(0, 8), st.integers(1, 6)), max_size=8))
+def test_each_file_is_read_once_unless_it_came_below_what_is_remembered(
+    runs: list[tuple[list[ListedFile], int, int]],
+) -> None:
+    progress, there, read = Progress(), dict[str, ListedFile](), list[ListedFile]()
+    for arrived, limit, remembered in runs:
+        floor = progress.floor
+        new = [file for file in arrived if file.path not in there]
+        there |= {file.path: file for file in new}
+        waiting = progress.unread(there.values())
+        assert not waiting.changed
+        unread = sorted([*waiting.new, *waiting.late], key=lambda file: file.entry)
+        assert all(file in unread for file in new if file.entry[:2] > floor)
+        for file in unread[:limit]:
+            before, progress = progress, progress.after(file, remembered)
+            assert at_or_past(KIND.to_position(progress), KIND.to_position(before))
+            assert progress.floor >= before.floor
+            read.append(file)
+        left = progress.unread(there.values())
+        assert sorted([*left.new, *left.late], key=lambda file: file.entry) == unread[limit:]
+    assert len({file.path for file in read}) == len(read) == progress.files
+
+
+@given(FILES, st.integers(1, 3), st.integers(1, 9))
+def test_a_position_is_read_as_it_was_stored(files: list[ListedFile], remembered: int, rows: int) -> None:
+    progress = Progress()
+    for file in files:
+        for step in (progress.within(file, rows), progress.within(file, rows).after(file, remembered)):
+            position = KIND.to_position(step)
+            assert KIND.from_position(storable(Watermark({"": position})).positions[""]) == step
+            assert at_or_past(position, KIND.to_position(progress))
+            assert not at_or_past(KIND.to_position(progress), position)
+            progress = step
+        assert len(progress.recent) <= remembered
+
+
+@given(FILES, st.integers(1, 9))
+def test_a_file_that_is_half_read_is_always_remembered(files: list[ListedFile], rows: int) -> None:
+    progress = Progress()
+    for file in sorted(files, key=lambda file: file.path):
+        assert progress.within(file, rows).unread([file]).half == file
+        progress = progress.after(file, 1)
+
+
+def test_a_file_that_was_changed_is_told_once_it_is_read_again_it_is_not() -> None:
+    old, new = ListedFile(0, "a", 1, 10), ListedFile(0, "a", 2, 20)
+    for remembered in (1, 5):
+        for first, second in ((old, new), (new, old)):
+            progress = Progress().after(ListedFile(0, "b", 1, 15), remembered).after(first, remembered)
+            if first.entry in progress.recent:
+                assert progress.unread([second]).changed == [second]
+            again = progress.after(second, remembered).unread([second])
+            assert [*again.new, *again.late, *again.changed] == []
+
+
+def test_same_times_are_told_apart_by_the_names() -> None:
+    files = [ListedFile(0, str(number), 1, 5) for number in range(50)]
+    progress = Progress()
+    for file in sorted(files, key=lambda file: file.entry)[:30]:
+        progress = progress.after(file, 3)
+    assert len(progress.unread(files).new) == 20
