@@ -10,7 +10,7 @@ import msgspec
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
-from distcommit.model.work import positions_lost
+from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_head
 from distcommit.stores.job_store import JobStore
@@ -36,7 +36,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     """One dataset: where it stands, how far it is, why it does not go on, and how much its source had lost.
 
     `outage`: the reason is one of its target, which counts as nobody's failed run. `published_in`: where its records
-    are, if its sink says.
+    are, if its sink says. `schemas`: the ids of their schemas, by the converter that they are known to.
     """
 
     dataset: str
@@ -52,6 +52,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     outage: bool = False
     next_run: NextRun = NextRun.NOTHING
     published_in: str = ""
+    schemas: SchemaIds = {}
 
 
 class StatusResult(msgspec.Struct, frozen=True):
@@ -151,4 +152,5 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> Datas
         outage=mine.outage if mine else False,
         next_run=_next_run(state, job_fold),
         published_in=published_in,
+        schemas=state.schemas,
     )

@@ -350,7 +350,7 @@ def _next(row: DatasetStatusRow) -> str:
     reason = " ".join(row.reason.split())
     match row.status:
         case "idle":
-            return ""
+            return "; ".join(f"{name} of schemas {', '.join(map(str, ids))}" for name, ids in row.schemas.items())
         case "pending":
             text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
             if row.outage:

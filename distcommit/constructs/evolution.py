@@ -5,8 +5,8 @@ has may be null, and types of the same column are the same or one is wider. The 
 which schemas come, so an older producer beside a newer one is no other case than the newer one alone.
 
 Wider are: integers of more bits (signed and unsigned by themselves), floating point of more bits, float64 for integers
-of at most 32 bits, decimals of more digits before the point, timestamps of a finer unit; lists, maps and structs by what
-they hold. A dictionary is its values.
+of at most 32 bits, decimals of more digits before the point, timestamps of a finer unit. Lists, maps and structs go by
+what they hold. A dictionary is its values.
 """
 
 from __future__ import annotations

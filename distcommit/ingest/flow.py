@@ -57,6 +57,7 @@ def run_work_unit(
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         results = _prepared(branches, actual_high, extraction, area, identity)
         state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, branches=results)
+        state = replace(state, schemas=branches.schemas())
         storable(state)  # else the rows that are stored with it could not be stored either
     except Exception as error:
         if isinstance(error, RecordError):

@@ -11,7 +11,7 @@ from enum import Enum, IntEnum, StrEnum
 from msgspec import Struct
 
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.model.work import SchemaIds, SkippedRange
 
 
 class StepBatch(Struct, frozen=True, array_like=True):
@@ -27,7 +27,8 @@ class SealedSequence(Struct, frozen=True, array_like=True):
 
     Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
     `low` begin; `left_out` why work units of the plan are not in it, if any are not; `content_sum` what the records of
-    its files come to (`sinks.files.content`), empty if that is not known.
+    its files come to (`sinks.files.content`), empty if that is not known; `schemas`: by converter, the ids of the
+    schemas that the dataset's records may be of from then on.
     """
 
     dataset_urn: str
@@ -41,6 +42,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     files: int = 0
     left_out: str = ""
     content_sum: str = ""
+    schemas: SchemaIds = {}
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
@@ -193,7 +195,8 @@ class DatasetState(Struct, frozen=True):
     `open`: its sequence that is not done, if it has one; `closed_epoch`: newest epoch that may not seal again;
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
     `accepted_epochs`: sequences that a person declared done; `done_records`, `done_files`, `done_content_sum` and
-    `done_left_out`: what the sequence of `done_epoch` published, and why not more.
+    `done_left_out`: what the sequence of `done_epoch` published, and why not more; `schemas`: by converter, the ids of
+    the schemas that its records are of.
     """
 
     dataset_urn: str
@@ -208,6 +211,7 @@ class DatasetState(Struct, frozen=True):
     done_files: int = 0
     done_left_out: str = ""
     done_content_sum: str = ""
+    schemas: SchemaIds = {}
 
     @property
     def status(self) -> DatasetStatus:

@@ -155,6 +155,7 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_files=sequence.files,
         done_left_out=sequence.left_out,
         done_content_sum=sequence.content_sum,
+        schemas={**state.schemas, **sequence.schemas},
     )
 
 

@@ -38,7 +38,7 @@ from distcommit.model.log_records import (
     SetWatermarks,
 )
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.model.work import SchemaIds, SkippedRange
 
 
 class StoredIntent(Struct, frozen=True, array_like=True, tag="Intent"):
@@ -70,6 +70,7 @@ class StoredState(Struct, frozen=True, array_like=True):
     done_left_out: str = ""
     outage: bool = False
     done_content_sum: str = ""
+    schemas: SchemaIds = {}
 
 
 class StoredRebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):

@@ -62,6 +62,7 @@ class LogDataset:
     accepted: list[int] = field(default_factory=list)
     reason: str = ""
     outage: bool = False
+    schemas: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def has(self, epoch: int, *statuses: str) -> bool:
         """Whether the sequence of that epoch is there, in one of these statuses."""
@@ -97,6 +98,7 @@ class LogModel:
                 state.done_epoch,
                 set(state.tried_epochs),
                 list(state.accepted_epochs),
+                schemas=dict(state.schemas),
             )
             for state in record.datasets
         }
@@ -167,6 +169,7 @@ class LogModel:
                     self.datasets[state.dataset_urn] = LogDataset(
                         status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch
                     )
+                    self.datasets[state.dataset_urn].schemas = dict(state.schemas)
                 self.heads = {}
                 return True
 
@@ -276,6 +279,7 @@ class LogModel:
         if published and known.sequence is not None:
             known.watermark = known.sequence.high if known.sequence.high is not None else known.watermark
             known.done = max(known.done, name.epoch)
+            known.schemas = known.schemas | known.sequence.schemas
         known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
         known.reason, known.outage = "", False
 
@@ -295,8 +299,8 @@ class LogModel:
             open_now = state.open
             held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
             theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
-            more = (known.tried, known.accepted, known.reason, known.outage)
-            also = (set(state.tried_epochs), list(state.accepted_epochs), state.reason, outage)
+            more = (known.tried, known.accepted, known.reason, known.outage, known.schemas)
+            also = (set(state.tried_epochs), list(state.accepted_epochs), state.reason, outage, state.schemas)
             if mine != (*theirs, state.done_epoch) or more != also:
                 return f"{urn!r} is {known}, the fold says {state}"
         return ""

@@ -94,8 +94,12 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
     free = [urn for urn in urns if (d := fold.state_of(urn)).sequence is None and d.closed_epoch < newest]
 
     def fitting() -> st.SearchStrategy[SealedSequence]:
-        return st.sampled_from(free).map(
-            lambda urn: SealedSequence(urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), ())
+        return st.builds(
+            lambda urn, schemas: SealedSequence(
+                urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), (), schemas=schemas
+            ),
+            st.sampled_from(free),
+            _SCHEMAS,
         )
 
     likely: list[Callable[[], st.SearchStrategy[Record]]] = [
@@ -137,6 +141,9 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Rebucket, writers, st.integers(fold.generation, fold.generation + 2), st.integers(1, 3)),
         lambda: st.builds(Generation, writers, st.integers(fold.generation, fold.generation + 2)),
     ]
+
+
+_SCHEMAS = st.dictionaries(st.sampled_from(["avro", "late.json_schema"]), st.just((1,)) | st.just((1, 2)))
 
 
 def _heads() -> st.SearchStrategy[tuple[Head, ...]]:

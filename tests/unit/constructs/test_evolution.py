@@ -214,7 +214,7 @@ def require_one_table(nullable: list[pa.Schema]) -> None:
         assert rows.num_rows == 2 * len(paths)
         expected = [row for schema in nullable if len(schema) for row in widened(values(schema), merged)]
         assert rows.to_pylist() == expected
-        read = duckdb.sql(f"select * from read_parquet({paths}, union_by_name=true)").to_arrow_table()
+        read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table()
         assert [same(row) for row in read.select(merged.names).to_pylist()] == [same(row) for row in expected]
 
 
