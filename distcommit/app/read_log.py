@@ -192,7 +192,8 @@ def _name(name: SequenceName) -> str:
 
 def _sealed(sequence: SealedSequence) -> str:
     moved = f"{_position(sequence.low)} -> {_position(sequence.high)}"
-    return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files"
+    schemas = "".join(f", {name} of schemas {_few(ids, str)}" for name, ids in sequence.schemas.items())
+    return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files{schemas}"
 
 
 def _unread(one: UnreadDataset) -> str:

@@ -208,6 +208,7 @@ def _add(plan: _Plan, state: DatasetState, after: Continued, files: int, aside: 
             origin=after.origin,
             skipped=after.skipped,
             accepted_epochs=state.accepted_epochs,
+            schemas=state.schemas,
         )
     )
     plan.set_aside += aside

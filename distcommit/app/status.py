@@ -10,7 +10,7 @@ import msgspec
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
-from distcommit.model.work import positions_lost
+from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_head
 from distcommit.stores.job_store import JobStore
@@ -37,7 +37,8 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
     `status` is `stopped` if no run plans it, since too many could not read it. `failed_runs`: how many could not replay
     its sequence or, where it has none, read it. `outage`: the reason is one of its target, or source, which counts as
-    nobody's failed run. `published_in`: where its records are, if its sink says.
+    nobody's failed run. `published_in`: where its records are, if its sink says. `schemas`: the ids of their schemas,
+    by the converter that they are known to.
     """
 
     dataset: str
@@ -53,6 +54,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     outage: bool = False
     next_run: NextRun = NextRun.NOTHING
     published_in: str = ""
+    schemas: SchemaIds = {}
 
 
 class StatusResult(msgspec.Struct, frozen=True):
@@ -153,4 +155,5 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> Datas
         outage=mine.outage if mine else unread is not None and unread.outage,
         next_run=_next_run(state, job_fold),
         published_in=published_in,
+        schemas=state.schemas,
     )

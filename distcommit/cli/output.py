@@ -352,7 +352,8 @@ def _next(row: DatasetStatusRow) -> str:
     reason = " ".join(row.reason.split())
     match row.status:
         case "idle":
-            return _unread(row, reason)
+            ids = [f"{name} of schemas {', '.join(map(str, ids))}" for name, ids in row.schemas.items()]
+            return "; ".join(filter(None, (_unread(row, reason), *ids)))
         case "stopped":
             return f"`distcommit release JOB.yaml {row.dataset} retry`; {_unread(row, reason)}"
         case "pending":

@@ -17,6 +17,7 @@ from distcommit.engine.retired import delete_retired
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import Loads, lent, packed
 from distcommit.engine.unread import why_stopped
+from distcommit.ingest.known_schemas import knowing
 from distcommit.model.errors import (
     ConfigurationError,
     DistcommitError,
@@ -153,7 +154,11 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
         names.add(planned.dataset_urn)
         bucket = settings.store.planning_bucket(planned.dataset_urn)
         numbers = ordinals.setdefault(bucket, count())
-        units = tuple(replace(u, work_unit_id=f"{bucket:05d}_{next(numbers):06d}") for u in planned.work_units)
+        state = known.get(planned.dataset_urn)
+        units = tuple(
+            knowing(replace(unit, work_unit_id=f"{bucket:05d}_{next(numbers):06d}"), state.schemas if state else {})
+            for unit in planned.work_units
+        )
         if units:
             plans.setdefault(bucket, []).append(replace(planned, work_units=units))
             _count(units, bucket, result)

@@ -9,7 +9,7 @@ from distcommit.model.errors import plain_text
 from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.sink import SealRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext
-from distcommit.model.work import BranchResult, DatasetPlan, TaskState, added_content
+from distcommit.model.work import BranchResult, DatasetPlan, TaskState, added_content, added_schemas
 from distcommit.protocol.paths import is_tombstone
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
@@ -57,6 +57,7 @@ def sequence_of(
         files=sum(count for _, count in files),
         left_out=plain_text(ready.left_out, 500),
         content_sum=added_content(result.content_sum for result, count in files if count),
+        schemas=added_schemas(*(state.schemas for state in ready.winners)),
     )
     return sequence, steps
 

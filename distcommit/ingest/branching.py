@@ -13,14 +13,22 @@ import pyarrow as pa
 from distcommit.ingest.chain import Chain, Piece, Rejection, Rows, Tally, without
 from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
+from distcommit.ingest.known_schemas import begin, known_to
 from distcommit.ingest.lane import Lane
 from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.constructs import Converter
 from distcommit.model.errors import QualityError
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.model.source import Provenance
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import MAIN_BRANCH, BranchResult, ConstructCounts, SkippedRange, WorkUnit, errors_of
+from distcommit.model.work import (
+    MAIN_BRANCH,
+    BranchResult,
+    ConstructCounts,
+    SchemaIds,
+    SkippedRange,
+    WorkUnit,
+    errors_of,
+)
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.sinks.files.sink import AttemptFiles
 
@@ -65,10 +73,9 @@ class Branches:
     def open(self) -> None:
         """Begins the work unit: opens the writers, and tells converters and checkers."""
         for stage in self._flow.stages:
-            if isinstance(stage.construct, Converter):
-                stage.construct.begin_work_unit(self._unit.dataset_urn)
+            begin(stage, self._unit)
         for lane in self._lanes:
-            lane.open(self._unit.dataset_urn, partial(self._open, lane))
+            lane.open(self._unit, partial(self._open, lane))
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Told to one writer: what a source does not have is in no branch."""
@@ -227,6 +234,11 @@ class Branches:
             for branch, chain in chains
             for stage, tally in zip(chain.stages, chain.tallies, strict=True)
         )
+
+    def schemas(self) -> SchemaIds:
+        """The schemas that converters know of the dataset now."""
+        chains = [("", self._flow.stages), *((lane.branch.name, lane.stages) for lane in self._lanes)]
+        return known_to((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
         """Has all writers let go of what they hold."""

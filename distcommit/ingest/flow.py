@@ -64,6 +64,7 @@ def run_work_unit(
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         results = _prepared(branches, actual_high, extraction, area, identity)
         state = replace(state, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, branches=results)
+        state = replace(state, schemas=branches.schemas())
         storable(state)  # else the rows that are stored with it could not be stored either
     except Exception as error:
         if isinstance(error, RecordError):
@@ -138,6 +139,7 @@ def _what_is_left(failed: TaskState, branches: Branches, counts: _Counts) -> Tas
         try:
             results = branches.prepare(prefix.high)
             state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
+            state = replace(state, schemas=branches.schemas())
             storable(state)
         except Exception:  # the attempt has failed anyway, for another reason
             logger.warning("nothing of it is kept", extra={"work_unit": failed.work_unit_id}, exc_info=True)

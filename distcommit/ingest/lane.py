@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from distcommit.ingest.chain import Chain, Piece, Rejection
-from distcommit.ingest.task_flow import Branch
+from distcommit.ingest.known_schemas import begin
+from distcommit.ingest.task_flow import Branch, Stage
 from distcommit.model.committer import check_plain
-from distcommit.model.constructs import BranchCounts, Converter, TaskCheck
+from distcommit.model.constructs import BranchCounts, TaskCheck
 from distcommit.model.errors import ConfigurationError, error_text, plain_text
 from distcommit.model.sink import Filtered, Origins, Prepared, Sink, SinkWriter
-from distcommit.model.work import BranchResult, CheckOutcome, SkippedRange
+from distcommit.model.work import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.sinks.files.offsets import OffsetSets
 
 
@@ -63,16 +64,20 @@ class Lane:
                 self.error, self.error_construct = error_text(error, 1000), construct or self.chain.at
             raise
 
-    def open(self, dataset_urn: str, open_writer: Callable[[], SinkWriter]) -> None:
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """What its records go through."""
+        return () if self.is_diverted else self.branch.stages
+
+    def open(self, unit: WorkUnit, open_writer: Callable[[], SinkWriter]) -> None:
         """Begins the work unit."""
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
         if self.is_diverted:
             return
         for stage in self.branch.stages:
-            if isinstance(stage.construct, Converter):
-                with self.at(stage.name):
-                    stage.construct.begin_work_unit(dataset_urn)
+            with self.at(stage.name):
+                begin(stage, unit, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())

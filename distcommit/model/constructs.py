@@ -70,6 +70,15 @@ class Converter(ABC):
         """Told, before the records of a work unit come, which dataset they are of: what was learned of others' records
         says nothing of these."""
 
+    def know_schemas(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
+        """Told, after `begin_work_unit`, the ids of the schemas that the dataset's published records are of, as this
+        converter has said of them in earlier runs (`schemas_known`); none at first, and if they are not known."""
+
+    def schemas_known(self) -> Sequence[int]:
+        """Asked at the end of a work unit: the ids of the schemas that the dataset's records may be of from now on,
+        each once, those that it was told first. They are stored with what was made. None by default."""
+        return ()
+
     def close(self) -> None:  # noqa: B027 - optional hook
         """Lets go of connections at the end of a task; it may be used again. Safe to call twice."""
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.model.work import SchemaIds, SkippedRange
 
 
 class StepBatch(Struct, frozen=True, array_like=True):
@@ -28,7 +28,8 @@ class SealedSequence(Struct, frozen=True, array_like=True):
 
     Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
     `low` begin; `left_out` why work units of the plan are not in it, if any are not; `content_sum` what the records of
-    its files come to (`sinks.files.content`), empty if that is not known.
+    its files come to (`sinks.files.content`), empty if that is not known; `schemas`: by converter, the ids of the
+    schemas that the dataset's records may be of from then on.
     """
 
     dataset_urn: str
@@ -42,6 +43,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     files: int = 0
     left_out: str = ""
     content_sum: str = ""
+    schemas: SchemaIds = {}
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
@@ -197,7 +199,8 @@ class DatasetState(Struct, frozen=True):
     `done_epoch`: newest epoch whose sequence is published; `origin`: the first position ever read, by partition;
     `accepted_epochs`: the newest sequence that a person declared done (older programs kept all of them);
     `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
-    and why not more; `unread`: what could not be read, if that was so the last time.
+    and why not more; `unread`: what could not be read, if that was so the last time; `schemas`: by converter, the ids
+    of the schemas that its records are of.
     """
 
     dataset_urn: str
@@ -213,6 +216,7 @@ class DatasetState(Struct, frozen=True):
     done_left_out: str = ""
     done_content_sum: str = ""
     unread: FailedReading | None = None
+    schemas: SchemaIds = {}
 
     @property
     def is_stopped(self) -> bool:

@@ -34,6 +34,19 @@ def rejecting_branch(errors: str) -> str:
     return errors.removeprefix(ERRORS).removeprefix("/")
 
 
+SchemaIds = dict[str, tuple[int, ...]]
+"""Ids of schemas by the converter that they are known to, each once, those that came first in front."""
+
+_MOST_SCHEMAS = 100
+
+
+def added_schemas(*found: SchemaIds) -> SchemaIds:
+    """All of them, the newest hundred of each converter."""
+    names = dict.fromkeys(name for ids in found for name in ids)
+    each = {name: [*dict.fromkeys(one for ids in found for one in ids.get(name, ()))] for name in names}
+    return {name: tuple(ids[-_MOST_SCHEMAS:]) for name, ids in each.items()}
+
+
 class SkippedRange(Struct, frozen=True, array_like=True):
     """Positions of one source partition of which nothing is published, [low, high), and why.
 
@@ -202,7 +215,8 @@ class TaskState(Struct, frozen=True):
     One that has succeeded has a result for each branch of its dataset, and for those of errors that there were. What
     one that failed has says only how many records it had written, what was checked, and in which branches it failed. A
     partial one has both: an `error`, and what all branches hold of the records from `low` to `actual_high`, whole;
-    `records_read` counts these.
+    `records_read` counts these. `schemas`: those that converters knew of the dataset, and those that they have met
+    besides.
     """
 
     run_id: str
@@ -221,6 +235,7 @@ class TaskState(Struct, frozen=True):
     started_ms: int = 0
     finished_ms: int = 0
     constructs: tuple[ConstructCounts, ...] = ()
+    schemas: SchemaIds = {}
 
     @property
     def files(self) -> tuple[StagedFile, ...]:

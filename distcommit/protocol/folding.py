@@ -163,6 +163,7 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_left_out=sequence.left_out,
         done_content_sum=sequence.content_sum,
         unread=_still_unread(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
+        schemas={**state.schemas, **sequence.schemas},
     )
 
 

@@ -39,7 +39,7 @@ from distcommit.model.log_records import (
 )
 from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import SkippedRange
+from distcommit.model.work import SchemaIds, SkippedRange
 
 
 class StoredIntent(Struct, frozen=True, array_like=True, tag="Intent"):
@@ -72,6 +72,7 @@ class StoredState(Struct, frozen=True, array_like=True):
     outage: bool = False
     done_content_sum: str = ""
     unread: FailedReading | None = None
+    schemas: SchemaIds = {}
 
 
 class StoredRebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):

@@ -78,10 +78,11 @@ def _with_branches(branch: list[pa.Field]) -> list[pa.Field]:
 
 
 TASK_STATE_SCHEMA = pa.schema(
-    [*_with_branches(_BRANCH), _required("constructs", _many(CONSTRUCT))], metadata={VERSION_KEY: b"6"}
+    [*_with_branches(_BRANCH), _required("constructs", _many(CONSTRUCT)), _required("schemas", pa.string())],
+    metadata={VERSION_KEY: b"6"},
 )
 """One row for each attempt at a work unit. Watermarks are JSON: `[{partition: position}, incarnation]`, and so are
-holes; commit infos are MessagePack, each by itself."""
+holes and schemas; commit infos are MessagePack, each by itself."""
 
 _MANDATORY = pa.schema(
     [*_with_branches(_MANDATORY_BRANCH), _required("constructs", _many(CONSTRUCT))], metadata={VERSION_KEY: b"5"}

@@ -21,6 +21,7 @@ from distcommit.model.work import (
     CheckOutcome,
     ConstructCounts,
     DatasetPlan,
+    SchemaIds,
     SkippedRange,
     StagedFile,
     TaskOutcome,
@@ -46,6 +47,7 @@ _file = attrgetter(*(field.name for field in STAGED_FILE))
 _check = attrgetter(*(field.name for field in CHECK))
 _construct = attrgetter(*(field.name for field in CONSTRUCT))
 _skipped = msgspec.json.Decoder(tuple[SkippedRange, ...]).decode
+_schemas = msgspec.json.Decoder(SchemaIds).decode
 
 
 def table_name(stem: str, data: bytes) -> str:
@@ -78,7 +80,7 @@ def _stored(name: str, value: Any) -> Any:
         return [*map(_stored_branch, value)]
     if name == "constructs":
         return [*map(_construct, value)]
-    return _encode(value).decode() if name in _WATERMARKS else value
+    return _encode(value).decode() if name in (*_WATERMARKS, "schemas") else value
 
 
 def _stored_branch(result: BranchResult) -> tuple[Any, ...]:
@@ -107,9 +109,11 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     try:
         branches = _branches(stored) if "branches" in stored else _only_branch(stored)
         nothing: list[Any] = [()] * len(branches)
-        made = ("branches", "constructs")
+        made = ("branches", "constructs", "schemas")
         columns = {name: stored[name].to_pylist() for name in TASK_STATE_SCHEMA.names if name not in made}
-        columns["constructs"] = nothing
+        columns["constructs"], columns["schemas"] = nothing, [{} for _ in branches]
+        if "schemas" in stored:
+            columns["schemas"] = [_schemas(text) for text in stored["schemas"].to_pylist()]
         if "constructs" in stored:
             lists = stored["constructs"].to_pylist()
             columns["constructs"] = [tuple(ConstructCounts(**each) for each in found) for found in lists]

@@ -157,9 +157,12 @@ def make_12(folder: Path) -> None:
 
 
 def make_13(folder: Path) -> None:
-    """Writes what came with optional branches: version 6 of task states."""
+    """Writes what came with optional branches and schemas: version 6 of task states, and fields at the end of sequences
+    and states."""
     folder.mkdir(parents=True)
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES_WITH_OPTIONAL))
+    for name, segment in samples.SEGMENTS_WITH_SCHEMAS.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
 
 
 def make_14(folder: Path) -> None:

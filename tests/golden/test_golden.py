@@ -255,6 +255,12 @@ def test_what_came_with_optional_branches_is_read_as_what_was_written() -> None:
     assert decode_task_states(data, PATH) == samples.TASK_STATES_WITH_OPTIONAL
 
 
+@pytest.mark.parametrize("name", samples.SEGMENTS_WITH_SCHEMAS)
+def test_what_came_with_schemas_is_read_as_what_was_written(name: str) -> None:
+    data = (GOLDEN_13 / f"{name}.seg").read_bytes()
+    assert decode_segment(data, PATH) == samples.SEGMENTS_WITH_SCHEMAS[name]
+
+
 def sink_step(sealed: SealedSequence) -> SinkCommitStep:
     context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
     (step,) = load_steps(sealed.steps, context)

@@ -459,7 +459,7 @@ def test_settings_that_the_client_can_not_use_are_told_without_secrets(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"evolution": "pin"}, "need a schema"),
+        ({"evolution": "pin"}, "needs a schema"),
         ({"schema": {"subject": "a", "version": 1}}, "need a schema"),
         ({"schema": {"subject": "a", "version": 0}, "evolution": "pin"}, "greater than or equal to 1"),
         ({"registry": {"url": "ftp://x"}}, "should match pattern"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -37,6 +37,15 @@ class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         return self.made.convert(batch)
+
+    def begin_work_unit(self, dataset_urn: str) -> None:
+        self.made.begin_work_unit(dataset_urn)
+
+    def know_schemas(self, ids: Sequence[int]) -> None:
+        self.made.know_schemas(ids)
+
+    def schemas_known(self) -> Sequence[int]:
+        return self.made.schemas_known()
 
     def close(self) -> None:
         if "made" in self.__dict__:

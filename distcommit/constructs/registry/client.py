@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _CLIENT_DEFAULTS: dict[str, Any] = {"timeout": 30}
 _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
 _REFUSED = (401, 403)
+_TOPIC = "{topic}"
 
 
 class UnknownSchemaError(LookupError):
@@ -68,10 +69,19 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
-    """A schema that is fixed: a version of a subject."""
+    """A schema that is fixed: a version of a subject, in whose name `{topic}` stands for each dataset's own."""
 
-    subject: str = Field(min_length=1)
+    subject: str = Field(default="{topic}-value", min_length=1)
     version: int = Field(ge=1)
+
+    @property
+    def is_of_topic(self) -> bool:
+        """Whether each topic has its own."""
+        return _TOPIC in self.subject
+
+    def subject_of(self, topic: str) -> str:
+        """The subject for a topic's records."""
+        return self.subject.replace(_TOPIC, topic)
 
 
 class Registry:
@@ -119,10 +129,11 @@ class Registry:
         """
         return self._found(schema_id, self._ask(lambda client: client.get_schema(schema_id), f"id {schema_id}"))
 
-    def version(self, pinned: PinnedSchema) -> FoundSchema:
+    def version(self, subject: str, version: int) -> FoundSchema:
         """A version of a subject. Raises as `schema`."""
-        what = f"version {pinned.version} of subject {pinned.subject}"
-        found = self._ask(lambda client: client.get_version(pinned.subject, pinned.version), what)
+        found = self._ask(
+            lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
+        )
         return self._found(int(found.schema_id), found.schema)
 
     def latest(self, subject: str) -> FoundSchema:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from distcommit.constructs.columns import field_of, unique_names
 from distcommit.constructs.registry.client import (
     FoundSchema,
-    PinnedSchema,
     Registry,
     RegistrySettings,
     UnknownSchemaError,
     UnusableSchemaError,
 )
+from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConstructSettings
 from distcommit.model.constructs import Converted, Converter
-from distcommit.model.errors import ConfigurationError, RecordError
+from distcommit.model.errors import ConfigurationError
 
 SCHEMA_ID = b"schema_id"
 """Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""
@@ -61,58 +61,56 @@ class Decoder(Protocol):
 class _Known:
     """What was learned in this process: it is not sent to others.
 
-    `decoders`: by schema id; a text says why there is none. `last`: the columns of the record before; `dataset`: whose
-    records they are.
+    `decoders`: by the ids of the schema and the one it is read by, if any; a text says why there is none. `pinned`: by
+    subject and version. `last`: the columns of the record before; `topic`: whose records they are; `policy`: its own;
+    `schemas`: those of its records.
     """
 
     registry: Registry
-    decoders: dict[int, Decoder | str] = field(default_factory=dict)
-    pinned: FoundSchema | None = None
+    policy: EvolutionSettings
+    decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
+    pinned: dict[tuple[str, int], FoundSchema] = field(default_factory=dict)
     last: pa.Schema | None = None
-    dataset: str = ""
+    topic: str = ""
+    schemas: KnownSchemas = field(default_factory=KnownSchemas)
 
 
 class RegistryConverter(
-    ConstructSettings, Converter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
+    EvolutionSettings,
+    ConstructSettings,
+    Converter,
+    frozen=True,
+    extra="forbid",
+    ignored_types=(cached_property,),
+    populate_by_name=True,
 ):
     """The section of a converter that a schema registry tells how to read a column.
 
     A message's fields become columns behind the others, and may all be null: a null value has null in each, and the
-    columns of the record before it. If there was none in the work unit, it has those of the newest schema of the
-    topic's subject, as producers name it (`TOPIC-value`, or `-key`), or none if the registry knows no such subject.
-    Records of several schemas come in several pieces, whose Arrow schemas name the registry's id in their metadata.
+    columns of the record before it. If there was none in the work unit, it has those of the newest schema that records
+    of the dataset are published with, else of the topic's subject, as producers name it (`TOPIC-value`, or `-key`), or
+    none if the registry knows no such subject. Records of several schemas come in several pieces, whose Arrow schemas
+    name the registry's id in their metadata.
 
     Turned away is what is not in the wire format, or not of its schema, and what names a schema that the registry does
     not know, or that has no columns: the registry is asked once for each id in a task.
 
     Attributes:
         registry: where schemas are.
-        pinned: `schema` in the job file: the one that `pin` and `fail` are about.
-        evolution: what is done with records of another schema than before: `evolve` takes each as its writer's schema
-            has it; `pin` reads all as the pinned schema has it, and rejects those whose schema does not fit it; `fail`
-            fails the work unit.
+        datasets: policies of some datasets; the others have the one that stands beside (`EvolutionSettings`).
         column: the column that holds messages.
         keep_column: whether it stays beside the fields.
     """
 
     kind: ClassVar[str]
     registry: RegistrySettings
-    pinned: PinnedSchema | None = Field(default=None, alias="schema")
-    evolution: Literal["evolve", "pin", "fail"] = "evolve"
+    datasets: tuple[DatasetEvolution, ...] = ()
     column: str = "value"
     keep_column: bool = False
 
-    @model_validator(mode="after")
-    def _pinned_where_it_is_needed(self) -> RegistryConverter:
-        if (self.pinned is None) != (self.evolution == "evolve"):
-            raise ValueError(
-                "evolution: pin and fail need a schema (subject and version), and evolve takes each as it comes"
-            )
-        return self
-
     @cached_property
     def _known(self) -> _Known:
-        return _Known(Registry(self.registry))
+        return _Known(Registry(self.registry), self)
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
@@ -128,7 +126,9 @@ class RegistryConverter(
 
     def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         field_of(schema, self.column, self.type, _is_binary, "binary")
-        return None if self.pinned is None else self._beside(schema, self._pinned_decoder().schema)
+        if self.pinned is None or self.pinned.is_of_topic or self.datasets:
+            return None
+        return self._beside(schema, self._pinned_decoder().schema)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         field_of(batch.schema, self.column, self.type, _is_binary, "binary")
@@ -136,7 +136,7 @@ class RegistryConverter(
         rejected = dict(found.rejected)
         pieces = []
         for framed in found.framed:
-            decoder = self._decoder(framed.schema_id)
+            decoder = self._admitted(framed.schema_id)
             if isinstance(decoder, str):
                 rejected |= dict.fromkeys(framed.rows.tolist(), decoder)
                 continue
@@ -149,7 +149,17 @@ class RegistryConverter(
             yield Converted(piece.records, piece.rows, {} if number else rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        self._known.last, self._known.dataset = None, dataset_urn
+        known = self._known
+        known.last, known.schemas = None, KnownSchemas()
+        known.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
+        own = (each for each in self.datasets if fnmatchcase(known.topic, each.match))
+        known.policy = next(own, self)
+
+    def know_schemas(self, ids: Sequence[int]) -> None:
+        self._known.schemas = KnownSchemas([*ids])
+
+    def schemas_known(self) -> Sequence[int]:
+        return tuple(self._known.schemas.ids)
 
     def close(self) -> None:
         known: _Known | None = self.__dict__.get("_known")
@@ -159,14 +169,18 @@ class RegistryConverter(
 
     def _reader(self) -> FoundSchema | None:
         """The pinned schema."""
-        known = self._known
-        if known.pinned is None and self.pinned is not None:
+        known, pinned = self._known, self._known.policy.pinned
+        if pinned is None:
+            return None
+        place = pinned.subject_of(known.topic), pinned.version
+        if place not in known.pinned:
             try:
-                known.pinned = known.registry.version(self.pinned)
-                self._check_kind(known.pinned)
+                found = known.registry.version(*place)
+                self._check_kind(found)
             except (UnknownSchemaError, UnusableSchemaError) as error:
                 raise self._wrong_pin(str(error)) from error
-        return known.pinned
+            known.pinned[place] = found
+        return known.pinned[place]
 
     def _pinned_decoder(self) -> Decoder:
         reader = self._reader()
@@ -175,19 +189,34 @@ class RegistryConverter(
             raise self._wrong_pin(found)
         return found
 
+    def _admitted(self, schema_id: int) -> Decoder | str:
+        """What decodes messages of a schema, or why they are turned away.
+
+        Raises:
+            RecordError: if the work unit is to fail.
+        """
+        policy, schemas, reader = self._known.policy, self._known.schemas, self._reader()
+        if reader is not None and reader.schema_id not in schemas.ids:
+            schemas.ids.append(reader.schema_id)
+        if policy.evolution == "fail":
+            if reader is None:
+                schemas.require(schema_id, self.registry.url)
+            else:
+                KnownSchemas([reader.schema_id]).require(schema_id, self.registry.url, "the pinned one")
+        decoder = self._decoder(schema_id)
+        if isinstance(decoder, str) or policy.evolution != "evolve":
+            return decoder
+        return schemas.admit(schema_id, decoder.schema, self._columns_of, policy) or decoder
+
+    def _columns_of(self, schema_id: int) -> pa.Schema | None:
+        decoder = self._decoder(schema_id)
+        return None if isinstance(decoder, str) else decoder.schema
+
     def _decoder(self, schema_id: int) -> Decoder | str:
         """What decodes messages of a schema, or why nothing can."""
-        known = self._known
-        if schema_id not in known.decoders:
-            reader = self._reader()
-            if self.evolution == "fail" and reader is not None and schema_id != reader.schema_id:
-                raise RecordError(
-                    "a record is of another schema than the pinned one, and evolution is fail",
-                    registry=self.registry.url,
-                    expected=f"schema id {reader.schema_id}",
-                    found=f"schema id {schema_id}",
-                    todo="look at what the producer has changed, then pin that version",
-                )
+        known, reader = self._known, self._reader()
+        key = schema_id, reader.schema_id if reader is not None else 0
+        if key not in known.decoders:
             try:
                 writer = known.registry.schema(schema_id)
                 self._check_kind(writer)
@@ -196,15 +225,16 @@ class RegistryConverter(
                 made = str(error)
             except UnusableSchemaError as error:
                 made = f"schema id {schema_id}: {error}"
-            known.decoders[schema_id] = made
-        return known.decoders[schema_id]
+            known.decoders[key] = made
+        return known.decoders[key]
 
     def _check_kind(self, found: FoundSchema) -> None:
         if found.kind != self.kind:
             raise UnusableSchemaError(f"it is of type {found.kind}, and the converter's is {self.kind}")
 
     def _wrong_pin(self, found: str) -> ConfigurationError:
-        pinned = f"version {self.pinned.version} of subject {self.pinned.subject}" if self.pinned else ""
+        pin, topic = self._known.policy.pinned, self._known.topic
+        pinned = f"version {pin.version} of subject {pin.subject_of(topic)}" if pin else ""
         return ConfigurationError(
             "the pinned schema can't be used",
             registry=self.registry.url,
@@ -230,14 +260,19 @@ class RegistryConverter(
         return self._joined(batch, records.columns, marked, rows)
 
     def _nulls(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> _Piece:
-        if self._known.last is None and (len(rows) or self.pinned):
-            self._known.last = self._pinned_decoder().schema if self.pinned else self._newest()
+        pinned = self._known.policy.pinned
+        if self._known.last is None and (len(rows) or pinned):
+            self._known.last = self._pinned_decoder().schema if pinned else self._newest()
         last = self._known.last or pa.schema([])
         return self._joined(batch, [pa.nulls(len(rows), each.type) for each in last], last, rows)
 
     def _newest(self) -> pa.Schema:
-        """The columns of the newest schema of the topic, as far as the registry knows one by its usual name."""
-        topic = self._known.dataset.partition("@")[0]  # a dataset may be a partition of it
+        """The columns of the newest schema of what is published, or else of the topic's, as far as the registry knows
+        one by its usual name."""
+        for known in reversed(self._known.schemas.ids):
+            if (columns := self._columns_of(known)) is not None:
+                return columns
+        topic = self._known.topic
         if not topic:
             return pa.schema([])
         try:

@@ -67,6 +67,7 @@ class LogDataset:
     outage: bool = False
     left_out: str = ""
     unread: FailedReading | None = None
+    schemas: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def has(self, epoch: int, *statuses: str) -> bool:
         """Whether the sequence of that epoch is there, in one of these statuses."""
@@ -104,6 +105,7 @@ class LogModel:
                 list(state.accepted_epochs[-1:]),
                 left_out=state.done_left_out,
                 unread=state.unread,
+                schemas=dict(state.schemas),
             )
             for state in record.datasets
         }
@@ -176,6 +178,7 @@ class LogModel:
                     self.datasets[state.dataset_urn] = LogDataset(
                         status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch
                     )
+                    self.datasets[state.dataset_urn].schemas = dict(state.schemas)
                 self.heads = {}
                 return True
 
@@ -322,6 +325,7 @@ class LogModel:
             known.watermark = high if high is not None else low
             known.left_out = known.sequence.left_out
             known.done = max(known.done, name.epoch)
+            known.schemas = known.schemas | known.sequence.schemas
         known.status, known.sequence, known.held, known.tried = "idle", None, False, set()
         known.reason, known.outage = "", False
 
@@ -341,8 +345,9 @@ class LogModel:
             open_now = state.open
             held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
             theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
-            more = (known.tried, known.accepted, known.reason, known.outage, known.unread)
-            also = (set(state.tried_epochs), list(state.accepted_epochs[-1:]), state.reason, outage, state.unread)
+            more = (known.tried, known.accepted, known.reason, known.outage, known.unread, known.schemas)
+            accepted = list(state.accepted_epochs[-1:])
+            also = (set(state.tried_epochs), accepted, state.reason, outage, state.unread, state.schemas)
             if mine != (*theirs, state.done_epoch) or more != also:
                 return f"{urn!r} is {known}, the fold says {state}"
         return ""

@@ -334,10 +334,11 @@ TASK_STATES_WITH_OPTIONAL = [
             BranchResult("late", SINK, error="ZeroDivisionError: division by zero", error_construct="sql#2"),
             BranchResult("errors/late", "files", (_FILE,), records_diverted=2),
         ),
+        schemas={"avro": (7, 2_147_483_647), "late.protobuf#2": (1,)},
     ),
     TASK_STATES[1],
 ]
-"""What is reported of an optional branch that failed."""
+"""What is reported of an optional branch that failed, and of schemas."""
 HOLES_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, skipped=(_SKIPPED, _HOLE)),)))
 """Seals such holes."""
 _CONTENT = "00a1b2c3d4e5f607"
@@ -350,6 +351,14 @@ SEGMENTS_WITH_CONTENT = {
     ),
 }
 """Seal such a sum, and remember it of what is done."""
+_SCHEMAS = {"avro": (7, 2_147_483_647), "late.protobuf#2": (1,)}
+SEGMENTS_WITH_SCHEMAS = {
+    "intent-schemas": Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, schemas=_SCHEMAS),))),
+    "checkpoint-schemas": Segment(
+        9, WRITER_ID, Checkpoint(9, RUN_ID, (), (DatasetState(_URN, done_epoch=7, schemas=_SCHEMAS),), 12)
+    ),
+}
+"""Seal schemas, and remember them."""
 PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), Gate.PASSED))
 """Seals and closes what at-least-once has published."""
 

@@ -98,10 +98,18 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
 
     def fitting() -> st.SearchStrategy[SealedSequence]:
         left_out = "" if newest % 2 else "a part"
-        return st.sampled_from(free).map(
-            lambda urn: SealedSequence(
-                urn, newest, fold.state_of(urn).watermark, Watermark({"0": newest}), (), left_out=left_out
-            )
+        return st.builds(
+            lambda urn, schemas: SealedSequence(
+                urn,
+                newest,
+                fold.state_of(urn).watermark,
+                Watermark({"0": newest}),
+                (),
+                left_out=left_out,
+                schemas=schemas,
+            ),
+            st.sampled_from(free),
+            _SCHEMAS,
         )
 
     likely: list[Callable[[], st.SearchStrategy[Record]]] = [
@@ -149,6 +157,9 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Rebucket, writers, st.integers(fold.generation, fold.generation + 2), st.integers(1, 3)),
         lambda: st.builds(Generation, writers, st.integers(fold.generation, fold.generation + 2)),
     ]
+
+
+_SCHEMAS = st.dictionaries(st.sampled_from(["avro", "late.json_schema"]), st.just((1,)) | st.just((1, 2)))
 
 
 def _heads() -> st.SearchStrategy[tuple[Head, ...]]:

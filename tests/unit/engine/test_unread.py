@@ -333,7 +333,7 @@ def test_a_retry_begins_at_the_watermark_as_it_is_never_at_its_old_low() -> None
 
 
 def test_a_dataset_of_which_nothing_was_ever_read_is_planned_up_to_its_first_end() -> None:
-    world = World(retries_unread=True)
+    world = World(retry_across_runs=RetryPolicy.ALWAYS)
     machine = Machine()
     go(world, machine, half(a=2))
     assert go(world, machine, half(a=7, broken=False)).succeeded

@@ -196,6 +196,24 @@ def test_origin_is_where_reading_first_began() -> None:
     assert fold.state_of("d").origin == {"0": 0, "1": 2}
 
 
+def test_schemas_are_those_of_what_is_published_by_converter() -> None:
+    def sealed(epoch: int, low: Watermark | None, **schemas: tuple[int, ...]) -> Intent:
+        return Intent(epoch, (replace(sequence(epoch, low, at(5)), schemas=schemas),))
+
+    first = folded(FENCED, sealed(1, None, avro=(1, 2), key=(9,)))
+    assert first.state_of("d").schemas == {}
+    apply(3, Done(1, (D1,)), first)
+    assert first.state_of("d").schemas == {"avro": (1, 2), "key": (9,)}
+    apply(4, Fence(2, "r"), first)
+    apply(5, sealed(2, at(5), avro=(1, 2, 3)), first)
+    apply(6, Done(2, (SequenceName("d", 2),)), first)
+    assert first.state_of("d").schemas == {"avro": (1, 2, 3), "key": (9,)}, "one that says nothing is as it was"
+    dropped = folded(FENCED, sealed(1, None, avro=(1,)))
+    for action in (HandAction.QUARANTINE, HandAction.REVOKING, HandAction.ABANDONED):
+        apply(3, ByHand(action, D1, "me"), dropped)
+    assert (dropped.state_of("d").open, dropped.state_of("d").schemas) == (None, {})
+
+
 def test_watermarks_are_set_together_or_not_at_all() -> None:
     wanted = SetWatermarks({"d": at(9), "e": at(3)}, "me")
     assert not valid(wanted, folded(FENCED, SEALED))

@@ -86,6 +86,7 @@ task_states = st.builds(
     error=texts,
     started_ms=int64s,
     finished_ms=int64s,
+    schemas=st.dictionaries(texts, st.lists(int64s, max_size=3).map(tuple), max_size=2),
 )
 
 

@@ -1,0 +1,125 @@
+"""What is done with another schema than a dataset's records were of: the policy, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, Field, model_validator
+
+from distcommit.constructs.evolution import compared
+from distcommit.constructs.registry.client import PinnedSchema
+from distcommit.model.errors import RecordError
+
+_REASONS_TOLD = 3
+
+
+class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
+    """A policy.
+
+    Attributes:
+        pinned: `schema` in the job file: the one that `pin` reads by, and that `fail` keeps to.
+        evolution: `evolve` takes each schema that is compatible with those before, as its writer has it; `pin` reads
+            all as the pinned one has it, and rejects what does not fit; `fail` fails the work unit at any other schema
+            than the pinned one, or without that than those of the records before.
+        on_incompatible: of `evolve`, what becomes of records whose schema is not compatible: they are rejected
+            (`reject`: as `on_rejected` says), fail the work unit (`fail`), or are taken as they come (`accept`).
+    """
+
+    pinned: PinnedSchema | None = Field(default=None, alias="schema")
+    evolution: Literal["evolve", "pin", "fail"] = "evolve"
+    on_incompatible: Literal["reject", "fail", "accept"] = "reject"
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> EvolutionSettings:
+        if self.evolution == "pin" and self.pinned is None:
+            raise ValueError("evolution: pin needs a schema (subject and version)")
+        if self.evolution == "evolve" and self.pinned is not None:
+            raise ValueError("evolution: pin and fail need a schema, and evolve takes each as it comes: leave one out")
+        if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
+            raise ValueError(f"on_incompatible is of evolution: evolve, and this is {self.evolution}")
+        return self
+
+
+class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_by_name=True):
+    """The policy of some datasets. `match`: their topics, with `*` and `?`; the first that matches holds."""
+
+    match: str = Field(min_length=1)
+
+
+@dataclass(slots=True)
+class KnownSchemas:
+    """The schemas of a dataset's records, those that came first in front.
+
+    The newest decides: what comes has to be compatible with it, and with those before as far as these are themselves.
+    So a person who lets an incompatible one in (`accept`) moves on to it. One that is known is never looked at again.
+
+    Attributes:
+        ids: theirs.
+        refused: others that were met, and why they are turned away.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def admit(
+        self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionSettings
+    ) -> str:
+        """Takes a schema in, or says why its records are turned away.
+
+        Args:
+            schema_id: its id.
+            schema: the columns that it has.
+            of: the columns of a known one; None if they can't be had any more.
+            policy: `evolve`.
+
+        Raises:
+            RecordError: if the work unit is to fail.
+        """
+        if schema_id in self.ids:
+            return ""
+        if schema_id not in self.refused:
+            reasons = () if policy.on_incompatible == "accept" else self._reasons(schema, of)
+            if not reasons:
+                self.ids.append(schema_id)
+                return ""
+            more = f", and {len(reasons) - _REASONS_TOLD} more" if len(reasons) > _REASONS_TOLD else ""
+            said = f"{'; '.join(reasons[:_REASONS_TOLD])}{more}"
+            if policy.on_incompatible == "fail":
+                raise RecordError(
+                    "a record's schema is not compatible with those before, and on_incompatible is fail",
+                    expected=f"one that is compatible with schema id {self.ids[-1]}",
+                    found=f"schema id {schema_id}: {said}",
+                    todo="look at what the producer has changed; `accept` takes it as it comes",
+                )
+            self.refused[schema_id] = f"schema id {schema_id} is not compatible with those before: {said}"
+        return self.refused[schema_id]
+
+    def require(self, schema_id: int, registry: str, they: str = "those before") -> None:
+        """Makes sure that it is one of those that are known; the first one is. `they`: what these are, in words.
+
+        Raises:
+            RecordError: if it is another one.
+        """
+        if schema_id not in (self.ids or [schema_id]):
+            raise RecordError(
+                f"a record is of another schema than {they}, and evolution is fail",
+                registry=registry,
+                expected=f"schema id {', '.join(map(str, self.ids))}",
+                found=f"schema id {schema_id}",
+                todo="look at what the producer has changed, then pin that version, or let it evolve",
+            )
+        if not self.ids:
+            self.ids.append(schema_id)
+
+    def _reasons(self, schema: pa.Schema, of: Callable[[int], pa.Schema | None]) -> Sequence[str]:
+        merged: pa.Schema | None = None
+        for known in reversed(self.ids):
+            columns = of(known)
+            if columns is None:
+                continue
+            joined = columns if merged is None else compared(columns, merged).merged
+            merged = merged if joined is None else joined
+        return () if merged is None else compared(merged, schema).reasons

@@ -1,0 +1,128 @@
+"""Schemas that change while topics are read, by the command line and a real registry: compatible ones go on, others are
+diverted or stop their dataset alone, and what was published is recorded with the sequence."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.servers.registered_records import avro_records
+from tests.servers.registry import RegistryServer
+
+FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+WIDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],
+}
+OTHER = {"type": "record", "name": "Other", "fields": [{"name": "id", "type": "string"}]}
+
+
+def section(server: RegistryServer, **policy: Any) -> dict[str, Any]:
+    return {"type": "avro", "registry": {"url": server.url}, **policy}
+
+
+def send(job: KafkaJob, topic: str, records: Iterable[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for record in records:
+        producer.produce(topic, record, partition=0)
+        job.produced += 1
+    assert producer.flush(30) == 0
+
+
+def schema_ids(job: KafkaJob) -> dict[str, list[int]]:
+    code, found, errors = job.cli("status")
+    assert code in (0, 1), errors[-3000:]
+    return {row["dataset"]: row["schemas"].get("avro", []) for row in found["datasets"]}
+
+
+def id_of(record: bytes) -> int:
+    return int.from_bytes(record[1:5], "big")
+
+
+@pytest.mark.slow
+def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
+    tmp_path: Path, registry_server: RegistryServer
+) -> None:
+    run = uuid.uuid4().hex[:8]
+    evolves, diverts, stops = (f"{name}-{run}" for name in ("evolves", "diverts", "stops"))
+    strict = [{"match": "stops-*", "evolution": "fail"}]
+    with kafka_job(
+        tmp_path,
+        dict.fromkeys((evolves, diverts, stops), 1),
+        converters=[section(registry_server, datasets=strict)],
+        on_rejected="divert",
+        sink={"partition_by": None},
+    ) as job:
+        old = avro_records(registry_server.url, f"first-{run}", FIRST, [{"id": n} for n in range(5)])
+        new = avro_records(
+            registry_server.url, f"wider-{run}", WIDER, [{"id": 2**40 + n, "note": "x"} for n in range(4)]
+        )
+        other = avro_records(registry_server.url, f"other-{run}", OTHER, [{"id": "a"}, {"id": "b"}])
+        one, two, three = id_of(old[0]), id_of(new[0]), id_of(other[0])
+        for topic in (evolves, diverts, stops):
+            send(job, topic, old[:2])
+        job.run()
+        assert schema_ids(job) == {evolves: [one], diverts: [one], stops: [one]}
+
+        send(job, evolves, [old[2], *new[:2], old[3], *new[2:]])
+        send(job, diverts, [old[2], other[0], old[3], other[1]])
+        send(job, stops, [old[2], new[0]])
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
+        with job.start() as killed:
+            while not killed.has_ended and not watcher.pending():
+                killed.wait(0.002)
+            killed.kill()
+        code, result, errors = job.cli("run")
+        assert code != 0, errors[-3000:]
+        reasons = {reason["subject"]: reason["text"] for reason in result["totals"]["reasons"]}
+        assert list(reasons) == [stops]
+        assert "evolution is fail" in reasons[stops]
+        assert f"expected schema id {one}; found schema id {two}" in reasons[stops]
+        assert schema_ids(job) == {evolves: [one, two], diverts: [one], stops: [one]}
+        audit = job.audit()
+        assert (audit.exact, audit.rejected) == (True, 2)
+        assert audit.records == job.produced - 2, "of one dataset nothing went on"
+
+        files = sorted(map(str, (tmp_path / "output" / evolves).glob("*.parquet")))
+        kinds = [str(pq.read_schema(path).field("id").type) for path in files]
+        assert sorted(kinds) == ["int32", "int32", "int64"], "another schema is another file"
+        widest = pq.read_schema(files[kinds.index("int64")])
+        assert sorted(ds.dataset(files, schema=widest).to_table()["id"].to_pylist()) == [
+            0,
+            1,
+            2,
+            3,
+            *range(2**40, 2**40 + 4),
+        ]
+        read = duckdb.read_parquet(files, union_by_name=True).to_arrow_table()
+        assert (read.num_rows, read["note"].null_count, max(read["id"].to_pylist())) == (8, 4, 2**40 + 3)
+        rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / diverts)).to_table()
+        assert set(rejected["error_reason"].to_pylist()) == {
+            f"schema id {three} is not compatible with those before: id is string here, and int32 before"
+        }
+        code, log, _ = job.cli("log", "--dataset", evolves)
+        assert any(f"avro of schemas {one}; {two}" in line["what"] for line in log["lines"]), log
+
+        # A person lets both in.
+        job.write(converters=[section(registry_server, on_incompatible="accept")])
+        job.run()
+        code, result, errors = job.cli("reprocess", diverts)
+        assert (code, result["totals"]["records_published"]) == (0, 2), errors[-3000:]
+        assert schema_ids(job) == {evolves: [one, two], diverts: [one, three], stops: [one, two]}
+        job.write(converters=[section(registry_server)])
+        send(job, diverts, [old[4], other[0]])
+        job.run()
+        assert (job.audit().rejected, job.audit().records) == (0, job.produced)
+        job.assert_exact()

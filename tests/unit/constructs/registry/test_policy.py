@@ -1,0 +1,226 @@
+"""What becomes of another schema under each policy, one dataset after the other; the registry is a few dicts here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.app.built_in import validated
+from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
+from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
+from distcommit.model.errors import ConfigurationError, RecordError
+from tests.unit.constructs.registry.test_avro import datum, record
+
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+SCHEMAS = {
+    1: record(("x", "int")),
+    2: {**record(("x", "long")), "fields": [{"name": "x", "type": "long"}, NOTE]},
+    3: record(("x", "string")),
+    4: record(("x", "string"), ("y", "int")),
+    5: record(("x", "double")),
+}
+"""1 and 2 are compatible, and so are 3 and 4, and 1 and 5. Of others two are not."""
+VALUES = {1: {"x": 1}, 2: {"x": 2, "note": "n"}, 3: {"x": "3"}, 4: {"x": "4", "y": 4}, 5: {"x": 5.5}}
+
+
+@dataclass
+class Dicts:
+    """A registry."""
+
+    schemas: dict[int, Any] = field(default_factory=lambda: dict(SCHEMAS))
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    asked: list[object] = field(default_factory=list)
+
+    def schema(self, schema_id: int) -> FoundSchema:
+        self.asked.append(schema_id)
+        if schema_id not in self.schemas:
+            raise UnknownSchemaError(f"no {schema_id}")
+        return FoundSchema(schema_id, "AVRO", json.dumps(self.schemas[schema_id]), ())
+
+    def version(self, subject: str, version: int) -> FoundSchema:
+        self.asked.append((subject, version))
+        if subject not in self.subjects:
+            raise UnknownSchemaError(f"no {subject}")
+        return self.schema(self.subjects[subject][version - 1])
+
+    def latest(self, subject: str) -> FoundSchema:
+        return self.version(subject, 0)
+
+    def close(self) -> None:
+        pass
+
+
+def converter(registry: Dicts | None = None, **settings: Any) -> RegistryConverter:
+    made = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
+    assert isinstance(made, RegistryConverter)
+    made._known.registry = registry or Dicts()  # type: ignore[assignment]
+    return made
+
+
+def message(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + datum(SCHEMAS[schema_id], VALUES[schema_id])
+
+
+def batch_of(values: Sequence[bytes | None]) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values, pa.binary()), "offset": list(range(len(values)))})
+
+
+def work_unit(
+    made: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
+) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Reads records of those schemas; of which schemas came which, and which rows of each batch were turned away."""
+    made.begin_work_unit(urn)
+    made.know_schemas(known)
+    came: list[int] = []
+    rejected: list[tuple[int, ...]] = []
+    for ids in batches:
+        batch = batch_of([message(i) if i else None for i in ids])
+        pieces = list(made.convert(batch))
+        came += [int((p.records.schema.metadata or {}).get(SCHEMA_ID, b"0")) for p in pieces if p.records.num_rows]
+        rejected.append(tuple(sorted(row for piece in pieces for row in piece.rejected)))
+    return came, rejected
+
+
+@pytest.mark.parametrize(
+    ("known", "batches", "came", "rejected", "after"),
+    [
+        ((), [(1, 2), (1,)], [1, 2, 1], [(), ()], (1, 2)),
+        ((2,), [(1,)], [1], [()], (2, 1)),
+        ((1,), [(1, 3, 2)], [1, 2], [(1,)], (1, 2)),
+        ((1,), [(3,), (4,), (1,)], [1], [(0,), (0,), ()], (1,)),
+        ((), [(3,), (1,), (4,)], [3, 4], [(), (0,), ()], (3, 4)),
+        ((1, 2), [(5,)], [], [(0,)], (1, 2)),
+        ((1,), [(5,), (2,)], [5], [(), (0,)], (1, 5)),
+        ((1, 3), [(1,), (4,), (2,)], [1, 4], [(), (), (0,)], (1, 3, 4)),
+        ((3, 1), [(4,), (2,)], [2], [(0,), ()], (3, 1, 2)),
+        ((3, 99), [(4,), (1,)], [4], [(), (0,)], (3, 99, 4)),
+        ((99,), [(1,)], [1], [()], (99, 1)),
+    ],
+    ids=[
+        "the first is taken, and what is compatible with it",
+        "an older one beside a newer one",
+        "an incompatible one among others",
+        "and by itself, and what is compatible with that alone",
+        "whichever came first",
+        "what was widened one way can't be another way",
+        "nor the other way round",
+        "of two that a person has let in the newer decides, and the older goes on",
+        "and that is by which came last",
+        "one that the registry has lost is passed over",
+        "also if it is the only one",
+    ],
+)
+def test_evolve_takes_what_is_compatible_with_what_is_published(
+    known: Sequence[int],
+    batches: Sequence[Sequence[int]],
+    came: list[int],
+    rejected: list[tuple[int, ...]],
+    after: tuple[int, ...],
+) -> None:
+    made = converter()
+    assert work_unit(made, *batches, known=known) == (came, rejected)
+    assert made.schemas_known() == after
+
+
+def test_the_reason_names_both_and_the_columns() -> None:
+    made = converter()
+    made.know_schemas([1])
+    (piece,) = made.convert(batch_of([message(4)]))
+    assert piece.rejected == {0: "schema id 4 is not compatible with those before: x is string here, and int32 before"}
+
+
+def test_what_is_known_is_not_looked_at_again() -> None:
+    registry = Dicts()
+    made = converter(registry)
+    work_unit(made, (1, 1), (1,), known=(3, 2, 1))
+    assert registry.asked == [1]
+
+
+def test_accept_takes_it_as_it_comes_and_fail_fails() -> None:
+    made = converter(on_incompatible="accept")
+    assert work_unit(made, (1, 3), known=(1,)) == ([1, 3], [()])
+    assert made.schemas_known() == (1, 3)
+    with pytest.raises(RecordError, match=r"on_incompatible is fail.*compatible with schema id 1.*id 3: x is string"):
+        work_unit(converter(on_incompatible="fail"), (1, 3), known=(1,))
+
+
+def test_fail_keeps_to_the_pinned_one_or_else_to_those_before() -> None:
+    made = converter(evolution="fail")
+    assert work_unit(made, (1,), (1,)) == ([1, 1], [(), ()])
+    assert made.schemas_known() == (1,)
+    assert work_unit(made, (1, 2), known=(1, 2)) == ([1, 2], [()])
+    with pytest.raises(RecordError, match=r"evolution is fail.*expected schema id 1; found schema id 2"):
+        work_unit(made, (2,), known=(1,))
+    pinned = converter(Dicts(subjects={"s": [2]}), evolution="fail", schema={"subject": "s", "version": 1})
+    assert work_unit(pinned, (2,), known=(1,)) == ([2], [()])
+    with pytest.raises(RecordError, match="expected schema id 2; found schema id 1"):
+        work_unit(pinned, (1,), known=(1, 2))
+
+
+def test_pin_reads_all_by_the_schema_of_each_topic() -> None:
+    registry = Dicts(subjects={"orders-value": [2], "clicks-value": [3]})
+    made = converter(registry, evolution="pin", schema={"version": 1})
+    assert made.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
+    for _ in range(2):
+        assert work_unit(made, (1, 3), urn="orders@0") == ([1], [(1,)])
+        assert made.schemas_known() == (2,)
+        assert work_unit(made, (3, 1, None), urn="clicks") == ([3, 3], [(1,)])
+        assert made.schemas_known() == (3,)
+    assert registry.asked.count(("orders-value", 1)) == 1
+    with pytest.raises(ConfigurationError, match="version 1 of subject none-value, of type AVRO"):
+        work_unit(made, (1,), urn="none")
+
+
+def test_datasets_have_policies_of_their_own_the_first_that_matches() -> None:
+    made = converter(
+        Dicts(subjects={"special": [2]}),
+        datasets=[
+            {"match": "orders-special", "evolution": "pin", "schema": {"subject": "special", "version": 1}},
+            {"match": "orders-*", "evolution": "fail"},
+            {"match": "clicks", "on_incompatible": "accept"},
+        ],
+    )
+    assert work_unit(made, (1,), urn="orders-special@3") == ([1], [()])
+    assert made.schemas_known() == (2,)
+    with pytest.raises(RecordError, match="evolution is fail"):
+        work_unit(made, (2,), urn="orders-x", known=(1,))
+    assert work_unit(made, (1, 3), urn="clicks") == ([1, 3], [()])
+    assert work_unit(made, (1, 3), urn="others") == ([1], [(1,)])
+
+
+def test_of_one_dataset_nothing_is_known_of_another() -> None:
+    made = converter()
+    assert work_unit(made, (1,), urn="a") == ([1], [()])
+    assert work_unit(made, (3,), urn="b") == ([3], [()])
+    assert made.schemas_known() == (3,)
+
+
+def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_published() -> None:
+    registry = Dicts(subjects={"orders-value": [3]})
+    made = converter(registry)
+    made.begin_work_unit("orders")
+    made.know_schemas([1, 2])
+    (piece,) = made.convert(batch_of([None]))
+    assert piece.records.schema.names == ["offset", "x", "note"]
+    assert registry.asked == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"evolution": "pin"}, "pin needs a schema"),
+        ({"schema": {"version": 1}}, "evolve takes each as it comes"),
+        ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible is of evolution: evolve"),
+        ({"datasets": [{"evolution": "fail"}]}, "match"),
+        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin needs a schema"),
+        ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_told(settings: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        converter(**settings)

@@ -1,0 +1,244 @@
+"""Which schemas are compatible: as a relation, and by reading files of several as one table."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from functools import reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distcommit.constructs.evolution import compared
+
+SCALARS = [
+    *(pa.int32(), pa.int64(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string()),
+    *(pa.binary(), pa.date32(), pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("us")),
+    *(pa.decimal128(9, 2), pa.decimal128(18, 2), pa.decimal128(18, 4), pa.decimal256(40, 2)),
+]
+TYPES = st.recursive(
+    st.sampled_from(SCALARS),
+    lambda below: st.one_of(
+        below.map(pa.list_),
+        below.map(lambda kind: pa.map_(pa.string(), kind)),
+        st.lists(st.tuples(st.sampled_from("ab"), below), min_size=1, max_size=2, unique_by=lambda pair: pair[0]).map(
+            pa.struct
+        ),
+    ),
+    max_leaves=3,
+)
+FIELDS = st.builds(pa.field, st.sampled_from("abc"), TYPES, st.just(True) | st.booleans())
+SCHEMAS = st.lists(FIELDS, max_size=3, unique_by=lambda field: field.name).map(pa.schema)
+
+
+def in_order(schema: pa.Schema | None) -> Any:
+    """The fields without regard to their order, at all depths."""
+    return None if schema is None else sorted(map(_field, schema), key=str)
+
+
+def _field(field: pa.Field) -> Any:
+    return field.name, field.nullable, _type(field.type)
+
+
+def _type(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return sorted(map(_field, kind), key=str)
+    if pa.types.is_list(kind):
+        return "list", _field(kind.value_field)
+    if pa.types.is_map(kind):
+        return "map", _field(kind.item_field)
+    return str(kind)
+
+
+@given(SCHEMAS, SCHEMAS)
+@settings(max_examples=300, deadline=None)
+def test_it_does_not_matter_which_of_two_comes_first(one: pa.Schema, two: pa.Schema) -> None:
+    there, back = compared(one, two), compared(two, one)
+    assert there.kind == back.kind
+    assert in_order(there.merged) == in_order(back.merged)
+    assert len(there.reasons) == len(back.reasons)
+    assert (there.merged is None) == bool(there.reasons) == (there.kind == "incompatible")
+
+
+@given(st.lists(SCHEMAS, min_size=3, max_size=3))
+@settings(max_examples=500, deadline=None)
+def test_nor_in_what_order_several_come(schemas: list[pa.Schema]) -> None:
+    """So whoever joins them one by one, from whatever end, comes to the same schema, or to none."""
+
+    def joined(of: list[pa.Schema]) -> pa.Schema | None:
+        return reduce(lambda known, found: None if known is None else compared(known, found).merged, of[1:], of[0])
+
+    nullable = [pa.schema([field.with_nullable(True) for field in schema]) for schema in schemas]
+    one, two, three = nullable
+    found = [joined(order) for order in ([one, two, three], [three, two, one], [two, three, one])]
+    assert len({str(in_order(each)) for each in found}) == 1
+
+
+@given(SCHEMAS)
+def test_a_schema_is_identical_to_itself_and_compatible_with_what_it_was_merged_to(schema: pa.Schema) -> None:
+    assert compared(schema, schema).kind == "identical"
+    assert compared(schema, pa.schema(list(schema)[::-1])).kind == "identical"
+
+
+@given(SCHEMAS, SCHEMAS)
+@settings(max_examples=300, deadline=None)
+def test_both_are_compatible_with_what_they_can_be_read_as(one: pa.Schema, two: pa.Schema) -> None:
+    merged = compared(one, two).merged
+    if merged is not None:
+        for each in (one, two):
+            again = compared(merged, each)
+            assert in_order(again.merged) == in_order(merged)
+
+
+WIDER = [
+    (pa.int32(), pa.int64(), pa.int64()),
+    (pa.uint32(), pa.uint64(), pa.uint64()),
+    (pa.float32(), pa.float64(), pa.float64()),
+    (pa.int32(), pa.float64(), pa.float64()),
+    (pa.int32(), pa.float32(), pa.float64()),
+    (pa.int64(), pa.float64(), None),
+    (pa.int32(), pa.uint32(), None),
+    (pa.int32(), pa.string(), None),
+    (pa.string(), pa.binary(), None),
+    (pa.dictionary(pa.int32(), pa.string()), pa.string(), pa.string()),
+    (pa.decimal128(9, 2), pa.decimal128(18, 2), pa.decimal128(18, 2)),
+    (pa.decimal128(38, 2), pa.decimal256(40, 2), pa.decimal256(40, 2)),
+    (pa.decimal128(9, 2), pa.decimal128(18, 4), None),
+    (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC")),
+    (pa.timestamp("us"), pa.timestamp("us", "UTC"), None),
+    (pa.date32(), pa.timestamp("us"), None),
+    (pa.list_(pa.int32()), pa.list_(pa.int64()), pa.list_(pa.int64())),
+    (pa.list_(pa.int32()), pa.int32(), None),
+    (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.int64())),
+    (
+        pa.struct([("a", pa.int32())]),
+        pa.struct([("b", pa.bool_())]),
+        pa.struct([("a", pa.int32()), ("b", pa.bool_())]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "wider"), WIDER)
+def test_what_is_wider(old: pa.DataType, new: pa.DataType, wider: pa.DataType | None) -> None:
+    for pair in ((old, new), (new, old)):
+        merged = compared(*(pa.schema([("x", kind)]) for kind in pair)).merged
+        assert (None if merged is None else _type(merged.field("x").type)) == (None if wider is None else _type(wider))
+
+
+def test_reasons_name_the_columns_at_all_depths() -> None:
+    known = pa.schema(
+        [
+            ("price", pa.int64()),
+            ("buyer", pa.struct([pa.field("name", pa.string()), pa.field("zip", pa.int32(), nullable=False)])),
+            ("tags", pa.list_(pa.struct([("n", pa.int32())]))),
+            ("counts", pa.map_(pa.string(), pa.int32())),
+        ]
+    )
+    found = pa.schema(
+        [
+            ("price", pa.string()),
+            ("buyer", pa.struct([("name", pa.int32())])),
+            ("tags", pa.list_(pa.struct([("n", pa.bool_())]))),
+            ("counts", pa.map_(pa.string(), pa.date32())),
+            pa.field("id", pa.int64(), nullable=False),
+        ]
+    )
+    assert compared(known, found).reasons == (
+        "price is string here, and int64 before",
+        "buyer.name is int32 here, and string before",
+        "buyer.zip is not there, and can't be null",
+        "tags[].n is bool here, and int32 before",
+        "counts.* is date32[day] here, and int32 before",
+        "id is new, and can't be null",
+    )
+
+
+def values(schema: pa.Schema) -> pa.Table:
+    """A record with a value in each column, and one with none."""
+    return pa.Table.from_pylist([{field.name: _value(field.type) for field in schema}, {}], schema=schema)
+
+
+def _value(kind: pa.DataType) -> Any:
+    if pa.types.is_dictionary(kind):
+        return _value(kind.value_type)
+    if pa.types.is_struct(kind):
+        return {field.name: _value(field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_value(kind.value_type)]
+    if pa.types.is_map(kind):
+        return [("k", _value(kind.item_type))]
+    plain: dict[pa.DataType, Any] = {pa.bool_(): True, pa.string(): "7", pa.binary(): b"7"}
+    return plain.get(kind, Decimal(7) if pa.types.is_decimal(kind) else 7)
+
+
+NESTED = [
+    (pa.list_(pa.struct([("a", pa.int32())])), pa.list_(pa.struct([("b", pa.string()), ("a", pa.int64())]))),
+    (pa.struct([("s", pa.struct([("a", pa.int32())]))]), pa.struct([("s", pa.struct([("b", pa.date32())]))])),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), [*((old, new) for old, new, wider in WIDER if wider), *NESTED])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_compatible_is_one_table_to_those_who_read_it(old: pa.DataType, new: pa.DataType, first: bool) -> None:
+    require_one_table([pa.schema([("x", kind)]) for kind in ((old, new) if first else (new, old))])
+
+
+@given(st.lists(SCHEMAS, min_size=2, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_files_of_compatible_schemas_are_one_table_to_those_who_read_them(schemas: list[pa.Schema]) -> None:
+    require_one_table([pa.schema([field.with_nullable(True) for field in schema]) for schema in schemas])
+
+
+def require_one_table(nullable: list[pa.Schema]) -> None:
+    """If they are compatible."""
+    merged: pa.Schema | None = nullable[0]
+    for each in nullable[1:]:
+        merged = None if merged is None else compared(merged, each).merged
+    if merged is None or not len(merged):
+        return
+    with TemporaryDirectory() as folder:
+        paths = []
+        for number, schema in enumerate(nullable):
+            if len(schema):
+                paths.append(str(Path(folder) / f"{number}.parquet"))
+                pq.write_table(values(schema), paths[-1])
+        rows = ds.dataset(paths, schema=merged).to_table()
+        assert rows.num_rows == 2 * len(paths)
+        expected = [row for schema in nullable if len(schema) for row in widened(values(schema), merged)]
+        assert rows.to_pylist() == expected
+        read = duckdb.read_parquet(paths, union_by_name=True).to_arrow_table()
+        assert [same(row) for row in read.select(merged.names).to_pylist()] == [same(row) for row in expected]
+
+
+def widened(table: pa.Table, schema: pa.Schema) -> list[Any]:
+    """The records as the merged schema has them, by plain Python."""
+    return [{field.name: _widened(row.get(field.name), field.type) for field in schema} for row in table.to_pylist()]
+
+
+def _widened(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _widened(value.get(field.name), field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_widened(each, kind.value_type) for each in value]
+    if pa.types.is_map(kind):
+        return [(key, _widened(each, kind.item_type)) for key, each in value]
+    return value
+
+
+def same(value: Any) -> Any:
+    """A value as DuckDB has it: times without a zone are in UTC, and fields of structs are in any order."""
+    if isinstance(value, dict):
+        return {name: same(below) for name, below in sorted(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [same(below) for below in value]
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value

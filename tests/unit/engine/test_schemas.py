@@ -1,0 +1,121 @@
+"""Schemas that converters know of a dataset: recorded with the sequence, and known to its work units from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+
+from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
+from distcommit.model.constructs import Converted, Converter
+from distcommit.model.sink import Sink
+from distcommit.model.source import Source
+from distcommit.model.work import added_schemas
+from distcommit.stores import by_hand
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.models.turning_away import ByValue
+from distcommit.testing.simulation.simulated_posix import Crashed
+from distcommit.testing.simulation.world import World
+from tests.unit.app.rebuilding import lose_the_store
+from tests.unit.app.rebuilding import rebuild as rebuilt
+from tests.unit.engine.machines import Machine, dies, go, source, states
+from tests.unit.engine.test_optional import FILES, Raising
+
+
+@dataclass
+class Learning(Converter):
+    """Meets a schema in each work unit: 1 of the first, 2 of the second, and so on."""
+
+    told: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
+    met: int = 0
+    dataset: str = ""
+
+    def begin_work_unit(self, dataset_urn: str) -> None:
+        self.dataset = dataset_urn
+
+    def know_schemas(self, ids: Sequence[int]) -> None:
+        self.told.append((self.dataset, tuple(ids)))
+
+    def schemas_known(self) -> Sequence[int]:
+        self.met += 1
+        return (*self.told[-1][1], self.met)
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch)
+
+
+def world_of(learning: Converter, **settings: object) -> World:
+    def flow(source: Source, sink: Sink) -> TaskFlow:
+        return TaskFlow(source, (Branch(sink),), (Stage("avro", learning),))
+
+    return replace(World(flow=flow), **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at_least_once", [False, True])
+def test_what_one_run_has_met_the_next_one_knows(at_least_once: bool) -> None:
+    learning, machine = Learning(), Machine()
+    world = world_of(learning, at_least_once=at_least_once)
+    for count in (2, 4, 4, 6):
+        assert go(world, machine, source(a=count)).succeeded
+    assert learning.told == [("a", ()), ("a", (1,)), ("a", (1, 2))], "nothing is read where nothing is new"
+    assert states(world, machine)["a"].schemas == {"avro": (1, 2, 3)}
+
+
+def test_those_of_all_work_units_of_a_run_are_recorded() -> None:
+    learning, machine = Learning(), Machine()
+    world = world_of(learning)
+    go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, units=3), "b": ModelDataset({"0": 1})}))
+    assert learning.told == [("a", ()), ("a", ()), ("a", ()), ("b", ())]
+    assert {urn: state.schemas for urn, state in states(world, machine).items()} == {
+        "a": {"avro": (1, 2, 3)},
+        "b": {"avro": (4,)},
+    }
+
+
+def test_what_was_not_published_was_not_met() -> None:
+    """A run dies in its commit, and what it has sealed is given up."""
+    learning, machine = Learning(), Machine()
+    world = world_of(learning)
+    go(world, machine, source(a=1))
+    machine.faults.append(dies("rename", "/job/output/a/", 1))
+    with pytest.raises(Crashed):
+        go(world, machine, source(a=3))
+    machine.restart()
+    by_hand.quarantine(world.store(machine), "a", "me")
+    by_hand.abandon(world.store(machine), "a", "me")
+    assert states(world, machine)["a"].schemas == {"avro": (1,)}
+    assert go(world, machine, source(a=3)).succeeded
+    assert learning.told[-1] == ("a", (1,))
+
+
+def test_behind_a_fork_they_are_the_branch_s_and_a_branch_that_failed_says_nothing() -> None:
+    good, late, breaking = Learning(), Learning(), Raising()
+
+    def flow_with(*stages: Stage) -> World:
+        late_branch = Branch(FILES, "late", stages, optional=True)
+        branches = (Branch(FILES, "good", (Stage("avro", good),)), late_branch)
+        return World(flow=lambda source, _: TaskFlow(source, branches, fork=ByValue()))
+
+    machine, world = Machine(), flow_with(Stage("avro", late))
+    go(world, machine, source(a=1))
+    assert states(world, machine)["a"].schemas == {"good.avro": (1,), "late.avro": (1,)}
+    go(flow_with(Stage("avro", late), Stage("breaks", breaking)), machine, source(a=2))
+    assert states(world, machine)["a"].schemas == {"good.avro": (1, 2), "late.avro": (1,)}
+    assert late.told == [("a", ()), ("a", (1,))], "it is not asked for what is only diverted"
+
+
+def test_a_rebuild_keeps_what_the_store_still_knows() -> None:
+    machine, world = Machine(), world_of(Learning(), buckets=2)
+    go(world, machine, source(a=1))
+    rebuilt(world, machine)
+    assert states(world, machine)["a"].schemas == {"avro": (1,)}
+    lose_the_store(machine)
+    rebuilt(world, machine)
+    assert states(world, machine)["a"].schemas == {}
+
+
+def test_the_newest_hundred_are_kept() -> None:
+    many = added_schemas({"avro": tuple(range(60))}, {"avro": tuple(range(50, 130)), "key": (1,)}, {})
+    assert many == {"avro": tuple(range(30, 130)), "key": (1,)}
