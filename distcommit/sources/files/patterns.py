@@ -86,6 +86,13 @@ class Listing:
 
     files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    _patterns: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, urn: str, index: int, path: str, name: str, file: InputFile) -> None:
+        """Adds a file of a dataset, `name` as a whole. Two patterns that match it would have it read twice."""
+        if self._patterns.setdefault((urn, name), index) != index:
+            self.problems[urn] = f"a file is matched by two of source.paths, and would be read twice: {name}"
+        self.files.setdefault(urn, {})[index, path] = file
 
 
 def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], bool]) -> Listing:
@@ -145,7 +152,8 @@ class _Walk:
                 if file is None:
                     self.into(_joined(path, name), parts[1:], whose)
                 else:
-                    self.listing.files.setdefault(whose, {})[self.index, _joined(path, name)] = file
+                    below = _joined(path, name)
+                    self.listing.add(whose, self.index, below, self.folder.name_of(below), file)
 
 
 def _joined(path: str, name: str) -> str:

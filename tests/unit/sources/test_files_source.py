@@ -63,6 +63,14 @@ def test_a_dataset_is_what_the_path_names_or_one_for_all(folder: Folder) -> None
     assert set(folder.plan(format="csv", paths=[f"{folder.folder}/in/*.csv"], dataset="all")) == {"all"}
 
 
+def test_a_file_that_two_patterns_match_is_told(folder: Folder) -> None:
+    folder.put("d/a.jsonl", "1\n")
+    folder.put("e/b.jsonl.gz", gzip.compress(b"1\n"))
+    paths = [f"{folder.folder}/in/{{dataset}}/*", f"{folder.folder}/in/{{dataset}}/a.jsonl"]
+    assert f"would be read twice: {folder.folder}/in/d/a.jsonl" in folder.problem("d", paths=paths)
+    assert isinstance(folder.plan(paths=paths)["e"], DatasetPlan)
+
+
 def test_folders_of_datasets_that_others_own_are_not_looked_into(folder: Folder) -> None:
     folder.put("mine/a.jsonl", "1\n")
     folder.put("theirs/a.jsonl", "1\n").parent.chmod(0)
