@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -139,11 +140,12 @@ class SourceContract(ABC):
             assert again is None or again.planned_low == done
 
     def test_a_work_unit_reads_the_same_each_time(self, source: Source, extractor: Extractor) -> None:
-        for plan in self.plan(source).values():
-            for unit in plan.work_units:
-                first, again = extractor.extract(unit), source.open().extract(unit)
-                assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
-                assert first.actual_high() == again.actual_high()
+        with contextlib.closing(source.open()) as other:
+            for plan in self.plan(source).values():
+                for unit in plan.work_units:
+                    first, again = extractor.extract(unit), other.extract(unit)
+                    assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
+                    assert first.actual_high() == again.actual_high()
 
     @staticmethod
     def rows_by_partition(source: Source, extraction: Extraction) -> dict[object, list[object]]:
