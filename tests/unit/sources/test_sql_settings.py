@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.app.config import load_config
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.pins import Pin
 from distcommit.sources.sql.source import SqlSource
 from tests.unit.sources.sql_tables import source
@@ -102,6 +102,14 @@ def test_a_password_is_read_from_its_file_by_who_connects(tmp_path: Path) -> Non
         sql.open()
     with pytest.raises(ConfigurationError, match="absolute path"):
         source(SERVER, password="${file:secret}")
+
+
+def test_a_password_is_masked_in_what_a_driver_says() -> None:
+    from distcommit.sources.sql.database import Database
+
+    with pytest.raises(SourceError) as failure, Database(SERVER, SECRET).errors("t"):
+        raise ValueError(f"no pg_hba entry for {SECRET}")
+    assert "no pg_hba entry for ***" in str(failure.value)
 
 
 def test_a_job_file_is_read_without_sqlalchemy() -> None:
