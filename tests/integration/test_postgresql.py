@@ -121,6 +121,15 @@ def test_a_type_that_is_not_read_is_told_with_its_column(schema: Schema, declare
     assert isinstance(plan, DatasetPlan)
 
 
+@pytest.mark.parametrize(("declared", "last"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 2)])
+def test_a_column_is_read_up_to_the_last_number_that_it_can_have(schema: Schema, declared: str, last: int) -> None:
+    schema.run(f"CREATE TABLE t (id {declared} PRIMARY KEY)", f"INSERT INTO t VALUES ({-last}), ({last})")
+    reader = Reader(schema.source())
+    assert ids(reader.run()) == [-last, last]
+    assert reader.plan() is None
+    assert reader.problems == []
+
+
 def test_a_transaction_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
     """The trap of sequences: a number is taken when a row is made, and seen when its transaction commits."""
     schema.run("CREATE TABLE t (id serial PRIMARY KEY)")

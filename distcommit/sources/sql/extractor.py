@@ -18,7 +18,7 @@ from distcommit.model.work import WorkUnit
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.positions import PARTITION
 from distcommit.sources.sql.rules import Tables
-from distcommit.sources.sql.tables import Table, reflect_one, table_of
+from distcommit.sources.sql.tables import Table, reflect_columns, table_of
 
 __all__ = ["SqlExtractor"]
 
@@ -50,7 +50,7 @@ class SqlExtractor(Extractor):
         urn, name = unit.dataset_urn, PARTITION
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            found = reflect_one(connection, urn, self._tables.schema)
+            found = reflect_columns(connection, urn, self._tables.schema)
             table = table_of(urn, found, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
             result = connection.execution_options(yield_per=self._batch_rows).execute(query)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -70,12 +70,12 @@ def is_position(kind: Kind, position: Position) -> bool:
         return False
 
 
-def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Collection[str] | Any) -> Iterator[str]:
+def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
     """What keeps these from being positions, whatever kind of column a table has: one text each.
 
     Args:
         datasets: the positions by partition, by dataset.
-        tables: which tables the job has; asked by `in`.
+        tables: the job's.
     """
     for urn, positions in datasets.items():
         if urn not in tables:

@@ -19,7 +19,7 @@ from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark
 from distcommit.sources.sql.positions import BEGINNINGS, Kind, position_of, time_at
 from distcommit.sources.sql.rules import TableRules
 
-__all__ = ["Reflected", "Table", "reflect", "reflect_one", "table_names", "table_of"]
+__all__ = ["Reflected", "Table", "reflect", "reflect_columns", "reflect_one", "table_names", "table_of"]
 
 _CHILDREN = sa.text(
     "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
@@ -118,7 +118,9 @@ class Table:
         return [*above, self.mark < self._bound(high), *self._chosen()]
 
     def _bound(self, position: Position) -> Any:
-        if self.kind is not Kind.TIME:
+        if self.kind is Kind.INTEGER:
+            return sa.literal(position, sa.BigInteger())  # behind the last value of a narrower column lies one as well
+        if self.kind is Kind.TEXT:
             return position
         return time_at(position) if self.has_zone else time_at(position).replace(tzinfo=None)
 
@@ -196,6 +198,16 @@ def reflect_one(connection: sa.Connection, name: str, schema: str | None) -> Ref
     if name not in found:
         raise NoSuchTableError(name)
     return found[name]
+
+
+def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
+    """The columns of one table or view, as reading it takes them: of which are unique nothing is asked.
+
+    Raises:
+        NoSuchTableError: if it is not there.
+    """
+    with _types_may_be_unknown():
+        return Reflected(sa.inspect(connection).get_columns(name, schema), frozenset())
 
 
 @contextmanager
