@@ -225,9 +225,10 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         return [_with_environment(below, path, keys) for below in value]
     if not isinstance(value, str):
         return value
-    if "${file:" in value and keys[:2] != ("source", "client") and keys[-3:-1] != ("registry", "client"):
+    of_secret = keys[:2] in (("source", "client"), ("source", "password")) or keys[-3:-1] == ("registry", "client")
+    if "${file:" in value and not of_secret:
         raise ConfigurationError(
-            "${file:PATH} is for secrets in source.client and in a converter's registry.client only",
+            "${file:PATH} is for secrets in source.client, source.password and a converter's registry.client only",
             path=path,
             found=".".join(keys),
             todo="write it out",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from confluent_kafka import Producer
@@ -13,8 +16,10 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.model.source import Source
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.sql.source import SqlSource
 from distcommit.testing.contracts import SourceContract
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from tests.servers.postgresql import PostgresServer
 
 HELD = {"orders": {"0": 10, "1": 7}, "clicks": {"0": 3}, "empty": {"0": 0}}
 
@@ -83,3 +88,51 @@ class TestKafkaSourceOfSmallPartitions(TestKafkaSource):
     """Several partitions share a work unit."""
 
     target = 100
+
+
+class TestSqlSource(SourceContract):
+    """Tables of SQLite: unique integers, the last of which is read too."""
+
+    rows: ClassVar = {"orders": 10, "clicks": 3, "empty": 0}
+
+    @pytest.fixture(autouse=True)
+    def _tables(self, tmp_path: Path) -> None:
+        self.file = tmp_path / "tables.sqlite"
+        with contextlib.closing(sqlite3.connect(self.file)) as connection, connection:
+            for table, rows in self.rows.items():
+                connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, s TEXT)")
+                connection.executemany(f"INSERT INTO {table} VALUES (?, 'x')", [(2 * row,) for row in range(rows)])
+
+    def make_source(self) -> Source:
+        settings = {"type": "sql", "url": f"sqlite:///{self.file}", "table_patterns": [".*"], "batch_rows": 2}
+        return SqlSource.model_validate({**settings, "watermark": "id", "lookback": 0})
+
+    def holds(self) -> Mapping[str, Mapping[str, int]]:
+        return {table: {"": rows} for table, rows in self.rows.items()}
+
+
+class TestSqlSourceOfPostgreSQL(TestSqlSource):
+    """Timestamps, which are the same in pairs, read up to the present."""
+
+    @pytest.fixture(autouse=True)
+    def _tables(self, tmp_path: Path, postgres_server: PostgresServer) -> None:
+        self.server, self.name = postgres_server, f"c_{tmp_path.name.strip('_')}"[:60].lower()
+        with postgres_server.connect() as connection:
+            connection.execute(f"CREATE SCHEMA {self.name}".encode())
+            for table, rows in self.rows.items():
+                name = f"{self.name}.{table}"
+                connection.execute(f"CREATE TABLE {name} (id timestamptz, n int)".encode())
+                values = f"SELECT now() - interval '1 hour' * (i / 2), i FROM generate_series(1, {rows}) i"
+                connection.execute(f"INSERT INTO {name} {values}".encode())
+
+    def make_source(self) -> Source:
+        settings = {"type": "sql", "url": self.server.url, "schema": self.name, "table_patterns": [".*"]}
+        secret = {"password": self.server.password, "batch_rows": 2}
+        return SqlSource.model_validate({**settings, **secret, "watermark": "id", "lookback": 0})
+
+    def test_planning_twice_gives_the_same(self, source: Source) -> None:
+        """But for the time of the plan."""
+        first, again = (self.plan(source) for _ in range(2))
+        for urn, plan in first.items():
+            assert [unit.size for unit in plan.work_units] == [unit.size for unit in again[urn].work_units]
+            assert self.reached(again[urn]).covers(self.reached(plan))

@@ -1,4 +1,5 @@
-"""Real servers on loopback, for tests and for trying out: `python -m tests.servers kafka|registry|hdfs|spark|s3|smb`.
+"""Real servers on loopback, for tests and for trying out:
+`python -m tests.servers kafka|registry|hdfs|postgresql|spark|s3|smb`.
 
 Each server is a context manager that returns once it answers, and whose processes end with it, also if the test run is
 killed. `fixtures.py` has one of each per test session. The jars of Java servers come from Maven Central, pinned in

@@ -1,5 +1,5 @@
-"""`python -m tests.servers kafka|registry|hdfs|spark|s3|smb`: starts a server, prints how to reach it as variables for
-a shell, and ends it on Ctrl-C."""
+"""`python -m tests.servers kafka|registry|hdfs|postgresql|spark|s3|smb`: starts a server, prints how to reach it as
+variables for a shell, and ends it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
+from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError
 from tests.servers.registry import RegistryServer
 from tests.servers.s3 import S3Server
@@ -36,6 +37,12 @@ def _hdfs() -> Iterator[str]:
 
 
 @contextmanager
+def _postgresql() -> Iterator[str]:
+    with PostgresServer() as server:
+        yield f'URL={server.url} PASSWORD="{server.password}"'
+
+
+@contextmanager
 def _spark() -> Iterator[str]:
     with SparkCluster() as cluster:
         yield f"MASTER={cluster.master}"
@@ -59,6 +66,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "kafka": _kafka,
     "registry": _registry,
     "hdfs": _hdfs,
+    "postgresql": _postgresql,
     "spark": _spark,
     "s3": _s3,
     "smb": _smb,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
+from tests.servers.postgresql import PostgresServer
 from tests.servers.registry import RegistryServer
 from tests.servers.s3 import S3Server
 from tests.servers.smb import SmbServer
@@ -61,6 +62,13 @@ def spark_connect() -> Iterator[SparkConnectServer]:
 def registry_server() -> Iterator[RegistryServer]:
     """A schema registry. Tests share it: use subjects of your own."""
     with RegistryServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server. Tests share it: use a schema of your own. A test that kills it starts it again."""
+    with PostgresServer() as server:
         yield server
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -143,11 +144,12 @@ class SourceContract(ABC):
             assert again is None or again.planned_low == done
 
     def test_a_work_unit_reads_the_same_each_time(self, source: Source, extractor: Extractor) -> None:
-        for plan in self.plan(source).values():
-            for unit in plan.work_units:
-                first, again = extractor.extract(unit), source.open().extract(unit)
-                assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
-                assert first.actual_high() == again.actual_high()
+        with contextlib.closing(source.open()) as other:
+            for plan in self.plan(source).values():
+                for unit in plan.work_units:
+                    first, again = extractor.extract(unit), other.extract(unit)
+                    assert self.rows_by_partition(source, first) == self.rows_by_partition(source, again)
+                    assert first.actual_high() == again.actual_high()
 
     def test_between_two_batches_it_says_how_far_they_reach(self, source: Source, extractor: Extractor) -> None:
         """What is read from there on is all that they do not hold; or it says that it can't tell. Policy `partial`

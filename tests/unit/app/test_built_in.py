@@ -33,7 +33,7 @@ def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_what_there_is() -> None:
-    assert built_in.types_of("source") == ("kafka", "micro_batch", "python")
+    assert built_in.types_of("source") == ("files", "kafka", "micro_batch", "python", "sql")
     assert built_in.types_of("sink") == ("files", "python")
 
 

@@ -1,0 +1,104 @@
+"""Which Arrow type a column of a table has, how it is asked for, and what a watermark column holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy import types
+
+from distcommit.model.errors import SourceError
+from distcommit.sources.sql.positions import Kind
+
+__all__ = ["Column", "column_of", "kind_of", "watermark_expression"]
+
+_DIGITS_128, _DIGITS_256 = 38, 76
+_BINARY_ORDER = {"postgresql": "C", "sqlite": "BINARY"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that is read: its name, its Arrow type, and what is selected for it."""
+
+    name: str
+    type: pa.DataType
+    expression: sa.ColumnElement[Any]
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        """Values as they came from the driver.
+
+        Raises:
+            SourceError: if one of them is not of the column's type. SQLite keeps any value in any column.
+        """
+        try:
+            if pa.types.is_integer(self.type) and any(isinstance(value, float) for value in values):
+                raise ValueError("a number that is not whole")
+            return pa.array(values, self.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise SourceError(
+                "a value does not fit its column",
+                column=self.name,
+                expected=str(self.type),
+                found=str(error),
+                todo="correct the value, or leave the column out by source.overrides.TABLE.columns",
+            ) from error
+
+
+def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Column | None:
+    """A column by the type that the database declares for it; None for a type that has none in Arrow.
+
+    UUIDs and JSON are read as the text that the database makes of them. SQLite has neither decimals nor narrow
+    integers: there a decimal is a float, and an integer has 64 bits.
+    """
+    if isinstance(declared, types.Uuid | types.JSON):
+        text = sa.column(name, types.NullType())
+        return Column(name, pa.string(), text if dialect == "sqlite" else sa.cast(text, types.Text()).label(name))
+    if dialect == "sqlite" and isinstance(declared, types.Numeric):
+        return Column(name, pa.float64(), sa.column(name))
+    if isinstance(declared, types.String):
+        return Column(name, pa.string(), sa.column(name, types.String()))
+    arrow = _arrow_type(declared, dialect)
+    return None if arrow is None else Column(name, arrow, sa.column(name, declared))
+
+
+def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
+    """What a watermark column of that type holds; None if it can't be one. SQLite keeps times as text."""
+    if isinstance(declared, types.Integer):
+        return Kind.INTEGER
+    if isinstance(declared, types.DateTime):
+        return Kind.TEXT if dialect == "sqlite" else Kind.TIME
+    is_text = isinstance(declared, types.String) and not isinstance(declared, types.Enum)
+    return Kind.TEXT if is_text and declared.__visit_name__ != "CITEXT" else None
+
+
+def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind, dialect: str) -> sa.ColumnElement[Any]:
+    """The column as it is compared and ordered: text byte by byte, whatever its collation, as Python orders it."""
+    if kind is Kind.TEXT:
+        return sa.collate(sa.column(name, types.String()), _BINARY_ORDER[dialect])
+    return sa.column(name, declared)
+
+
+def _arrow_type(declared: types.TypeEngine[Any], dialect: str) -> pa.DataType | None:
+    match declared:
+        case types.Boolean():
+            return pa.bool_()
+        case types.Integer():
+            narrow = pa.int16() if isinstance(declared, types.SmallInteger) else pa.int32()
+            return pa.int64() if dialect == "sqlite" or isinstance(declared, types.BigInteger) else narrow
+        case types.Float():
+            return pa.float64()
+        case types.Numeric(precision=int(precision), scale=scale):
+            wide = pa.decimal256 if precision > _DIGITS_128 else pa.decimal128
+            return wide(precision, scale or 0) if precision <= _DIGITS_256 else None
+        case types.LargeBinary():
+            return pa.binary()
+        case types.DateTime(timezone=zoned):
+            return pa.timestamp("us", tz="UTC") if zoned else pa.timestamp("us")
+        case types.Date():
+            return pa.date32()
+        case types.Time(timezone=False):
+            return pa.time64("us")
+    return None

@@ -1,0 +1,152 @@
+"""Connections to one database, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SQLAlchemyError
+
+from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
+
+__all__ = ["Database"]
+
+_TIMEOUT_S = 10
+_DRIVERS = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+_CONNECT: dict[str, dict[str, Any]] = {
+    "postgresql": {  # libpq's: a server that is gone without a word is noticed within a minute
+        "connect_timeout": _TIMEOUT_S,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    },
+}
+_READING: dict[str, dict[str, Any]] = {
+    "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+}
+_SQLITE_TRANSIENT = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+}
+
+
+@dataclass(frozen=True)
+class Database:
+    """How to reach a database. Nothing is connected before `reading` is entered.
+
+    Attributes:
+        url: without a password.
+        password: as the server wants it; empty for none. Masked in all that is told.
+    """
+
+    url: str
+    password: str = field(default="", repr=False)
+
+    @property
+    def dialect(self) -> str:
+        """`postgresql` or `sqlite`."""
+        return urlsplit(self.url).scheme
+
+    @contextmanager
+    def reading(self, table: str = "") -> Iterator[sa.Connection]:
+        """A connection in one transaction that reads, of one snapshot where the database has snapshots.
+
+        Raises:
+            TransientError: if the server can't be reached, or the connection breaks.
+            SourceError: if the database refuses what is asked of it.
+            ConfigurationError: if its driver is missing.
+        """
+        with self.errors(table), self._engine.connect() as connection:
+            yield connection.execution_options(**_READING.get(self.dialect, {}))
+
+    @contextmanager
+    def errors(self, table: str = "") -> Iterator[None]:
+        """Turns the errors of the database and its driver into typed ones, which name the table."""
+        try:
+            yield
+        except (SQLAlchemyError, ValueError) as error:
+            raise self._told(error, table) from None
+
+    def close(self) -> None:
+        """Lets go of the connection. Safe to call twice."""
+        self._engine.dispose()
+
+    @cached_property
+    def _engine(self) -> sa.Engine:
+        options: dict[str, Any] = {"poolclass": sa.QueuePool, "pool_size": 1, "pool_pre_ping": True}
+        if self.dialect == "sqlite":
+            path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
+            options["creator"] = lambda: sqlite3.connect(
+                f"file:{path}?mode=ro", _TIMEOUT_S, isolation_level=None, uri=True
+            )
+        try:
+            url = sa.make_url(self.url).set(drivername=_DRIVERS[self.dialect])
+            url = url.set(password=self.password) if self.password else url
+            engine = sa.create_engine(url, connect_args=_CONNECT.get(self.dialect, {}), **options)
+        except ImportError as error:
+            raise ConfigurationError(
+                "the database's driver is missing",
+                found=str(error),
+                todo="pip install 'distcommit[sql-source]', also where the executors run",
+            ) from error
+        if self.dialect == "postgresql":
+            sa.event.listen(engine, "connect", _settle)
+        else:
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+
+    def _open_file(self) -> sqlite3.Connection:
+        """A file that is not there is not made."""
+        path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
+        return sqlite3.connect(f"file:{path}?mode=ro", _TIMEOUT_S, isolation_level=None, uri=True)
+
+    def _told(self, error: Exception, table: str) -> DistcommitError:
+        ids = {"table": table} if table else {}
+        if isinstance(error, NoSuchTableError):
+            return SourceError(
+                "the table does not exist",
+                expected="a table or view that the database shows to this user",
+                found="nothing of that name",
+                todo="create it, grant SELECT on it, or take it out of source.tables",
+                **ids,
+            )
+        found = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
+        found = found.replace(self.password, "***") if self.password else found
+        if _is_transient(error):
+            todo = "see to the server, then run again; nothing was lost"
+            return TransientError(
+                "the database can't be reached, or broke off", url=self.url, found=found, todo=todo, **ids
+            )
+        return SourceError(
+            "the database refused to be read",
+            found=found,
+            todo="grant SELECT on it, or correct source.where and source.columns of the table, or what it holds",
+            **ids,
+        )
+
+
+def _settle(connection: Any, _record: object) -> None:
+    """Times come in UTC; and a table that somebody has locked fails its own work unit, and holds up nobody else."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET TIME ZONE 'UTC'")
+        cursor.execute(f"SET lock_timeout = '{_TIMEOUT_S}s'")
+    connection.commit()
+
+
+def _is_transient(error: Exception) -> bool:
+    """Whether trying again may help: what is wrong is the connection or the server, and not what was asked."""
+    if not isinstance(error, DBAPIError):
+        return False
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in _SQLITE_TRANSIENT
+    return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)

@@ -1,0 +1,151 @@
+"""The plan of one table: the range of its watermark column that is read next.
+
+A range is half-open, and its end is a value that nothing can be added below any more, as far as that can be known:
+
+- behind the greatest one of a column whose integers are unique;
+- before the greatest one where several rows may have the same value: the newest group waits for a greater value;
+- before the database's own present time, in a column of times: those of the future wait.
+
+Rows that commit later with lower values are what `lookback` is for: the end is that much lower.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from distcommit.model.errors import SourceError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.sql.positions import BEGINNINGS, PARTITION, Kind, is_position, position_of
+from distcommit.sources.sql.tables import Table
+
+__all__ = ["plan_table", "without_value"]
+
+
+def plan_table(
+    connection: sa.Connection, table: Table, state: DatasetState | None, *, from_latest: bool, limit: int
+) -> DatasetPlan | None:
+    """The plan of one table; None if there is nothing new.
+
+    Args:
+        connection: in a transaction.
+        table: the table.
+        state: what is stored of the dataset.
+        from_latest: whether a table that was never read begins where it ends now. It gets a work unit even if that is
+            empty, so that its position is stored.
+        limit: about how many rows one run reads of it, 0 for all. Rows of the same value are read together.
+
+    Raises:
+        SourceError: if its stored position is none of the column, lies behind the column's greatest value, or the
+            column has values that can't be positions.
+    """
+    beginning = BEGINNINGS[table.kind]
+    stored = _stored(table, state)
+    end = _end(connection, table, stored)
+    low = stored if stored is not None else end if from_latest else beginning
+    high = end if at_or_past(end, low) else low
+    size = connection.scalars(table.count(low, high)).one() if high != low else 0
+    if not size and stored is not None:
+        return None
+    if limit and size > limit:
+        high, size = _cut(connection, table, low, high, limit), limit
+    unit = WorkUnit("0", table.name, _mark(table, low), _mark(table, high), size)
+    start = Watermark({PARTITION: low} if stored is None else {}, table.incarnation)
+    return DatasetPlan(table.name, state.watermark if state else None, start, (unit,))
+
+
+def without_value(connection: sa.Connection, table: Table) -> str:
+    """What there is to say of rows that have no value in the watermark column; empty if there are none."""
+    rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
+    if not rows:
+        return ""
+    column, where = table.rules.watermark, f"source.overrides.{table.name}.where"
+    error = SourceError(
+        "rows have no value in the watermark column, and are never read",
+        table=table.name,
+        column=column,
+        expected="a value in every row",
+        found=f"NULL in {rows} rows",
+        todo=f"give them one, or leave them out: {where}: {column} IS NOT NULL",
+    )
+    return str(error)
+
+
+def _mark(table: Table, position: Position) -> Watermark:
+    return Watermark({PARTITION: position}, table.incarnation)
+
+
+def _stored(table: Table, state: DatasetState | None) -> Position | None:
+    """Where reading goes on; None for a table that was never read."""
+    mark = state.watermark if state else None
+    if mark is None or not mark.positions:
+        return None
+    position = mark.positions.get(PARTITION)
+    fits = position is not None and is_position(table.kind, position) and len(mark.positions) == 1
+    if not fits or mark.incarnation not in ("", table.incarnation):
+        raise SourceError(
+            "the stored position is not one of the watermark column",
+            dataset=table.name,
+            expected=f"a position of {table.incarnation}",
+            found=f"{mark.positions} of {mark.incarnation or 'an unnamed column'}",
+            todo="name the column that the table was read by, or set the dataset's watermark by hand"
+            " (distcommit set-watermark), to null to begin at source.start",
+        )
+    return position
+
+
+def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Position:
+    """The end of what may be read now.
+
+    Raises:
+        SourceError: if the greatest value lies below what was read already.
+    """
+    lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
+    if table.kind is Kind.TIME:
+        now = connection.scalars(sa.select(sa.func.now())).one()
+        return position_of(Kind.TIME, now - timedelta(seconds=lookback))
+    newest = connection.scalars(table.newest()).one()
+    if newest is None:
+        return beginning
+    top = table.position(newest)
+    if isinstance(top, int):
+        top += table.is_unique
+    if stored is not None and not at_or_past(top, stored):
+        raise _went_back(table, stored, top)
+    if isinstance(top, int):
+        return max(top - lookback, as_offset(beginning))
+    if lookback:
+        raise SourceError(
+            "there is no lookback in a column of text",
+            table=table.name,
+            column=table.rules.watermark,
+            expected="source.lookback 0 for this table",
+            found=str(lookback),
+            todo=f"set source.overrides.{table.name}.lookback to 0, if its rows commit in the order of their values",
+        )
+    return top
+
+
+def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
+    return SourceError(
+        "the watermark column ends before what was read already",
+        dataset=table.name,
+        expected=f"values up to {stored!r}, or none",
+        found=f"nothing at or past {top!r}",
+        todo="if its newest rows were deleted, it goes on by itself once there are newer ones. If it was truncated,"
+        " restored or filled anew: set the dataset's watermark by hand (distcommit set-watermark), to null to begin at"
+        " source.start",
+    )
+
+
+def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
+    """The end of about `limit` rows: before the row after them, unless all of them have its value."""
+    first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
+    at = table.position(connection.scalars(table.value_after(low, high, limit)).one())
+    if at != first:
+        return at
+    after = connection.scalars(table.next_value(at, high)).one()
+    return high if after is None else table.position(after)

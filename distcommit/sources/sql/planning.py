@@ -1,0 +1,92 @@
+"""Plans many tables on one connection: a problem of one is told, and the others are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Protocol
+
+from distcommit.model.errors import SourceError, TransientError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem, Planned
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.sql.database import Database
+from distcommit.sources.sql.plan import plan_table, without_value
+from distcommit.sources.sql.rules import Tables
+from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of
+
+__all__ = ["PlanRules", "plan_tables"]
+
+_CHUNK = 256
+
+
+class PlanRules(Protocol):
+    """The source's settings that plans follow."""
+
+    @property
+    def selection(self) -> Tables:
+        """The tables of the job, and how each is read."""
+
+    @property
+    def start(self) -> str:
+        """`earliest` or `latest`."""
+
+    @property
+    def records_per_dataset(self) -> int:
+        """About how many rows of a table one run reads; 0 for all."""
+
+
+def plan_tables(
+    database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: Mapping[str, DatasetState]
+) -> Iterator[Planned]:
+    """Plans those of the job's tables that are wanted.
+
+    Raises:
+        TransientError: if the server can't be reached, or goes away meanwhile.
+    """
+    select = rules.selection
+    with database.reading() as connection:
+        names = set(select.names).union(table_names(connection, select.schema) if select.patterns else ())
+    left = iter(sorted(name for name in names if name in select and wanted(name)))
+    while chunk := list(islice(left, _CHUNK)):
+        found = _reflected(database, chunk, select.schema)
+        for name in chunk:
+            try:
+                yield from _plan_one(database, rules, name, found.get(name), states.get(name))
+            except SourceError as error:
+                yield DatasetProblem(name, str(error))
+            except TransientError as error:
+                _require_server(database)
+                yield DatasetProblem(name, str(error))
+
+
+def _plan_one(
+    database: Database, rules: PlanRules, name: str, found: Reflected | None, state: DatasetState | None
+) -> Iterator[DatasetPlan | DatasetProblem]:
+    select = rules.selection
+    with database.reading(name) as connection:
+        known = found or reflect_one(connection, name, select.schema)
+        table = table_of(name, known, select.rules_of(name), connection.dialect.name, select.schema)
+        untold = without_value(connection, table)
+        planned = plan_table(
+            connection, table, state, from_latest=rules.start == "latest", limit=rules.records_per_dataset
+        )
+    if untold:
+        yield DatasetProblem(name, untold)
+    if planned is not None:
+        yield planned
+
+
+def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
+    """What the database says of tables, asked for together; nothing if one of them keeps the others from being told."""
+    try:
+        with database.reading() as connection:
+            return reflect(connection, names, schema)
+    except SourceError:
+        return {}
+
+
+def _require_server(database: Database) -> None:
+    """Raises a TransientError if the server is gone: then no other table can be planned either."""
+    with database.reading() as connection:
+        connection.exec_driver_sql("SELECT 1")

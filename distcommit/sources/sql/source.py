@@ -1,0 +1,206 @@
+"""Tables of a database as a source: which, by which column, from where, and the plan that follows from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin
+from distcommit.model.source import Planned, SourceSettings
+from distcommit.model.watermark import Position
+from distcommit.sources.sql.positions import position_problems
+from distcommit.sources.sql.rules import TableRules, Tables
+
+if TYPE_CHECKING:
+    from distcommit.sources.sql.database import Database
+    from distcommit.sources.sql.extractor import SqlExtractor
+
+_ANOTHER_DATABASE = (
+    "put it back: positions in tables of another database, or schema, are those of other rows. To read these, give the"
+    " job new folders (paths), and begin at source.start, or set watermarks by hand."
+)
+
+
+class TableOverrides(BaseModel):
+    """What is different with one table. What it does not name is as with all tables.
+
+    Attributes:
+        watermark: the column whose values are positions.
+        lookback: as that of the source.
+        columns: the columns to read; all of them if it names none.
+        where: a condition in the database's SQL over the table's columns; other rows are not read, now or later.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    watermark: str = Field(default="", min_length=1)
+    lookback: int | None = Field(default=None, ge=0, le=10**9)
+    columns: tuple[str, ...] = ()
+    where: str = ""
+
+
+class SqlSource(BaseModel, SourceSettings):
+    """Tables and views of one database. A dataset is a table, named as it is; its positions are values of one column.
+
+    Attributes:
+        type: `sql`.
+        url: `postgresql://user@host:port/database`, or `sqlite:////absolute/path`. Further settings of the driver
+            after a `?`. No password.
+        password: the user's. `${file:PATH}` in it stands for what that file holds, read by each process that connects.
+        schema: where the tables are; without it, where the connection looks by itself.
+        tables: names of tables or views. One that does not exist is reported, in every run.
+        table_patterns: regular expressions that match whole names of tables. No views, and in PostgreSQL no tables
+            that are partitions, or inherit: those are read with their parent.
+        exclude: names of tables to leave out, also if they are in `tables`.
+        exclude_patterns: regular expressions, matching whole names, of tables to leave out.
+        watermark: the column whose values are positions: integers, text or timestamps that only grow. Rows are read
+            in ranges of it, each once; one that is changed so that its value is a later one is read again, as it is
+            then.
+        lookback: how far the end of what is read stays behind, in seconds for timestamps, and as a number for
+            integers: rows that commit late, with a lower value than others that are there already, are read if they
+            come within it; later than that they are never read, and nobody can tell. 0 only where rows are committed
+            in the order of their values. For text there is only 0.
+        overrides: what is different with single tables, by name.
+        start: where tables begin that were never read: `earliest`, or `latest` for what comes from now on.
+        records_per_dataset: about how many rows of a table one run reads, 0 for all. Those of one value are read
+            together.
+        batch_rows: how many rows are in memory at once; those of one value are, however many.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    type: Literal["sql"]
+    url: str
+    password: SecretStr = SecretStr("")
+    schema_name: str | None = Field(default=None, alias="schema", min_length=1)
+    tables: tuple[str, ...] = ()
+    table_patterns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    exclude_patterns: tuple[str, ...] = ()
+    watermark: str = Field(min_length=1)
+    lookback: int = Field(ge=0, le=10**9)
+    overrides: dict[str, TableOverrides] = Field(default_factory=dict)
+    start: Literal["earliest", "latest"] = "earliest"
+    records_per_dataset: int = Field(default=0, ge=0)
+    batch_rows: int = Field(default=10_000, ge=1)
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("postgresql", "sqlite"):
+            raise ValueError("begins with postgresql:// or sqlite:////")
+        if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
+            raise ValueError("has no password in it: that is source.password")
+        if parts.scheme == "sqlite" and (parts.netloc or not re.match(r"//[^/]", parts.path) or parts.query):
+            raise ValueError("names a SQLite file by its absolute path: sqlite:////path, and nothing else")
+        if parts.scheme != "sqlite" and (parts.port == 0 or not parts.path.strip("/")):
+            raise ValueError("names a database: postgresql://user@host:port/database")
+        return url
+
+    @field_validator("password")
+    @classmethod
+    def _is_absolute(cls, password: SecretStr) -> SecretStr:
+        for path in SECRET_FILE.findall(password.get_secret_value()):
+            if not path.startswith("/"):
+                raise ConfigurationError(
+                    "a secret's file has to be named by an absolute path", key="password", found=f"${{file:{path}}}"
+                )
+        return password
+
+    @field_validator("table_patterns", "exclude_patterns")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return patterns
+
+    @model_validator(mode="after")
+    def _has_tables(self) -> SqlSource:
+        if not self.tables and not self.table_patterns:
+            raise ValueError("tables or table_patterns must name at least one table")
+        if unknown := [name for name in self.overrides if name not in self.selection]:
+            raise ValueError(f"overrides names tables that are not read: {', '.join(unknown)}")
+        return self
+
+    def pins(self) -> Mapping[str, Pin]:
+        """Where the tables are: the database by its name (a file of SQLite by its path), since servers may be renamed,
+        and the schema. The watermark column is in each dataset's watermark, as its incarnation."""
+        return {
+            "database": Pin(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
+            "schema": Pin(self.schema_name or "", _ANOTHER_DATABASE),
+        }
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        """Plans owned tables that are idle and have something new, on one connection.
+
+        A table's problem is its own: it is reported, and the others are planned. So are rows without a value in the
+        watermark column, beside the plan of the others.
+
+        Raises:
+            TransientError: if the server can't be reached, or goes away meanwhile.
+            ConfigurationError: if SQLAlchemy or the database's driver is missing.
+        """
+        database = self._database()
+        from distcommit.sources.sql.planning import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+
+        def wanted(table: str) -> bool:
+            state = states.get(table)
+            return owned(table) and (state is None or state.status is DatasetStatus.IDLE)
+
+        try:
+            yield from plan_tables(database, self, wanted, states)
+        finally:
+            database.close()
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Values by table of the job; what a table's column really holds the next plan sees."""
+        return position_problems(datasets, self.selection)
+
+    def open(self) -> SqlExtractor:
+        """An extractor that connects with its first work unit.
+
+        Raises:
+            ConfigurationError: if SQLAlchemy or the database's driver is missing.
+        """
+        database = self._database()
+        from distcommit.sources.sql.extractor import SqlExtractor  # noqa: PLC0415 - a job file is read without SQLAlchemy
+
+        return SqlExtractor(database, self.selection, self.batch_rows)
+
+    @property
+    def selection(self) -> Tables:
+        """The tables of the job, and how each is read."""
+        rules = TableRules(self.watermark, self.lookback)
+        overrides = {
+            table: TableRules(
+                other.watermark or self.watermark,
+                self.lookback if other.lookback is None else other.lookback,
+                other.columns,
+                other.where,
+            )
+            for table, other in self.overrides.items()
+        }
+        patterns, exclude = self.table_patterns, self.exclude
+        return Tables(self.schema_name, self.tables, patterns, exclude, self.exclude_patterns, rules, overrides)
+
+    def _database(self) -> Database:
+        try:
+            from distcommit.sources.sql.database import Database  # noqa: PLC0415 - an extra of its own
+        except ImportError as error:
+            raise ConfigurationError(
+                "the SQL source needs SQLAlchemy",
+                found=str(error),
+                todo="pip install 'distcommit[sql-source]', also where the executors run",
+            ) from error
+        return Database(self.url, with_secret_files(self.password.get_secret_value()))

@@ -1,0 +1,241 @@
+"""A table as it is now: its columns, its watermark column, and the queries that a range of it takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.engine.reflection import ObjectKind
+from sqlalchemy.exc import NoSuchTableError, SAWarning
+
+from distcommit.model.errors import SourceError
+from distcommit.model.watermark import Position
+from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
+from distcommit.sources.sql.positions import BEGINNINGS, Kind, position_of, time_at
+from distcommit.sources.sql.rules import TableRules
+
+__all__ = ["Reflected", "Table", "reflect", "reflect_columns", "reflect_one", "table_names", "table_of"]
+
+_CHILDREN = sa.text(
+    "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = coalesce(:schema, current_schema())"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reflected:
+    """What the database says of a table. `unique`: columns of which each by itself is a key, or has a unique
+    constraint."""
+
+    columns: list[ReflectedColumn]
+    unique: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table and how it is read.
+
+    Attributes:
+        name: the table, which is the dataset's name as well.
+        columns: what is read of it.
+        kind: what its watermark column holds.
+        is_unique: whether no two rows can have the same value there.
+        may_be_null: whether rows can be without one.
+    """
+
+    name: str
+    rules: TableRules
+    source: sa.TableClause
+    columns: tuple[Column, ...]
+    mark: sa.ColumnElement[Any]
+    kind: Kind
+    has_zone: bool
+    is_unique: bool
+    may_be_null: bool
+
+    @property
+    def incarnation(self) -> str:
+        """What positions of this table count in."""
+        return f"{self.rules.watermark}:{self.kind}"
+
+    def rows(self, low: Position, high: Position) -> sa.Select[Any]:
+        """The rows of [low, high) in the order of the watermark column, whose value is the last one of each row."""
+        selected = sa.select(*(column.expression for column in self.columns), self.mark.label("distcommit_position"))
+        return selected.select_from(self.source).where(*self._within(low, high)).order_by(self.mark)
+
+    def count(self, low: Position, high: Position) -> sa.Select[Any]:
+        """How many rows [low, high) has."""
+        return self._of(sa.func.count()).where(*self._within(low, high))
+
+    def newest(self) -> sa.Select[Any]:
+        """The greatest value of the watermark column; null if there is none."""
+        return self._of(sa.func.max(self.mark)).where(*self._chosen())
+
+    def nulls(self) -> sa.Select[Any]:
+        """How many rows have no value in the watermark column."""
+        return self._of(sa.func.count()).where(self.mark.is_(None), *self._chosen())
+
+    def value_after(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
+        """The value of the row that comes after so many rows of [low, high)."""
+        return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
+
+    def next_value(self, position: Position, high: Position) -> sa.Select[Any]:
+        """The lowest value between a position and `high`, neither included; null if there is none."""
+        between = (self.mark > self._bound(position), self.mark < self._bound(high))
+        return self._of(sa.func.min(self.mark)).where(*between, *self._chosen())
+
+    def position(self, value: Any) -> Position:
+        """The position of a value of the watermark column.
+
+        Raises:
+            SourceError: if it is no value of such a column.
+        """
+        try:
+            return position_of(self.kind, value)
+        except ValueError as error:
+            raise SourceError(
+                "a value of the watermark column can't be a position",
+                table=self.name,
+                column=self.rules.watermark,
+                expected=f"{self.kind}",
+                found=str(error),
+                todo="correct the row, leave it out by source.overrides.TABLE.where, or name another column",
+            ) from error
+
+    def _of(self, *asked: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        return sa.select(*asked).select_from(self.source)
+
+    def _chosen(self) -> list[sa.ColumnElement[Any]]:
+        return [sa.literal_column(f"({self.rules.where}\n)")] if self.rules.where else []
+
+    def _within(self, low: Position, high: Position) -> list[sa.ColumnElement[Any]]:
+        above = [] if low == BEGINNINGS[self.kind] else [self.mark >= self._bound(low)]
+        return [*above, self.mark < self._bound(high), *self._chosen()]
+
+    def _bound(self, position: Position) -> Any:
+        if self.kind is Kind.INTEGER:
+            return sa.literal(position, sa.BigInteger())  # behind the last value of a narrower column lies one as well
+        if self.kind is Kind.TEXT:
+            return position
+        return time_at(position) if self.has_zone else time_at(position).replace(tzinfo=None)
+
+
+def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
+    """The table as it is to be read.
+
+    Raises:
+        SourceError: if its watermark column, or one that is to be read, is missing or of a type that can't be read.
+    """
+    declared = {column["name"]: column for column in found.columns}
+    columns: list[Column] = []
+    for asked in rules.columns or declared:
+        column = column_of(asked, declared[asked]["type"], dialect) if asked in declared else None
+        if column is None:
+            raise _unreadable(name, asked, declared)
+        columns.append(column)
+    mark = declared.get(rules.watermark)
+    kind = kind_of(mark["type"], dialect) if mark else None
+    if mark is None or kind is None:
+        raise _no_watermark(name, rules.watermark, declared)
+    return Table(
+        name=name,
+        rules=rules,
+        source=sa.table(name, schema=schema),
+        columns=tuple(columns),
+        mark=watermark_expression(rules.watermark, mark["type"], kind, dialect),
+        kind=kind,
+        has_zone=bool(getattr(mark["type"], "timezone", False)),
+        is_unique=rules.watermark in found.unique,
+        may_be_null=mark["nullable"],
+    )
+
+
+def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
+    """All tables that a pattern may match: no views, and in PostgreSQL no partitions, nor other tables that inherit:
+    their rows are read with the table that they are part of."""
+    names = sa.inspect(connection).get_table_names(schema)
+    if connection.dialect.name != "postgresql":
+        return names
+    children = set(connection.scalars(_CHILDREN, {"schema": schema}))
+    return [name for name in names if name not in children]
+
+
+def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
+    """What the database says of tables and views; those that are not there are absent."""
+    inspector, anything = sa.inspect(connection), ObjectKind.ANY
+    with _types_may_be_unknown():
+        columns = inspector.get_multi_columns(schema, names, anything)
+        keys = inspector.get_multi_pk_constraint(schema, names, anything)
+        constraints = inspector.get_multi_unique_constraints(schema, names, anything)
+    return {
+        name[1]: Reflected(
+            found,
+            frozenset(
+                each[0]
+                for each in (
+                    keys[name]["constrained_columns"] if name in keys else [],
+                    *(constraint["column_names"] for constraint in constraints.get(name, [])),
+                )
+                if len(each) == 1
+            ),
+        )
+        for name, found in columns.items()
+    }
+
+
+def reflect_one(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
+    """What the database says of one table or view.
+
+    Raises:
+        NoSuchTableError: if it is not there.
+    """
+    found = reflect(connection, [name], schema)
+    if name not in found:
+        raise NoSuchTableError(name)
+    return found[name]
+
+
+def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
+    """The columns of one table or view, as reading it takes them: of which are unique nothing is asked.
+
+    Raises:
+        NoSuchTableError: if it is not there.
+    """
+    with _types_may_be_unknown():
+        return Reflected(sa.inspect(connection).get_columns(name, schema), frozenset())
+
+
+@contextmanager
+def _types_may_be_unknown() -> Iterator[None]:
+    """A type that SQLAlchemy does not know is told as an error where its column is to be read, and not as a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SAWarning)
+        yield
+
+
+def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]) -> SourceError:
+    found = f"type {declared[column]['type']!r}" if column in declared else "no such column"
+    return SourceError(
+        "a column can't be read",
+        table=table,
+        column=column,
+        expected="integer, decimal with a precision, float, text, bytes, boolean, date, time or timestamp",
+        found=found,
+        todo=f"name the columns to be read, without it: source.overrides.{table}.columns (a view can cast it)",
+    )
+
+
+def _no_watermark(table: str, column: str, declared: Mapping[str, ReflectedColumn]) -> SourceError:
+    found = f"type {declared[column]['type']!r}" if column in declared else f"columns {', '.join(declared)}"
+    return SourceError(
+        "the table has no such watermark column",
+        table=table,
+        expected=f"column {column!r} of integers, text or timestamps",
+        found=found,
+        todo=f"name another one: source.overrides.{table}.watermark, or leave the table out: source.exclude",
+    )

@@ -1,0 +1,317 @@
+"""The SQL source on a real PostgreSQL server: types, ties, late commits, locks, and a server that is killed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import itertools
+import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from distcommit.model.errors import DistcommitError, SourceError, TransientError
+from distcommit.model.source import DatasetProblem
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.sql.source import SqlSource
+from tests.servers.postgresql import PostgresServer
+from tests.unit.sources.sql_tables import Reader, planned, source
+
+_NUMBERS = itertools.count()
+
+
+class Schema:
+    """A schema of one test's own."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server, self.name = server, f"s{next(_NUMBERS)}"
+        self.run(f"CREATE SCHEMA {self.name}")
+
+    def connect(self) -> psycopg.Connection:
+        connection = self.server.connect()
+        connection.execute(f"SET search_path TO {self.name}".encode())
+        return connection
+
+    def run(self, *statements: str) -> None:
+        with self.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def source(self, **settings: Any) -> SqlSource:
+        password = settings.pop("password", self.server.password)
+        made = source(self.server.url, password=password, schema=self.name, **settings)
+        travelled: SqlSource = pickle.loads(pickle.dumps(made))
+        return travelled
+
+
+@pytest.fixture
+def schema(postgres_server: PostgresServer) -> Iterator[Schema]:
+    made = Schema(postgres_server)
+    yield made
+    made.run(f"DROP SCHEMA {made.name} CASCADE")
+
+
+def ids(rows: list[dict[str, Any]]) -> list[Any]:
+    return [row["id"] for row in rows]
+
+
+def test_types(schema: Schema) -> None:
+    zone = dt.timezone(dt.timedelta(hours=2))
+    columns: dict[str, tuple[str, Any, pa.DataType, Any]] = {
+        "small": ("smallint", -5, pa.int16(), -5),
+        "usual": ("integer", 1 << 30, pa.int32(), 1 << 30),
+        "big": ("bigint", 1 << 60, pa.int64(), 1 << 60),
+        "money": ("numeric(20, 4)", Decimal("1234567890123456.7891"), pa.decimal128(20, 4), ...),
+        "wide": ("numeric(60, 0)", Decimal(10**59), pa.decimal256(60, 0), ...),
+        "single": ("real", 0.5, pa.float64(), 0.5),
+        "double": ("double precision", 0.1, pa.float64(), 0.1),
+        "words": ("text", "äöü\n", pa.string(), ...),
+        "short": ("varchar(3)", "abc", pa.string(), ...),
+        "fixed": ("char(3)", "a", pa.string(), "a  "),
+        "mood": (f"{schema.name}.mood", "sad", pa.string(), ...),
+        "raw": ("bytea", b"\0\xff", pa.binary(), ...),
+        "flag": ("boolean", True, pa.bool_(), ...),
+        "day": ("date", dt.date(2024, 2, 29), pa.date32(), ...),
+        "clock": ("time", dt.time(1, 2, 3, 4), pa.time64("us"), ...),
+        "local": ("timestamp", dt.datetime(2024, 1, 1, 1, 2, 3, 4), pa.timestamp("us"), ...),
+        "zoned": (
+            "timestamptz",
+            dt.datetime(2024, 1, 1, 1, 2, 3, 4, tzinfo=zone),
+            pa.timestamp("us", tz="UTC"),
+            dt.datetime(2023, 12, 31, 23, 2, 3, 4, tzinfo=dt.UTC),
+        ),
+        "named": ("uuid", "0b0e6ad2-0000-4000-8000-00000000000f", pa.string(), ...),
+        "json": ("json", '{"b":1, "a":[1]}', pa.string(), ...),
+        "jsonb": ("jsonb", '{"b":1,"a":[1]}', pa.string(), '{"a": [1], "b": 1}'),
+    }
+    declared = ", ".join(f'"{name}" {column[0]}' for name, column in columns.items())
+    schema.run("CREATE TYPE mood AS ENUM ('sad', 'ok')", f"CREATE TABLE t (id int PRIMARY KEY, {declared})")
+    with schema.connect() as connection:
+        marks = ", ".join(["%s"] * len(columns))
+        values = [column[1] for column in columns.values()]
+        connection.execute(f"INSERT INTO t VALUES (1, {marks}), (2{', NULL' * len(columns)})".encode(), values)
+    reader = Reader(schema.source())
+    plan = reader.plan()
+    assert plan is not None, reader.problems
+    with closing(reader.sql.open()) as extractor:
+        (batch,) = extractor.extract(plan.work_units[0])
+    assert batch.schema == pa.schema([("id", pa.int32()), *((name, column[2]) for name, column in columns.items())])
+    first, second = batch.to_pylist()
+    assert first == {
+        "id": 1,
+        **{name: written if read is ... else read for name, (_, written, _, read) in columns.items()},
+    }
+    assert set(second.values()) == {2, None}
+
+
+@pytest.mark.parametrize("declared", ["numeric", "interval", "int[]", "point", "timetz", "tsvector"])
+def test_a_type_that_is_not_read_is_told_with_its_column(schema: Schema, declared: str) -> None:
+    schema.run(f"CREATE TABLE t (id int PRIMARY KEY, odd {declared})")
+    (problem,) = planned(schema.source())
+    assert isinstance(problem, DatasetProblem)
+    assert "column=odd" in problem.error
+    (plan,) = planned(schema.source(overrides={"t": {"columns": ["id"]}}))
+    assert isinstance(plan, DatasetPlan)
+
+
+@pytest.mark.parametrize(("declared", "last"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 2)])
+def test_a_column_is_read_up_to_the_last_number_that_it_can_have(schema: Schema, declared: str, last: int) -> None:
+    schema.run(f"CREATE TABLE t (id {declared} PRIMARY KEY)", f"INSERT INTO t VALUES ({-last}), ({last})")
+    reader = Reader(schema.source())
+    assert ids(reader.run()) == [-last, last]
+    assert reader.plan() is None
+    assert reader.problems == []
+
+
+def test_a_transaction_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
+    """The trap of sequences: a number is taken when a row is made, and seen when its transaction commits."""
+    schema.run("CREATE TABLE t (id serial PRIMARY KEY)")
+    naive, careful = Reader(schema.source()), Reader(schema.source(lookback=10))
+    with schema.connect() as slow:
+        slow.autocommit = False
+        slow.execute("INSERT INTO t DEFAULT VALUES")
+        schema.run("INSERT INTO t DEFAULT VALUES")
+        for reader in (naive, careful):
+            reader.run()
+        slow.commit()
+    schema.run(*["INSERT INTO t DEFAULT VALUES"] * 20)
+    for reader in (naive, careful):
+        reader.run()
+    assert 1 not in ids(naive.rows)
+    assert ids(careful.rows) == list(range(1, 13))
+
+
+@pytest.mark.parametrize("declared", ["timestamptz DEFAULT now()", "timestamp DEFAULT timezone('UTC', now())"])
+def test_times_are_read_up_to_the_databases_own_time(schema: Schema, declared: str) -> None:
+    schema.run(f"CREATE TABLE t (id {declared}, n int)")
+    schema.run("INSERT INTO t (n) VALUES (1), (2)")  # one transaction: the same time
+    schema.run("INSERT INTO t (id, n) VALUES ('2999-01-01', 9), ('0001-01-01 00:00:00+00', 0)")
+    reader = Reader(schema.source(batch_rows=1))
+    assert [row["n"] for row in reader.run()] == [0, 1, 2]
+    assert reader.watermark is not None
+    assert reader.watermark.incarnation == "id:time"
+    assert reader.run() == []
+    schema.run("INSERT INTO t (n) VALUES (3)")
+    assert [row["n"] for row in reader.run()] == [3]
+    later = Reader(schema.source(lookback=3600))
+    assert [row["n"] for row in later.run()] == [0]
+
+
+def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(schema: Schema) -> None:
+    schema.run("CREATE TABLE t (id timestamptz DEFAULT now(), n int)")
+    naive, careful = Reader(schema.source()), Reader(schema.source(lookback=600))
+    with schema.connect() as slow:
+        slow.autocommit = False
+        slow.execute("INSERT INTO t (n) VALUES (1)")
+        schema.run("INSERT INTO t (n) VALUES (2)")
+        for reader in (naive, careful):
+            reader.run()
+        slow.commit()
+    careful.sql = naive.sql  # as if the ten minutes were over
+    for reader in (naive, careful):
+        reader.run()
+    assert [row["n"] for row in naive.rows] == [2]
+    assert [row["n"] for row in careful.rows] == [1, 2]
+
+
+def test_a_time_that_python_does_not_have_fails_the_work_unit(schema: Schema) -> None:
+    schema.run("CREATE TABLE t (id timestamptz, n int)", "INSERT INTO t VALUES ('-infinity', 1), ('infinity', 2)")
+    reader = Reader(schema.source())
+    with pytest.raises(SourceError, match="refused to be read"):
+        reader.run()
+
+
+def test_text_is_ordered_byte_by_byte_whatever_its_collation(schema: Schema) -> None:
+    schema.run('CREATE TABLE t (id text COLLATE "und-x-icu" NOT NULL)')
+    schema.run("INSERT INTO t VALUES ('b'), ('A'), ('a'), ('B'), ('ä'), ('a-b'), ('ab'), ('😀'), ('\ufffd'), ('zz')")
+    reader = Reader(schema.source(records_per_dataset=3))
+    for _ in range(4):
+        reader.run()
+    assert ids(reader.rows) == sorted(["b", "A", "a", "B", "ä", "a-b", "ab", "\ufffd", "zz"])
+
+
+def test_partitions_are_read_with_their_parent_and_views_by_name(schema: Schema) -> None:
+    schema.run(
+        "CREATE TABLE t (id int NOT NULL, part int) PARTITION BY LIST (part)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)",
+        "CREATE TABLE t2 PARTITION OF t FOR VALUES IN (2)",
+        "CREATE VIEW t3 AS SELECT id FROM t",
+        "CREATE VIEW seen AS SELECT id FROM t",
+        "INSERT INTO t VALUES (1, 1), (2, 2), (3, 1)",
+    )
+    found = planned(schema.source(table_patterns=["t.*"], tables=["seen"]))
+    assert sorted(each.dataset_urn for each in found if isinstance(each, DatasetPlan)) == ["seen", "t"]
+    assert ids(Reader(schema.source()).run()) == [1, 2]
+
+
+def test_a_table_that_may_not_be_read_or_is_locked_is_told_and_the_others_are_planned(
+    schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distcommit.sources.sql import database
+
+    monkeypatch.setattr(database, "_TIMEOUT_S", 1)
+    schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
+    schema.run(
+        f"CREATE ROLE {schema.name}_user LOGIN PASSWORD 'other'",
+        f"GRANT USAGE ON SCHEMA {schema.name} TO {schema.name}_user",
+        f"GRANT SELECT ON t1, t2 TO {schema.name}_user",
+    )
+    url = schema.server.url.replace("reader", f"{schema.name}_user")
+    sql = source(url, password="other", schema=schema.name, tables=["t0", "t1", "t2"])
+    with schema.connect() as other:
+        other.autocommit = False
+        other.execute("LOCK TABLE t1")
+        found = planned(sql)
+    problems = {each.dataset_urn: each.error for each in found if isinstance(each, DatasetProblem)}
+    assert "permission denied" in problems["t0"]
+    assert "lock timeout" in problems["t1"]
+    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t2"]
+    schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
+
+
+def test_a_work_unit_sees_one_snapshot(schema: Schema) -> None:
+    schema.run(
+        "CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 5000) i"
+    )
+    reader = Reader(schema.source(batch_rows=500))
+    plan = reader.plan()
+    assert plan is not None
+    with closing(reader.sql.open()) as extractor:
+        batches = iter(extractor.extract(plan.work_units[0]))
+        rows = next(batches).num_rows
+        schema.run("UPDATE t SET n = 1", "DELETE FROM t WHERE id > 4000")
+        for batch in batches:
+            rows += batch.num_rows
+            assert set(batch["n"].to_pylist()) == {0}
+    assert rows == 5000
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*ServerCursor:pytest.PytestUnraisableExceptionWarning")
+def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) -> None:
+    schema.run("CREATE TABLE t (id int PRIMARY KEY, s text)")
+    schema.run("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i", "CHECKPOINT")
+    reader = Reader(schema.source(batch_rows=100))
+    plan = reader.plan()
+    assert plan is not None
+    extractor = reader.sql.open()
+    batches = iter(extractor.extract(plan.work_units[0]))
+    next(batches)
+    schema.server.kill()
+    try:
+        with pytest.raises(TransientError, match="broke off") as failure:
+            list(batches)
+        assert schema.server.password not in str(failure.value)
+        with pytest.raises(DistcommitError, match="can't be reached"):
+            planned(reader.sql)
+    finally:
+        schema.server.restart()
+    again = sum(batch.num_rows for batch in extractor.extract(plan.work_units[0]))
+    extractor.close()
+    assert again == 20000
+    del batches, failure
+    gc.collect()  # a cursor of a connection that is gone can't be closed, and psycopg says so
+
+
+def test_a_wrong_password_is_told_and_not_shown(schema: Schema) -> None:
+    sql = schema.source(password="hunter2-hunter2")
+    extractor = sql.open()
+    for act in (lambda: planned(sql), lambda: list(extractor.extract(_unit()))):
+        with pytest.raises(TransientError, match="password authentication failed") as failure:
+            act()
+        assert "hunter2" not in str(failure.value)
+
+
+def _unit() -> Any:
+    from distcommit.model.work import WorkUnit
+
+    low, high = (Watermark({"": position}, "id:integer") for position in (1, 2))
+    return WorkUnit("0", "t", low, high, 1)
+
+
+def test_each_row_is_read_once_while_several_write(schema: Schema) -> None:
+    """Each writer commits at once; a lookback as large as what all of them may have open keeps every row."""
+    schema.run("CREATE TABLE t (id serial PRIMARY KEY, writer int)")
+    writers, each = 3, 150
+
+    def write(writer: int) -> None:
+        with schema.connect() as connection:
+            for _ in range(each):
+                connection.execute("INSERT INTO t (writer) VALUES (%s)", (writer,))
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
+    reader = Reader(schema.source(lookback=writers))
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        reader.run()
+    for thread in threads:
+        thread.join()
+    reader.run()
+    assert ids(reader.rows) == list(range(1, writers * each + 1 - writers))

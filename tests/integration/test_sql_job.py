@@ -1,0 +1,131 @@
+"""Tables of SQLite by a job file: runs that are killed in the middle of their commit while rows come, exact in the end
+by plain Python."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.engine.run import RunResult
+
+TABLES = [f"t{number:02d}" for number in range(20)]
+
+
+class SqlJob:
+    """A job on 20 tables: those with an even number have a key, the others groups of rows with the same value."""
+
+    def __init__(self, folder: Path, **source: Any) -> None:
+        self.folder, self.path, self.file = folder, folder / "job.yaml", folder / "tables.db"
+        self.rows: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
+        url = f"sqlite:///{self.file}"
+        base = {"type": "sql", "url": url, "table_patterns": ["t.*"], "watermark": "id", "lookback": 0, "batch_rows": 7}
+        config = {
+            "job": "tables",
+            "source": {**base, **source},
+            "paths": {name: name for name in ("store", "staging", "output")},
+            "commit": {"buckets": 8, "min_interval_ms": 60_000},
+            "spark": {"master": "local[2,4]"},
+        }
+        self.path.write_text(yaml.safe_dump(config))
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            for number, table in enumerate(TABLES):
+                key = "INTEGER NOT NULL" if number % 2 else "INTEGER PRIMARY KEY"
+                connection.execute(f"CREATE TABLE {table} (id {key}, s TEXT)")
+
+    def add(self, rows: int) -> None:
+        """Adds so many rows to each table."""
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            for number, table in enumerate(TABLES):
+                begin = len(self.rows[table])
+                new = [(row // 3 if number % 2 else row * 2, f"{table}-{row}") for row in range(begin, begin + rows)]
+                connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", new)
+                self.rows[table] += new
+
+    def start(self, name: str) -> RunProcess:
+        return RunProcess(["run", str(self.path), "--json"], self.folder / f"{name}.out", self.folder / f"{name}.err")
+
+    def expected(self) -> Counter[tuple[int, str]]:
+        """All rows, but for the newest group of a table without a key."""
+        return Counter(
+            row
+            for number, table in enumerate(TABLES)
+            for row in self.rows[table]
+            if not number % 2 or row[0] < self.rows[table][-1][0]
+        )
+
+    def published(self) -> Counter[tuple[int, str]]:
+        found: Counter[tuple[int, str]] = Counter()
+        for path in (self.folder / "output").glob("t*/**/*.parquet"):
+            rows = ds.dataset(str(path)).to_table()
+            assert {text.partition("-")[0] for text in rows["s"].to_pylist()} == {
+                path.relative_to(self.folder).parts[1]
+            }
+            found.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
+        return found
+
+
+def watermarks(job: SqlJob) -> dict[str, Any]:
+    return {each.dataset: each.positions for each in Job.from_file(job.path).status().datasets}
+
+
+def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession) -> None:
+    job = SqlJob(tmp_path)
+    for rows in (30, 0, 10):
+        job.add(rows)
+        result: RunResult = Job.from_file(job.path, session=spark).run()
+        assert result.succeeded
+        assert job.published() == job.expected()
+    status = Job.from_file(job.path).status()
+    assert len(status.datasets) == len(TABLES)
+    audit = Job.from_file(job.path).audit(deep=True)
+    assert audit.exact
+    assert audit.records == job.expected().total()
+
+
+def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_path: Path, spark: SparkSession) -> None:
+    job = SqlJob(tmp_path)
+    job.add(9)
+    assert Job.from_file(job.path, session=spark).run().succeeded
+    with closing(sqlite3.connect(job.file)) as connection, connection:
+        connection.execute("DELETE FROM t00 WHERE id > 4")
+        connection.execute("ALTER TABLE t02 RENAME COLUMN id TO other")
+        connection.execute("INSERT INTO t04 VALUES (100, 't04-new')")
+    before, marks = job.published(), watermarks(job)
+    result = Job.from_file(job.path, session=spark).run()
+    assert not result.succeeded
+    assert job.published() - before == Counter([(100, "t04-new")])
+    assert [urn for urn, mark in watermarks(job).items() if mark != marks[urn]] == ["t04"]
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_commit_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
+    job, kills = SqlJob(tmp_path), 0
+    for attempt in range(4):
+        job.add(30)
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+        with job.start(f"run-{attempt}") as run:
+            while not run.has_ended and not watcher.pending():
+                run.wait(0.002)
+            kills += not run.has_ended
+            run.kill()
+    job.add(10)
+    command = [sys.executable, "-m", "distcommit", "run", str(job.path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])
+    assert kills, "no run was killed in the middle of its commit"
+    assert job.published() == job.expected()
+    assert Job.from_file(job.path).audit(deep=True).exact

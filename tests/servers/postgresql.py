@@ -1,0 +1,109 @@
+"""A PostgreSQL server, with one database in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
+
+_DEBIAN = Path("/usr/lib/postgresql")
+_NOBODY = "postgres"
+_TRIES = 20
+_USER, _PASSWORD = "reader", "a-test's-p@ssword"
+_SETTINGS = ("listen_addresses=127.0.0.1", "fsync=off", "log_min_messages=warning", "timezone=America/New_York")
+
+
+class PostgresServer(Server):
+    """Takes one user with a password. As root it runs as Debian's user `postgres`, since PostgreSQL refuses root."""
+
+    password = _PASSWORD
+
+    @property
+    def url(self) -> str:
+        """The database, without the password."""
+        return f"postgresql://{_USER}@127.0.0.1:{self.port}/postgres"
+
+    def connect(self) -> psycopg.Connection:
+        """A connection that commits each statement, unless it is told not to."""
+        where = {"host": "127.0.0.1", "port": self.port, "user": _USER, "password": _PASSWORD, "dbname": "postgres"}
+        return psycopg.connect(**where, autocommit=True)  # type: ignore[arg-type]
+
+    def kill(self) -> None:
+        """SIGKILL to the server; those of its processes that serve connections end as they notice."""
+        self._process.kill()
+
+    def restart(self) -> None:
+        """Kills it, and starts it again on its port and folder, once nothing of it is left."""
+        self.kill()
+        (self._folder / "data" / "postmaster.pid").unlink(missing_ok=True)  # its process may be left as a zombie
+        for _ in range(_TRIES - 1):
+            try:
+                return self._launch()
+            except ServerUnavailableError:
+                self.kill()
+                time.sleep(0.2)
+        return self._launch()
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        self._programs = _programs()
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="postgres-")))
+        self._as_user: list[str] = []
+        if os.geteuid() == 0:
+            if shutil.which("setpriv") is None or not _has_user():
+                raise ServerUnavailableError("PostgreSQL refuses root, and there is no setpriv or no user postgres")
+            self._as_user = ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+            shutil.chown(self._folder, _NOBODY, _NOBODY)
+        self.port = free_ports(1)[0]
+        secret = self._folder / "password"
+        secret.write_text(_PASSWORD)
+        secret.chmod(0o644)
+        options = ["--auth=scram-sha-256", f"--username={_USER}", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
+        command = [*self._as_user, str(self._programs / "initdb"), *options, "--locale=C.UTF-8"]
+        made = subprocess.run([*command, str(self._folder / "data")], capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise ServerUnavailableError(f"initdb can't make a database: {made.stderr or made.stdout}")
+        self._launch()
+        stack.callback(self.kill)
+
+    def _launch(self) -> None:
+        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
+        folders = ["-D", str(self._folder / "data"), "-k", str(self._folder), "-p", str(self.port)]
+        command = [*self._as_user, str(self._programs / "postgres"), *folders, *settings]
+        self._process = ServerProcess("postgres", command, self._folder / "log")
+        self._process.wait_until(self._answers)
+
+    def _answers(self) -> bool:
+        with self.connect():
+            return True
+
+
+def _programs() -> Path:
+    """The folder of the newest server's programs, or that of those on PATH.
+
+    Raises:
+        ServerUnavailableError: if there are none.
+    """
+    found = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    if not found and on_path is None:
+        raise ServerUnavailableError(
+            "PostgreSQL's initdb is neither on PATH nor in /usr/lib/postgresql (Debian: apt-get install postgresql)"
+        )
+    return found[-1].parent if found else Path(str(on_path)).resolve().parent
+
+
+def _has_user() -> bool:
+    try:
+        pwd.getpwnam(_NOBODY)
+    except KeyError:
+        return False
+    return True

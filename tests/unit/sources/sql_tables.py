@@ -1,0 +1,75 @@
+"""A database in a file, the SQL source on it, and runs of one table by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem, Planned
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.sql.source import SqlSource
+
+
+@contextlib.contextmanager
+def database(file: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that writes; what was written is committed."""
+    connection = sqlite3.connect(file)
+    with contextlib.closing(connection), connection:
+        yield connection
+
+
+def source(file: Path | str, **settings: Any) -> SqlSource:
+    """The source on a SQLite file, or on the database of a URL."""
+    url = f"sqlite:///{file}" if isinstance(file, Path) else file
+    base = {"type": "sql", "url": url, "watermark": "id", "lookback": 0}
+    base |= {} if settings.keys() & {"tables", "table_patterns"} else {"tables": ["t"]}
+    return SqlSource.model_validate({**base, **settings})
+
+
+def planned(sql: SqlSource, states: Mapping[str, DatasetState] | None = None) -> list[Planned]:
+    """What it plans of all tables."""
+    return list(sql.plan(lambda urn: True, states or {}))
+
+
+class Reader:
+    """One table, run after run: what was read of it, and how far."""
+
+    def __init__(self, sql: SqlSource, table: str = "t") -> None:
+        self.sql, self.table = sql, table
+        self.rows: list[dict[str, Any]] = []
+        self.watermark: Watermark | None = None
+        self.problems: list[str] = []
+
+    def plan(self) -> DatasetPlan | None:
+        """The next plan; problems are kept."""
+        states = {self.table: DatasetState(self.table, watermark=self.watermark)} if self.watermark else {}
+        found = planned(self.sql, states)
+        self.problems = [each.error for each in found if isinstance(each, DatasetProblem)]
+        plans = [each for each in found if isinstance(each, DatasetPlan)]
+        return plans[0] if plans else None
+
+    def read(self, plan: DatasetPlan, batches: int | None = None) -> list[dict[str, Any]]:
+        """Reads a plan, to its end or so many batches, and moves the watermark."""
+        extractor = self.sql.open()
+        came: list[dict[str, Any]] = []
+        with contextlib.closing(extractor):
+            for unit in plan.work_units:
+                extraction = extractor.extract(unit)
+                for count, batch in enumerate(extraction, 1):
+                    came += batch.to_pylist()
+                    if count == batches:
+                        break
+                assert unit.can_end_at(extraction.actual_high())
+                self.watermark = extraction.actual_high()
+        self.rows += came
+        return came
+
+    def run(self) -> list[dict[str, Any]]:
+        """A run: what it has read."""
+        plan = self.plan()
+        return self.read(plan) if plan else []
