@@ -54,5 +54,5 @@ def test_a_package_is_all_that_a_new_type_takes() -> None:
 
 @pytest.mark.parametrize(("value", "found"), [({}, "none"), ({"type": "pyton"}, "pyton"), ({"type": None}, "none")])
 def test_a_type_that_there_is_not_is_refused_with_those_there_are(value: dict[str, object], found: str) -> None:
-    with pytest.raises(ValueError, match=f"one of kafka, micro_batch, python; found {found}"):
+    with pytest.raises(ValueError, match=f"one of files, kafka, micro_batch, python, sql; found {found}"):
         built_in.validated("source", value)
