@@ -38,7 +38,23 @@ ATTEMPTS = (
         FaultClass.ATTEMPT,
         "first-attempt-whatever-is-left-of-it",
         "the first attempt by name wins, whether or not its staged files are there",
-        ("protocol.readiness", "_winners", "staged(state)", "True"),
+        (
+            "protocol.readiness",
+            "_winners",
+            "next((state for state in attempts if staged(state)), None)",
+            "next(iter(attempts), None)",
+        ),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "prefix-reaches-the-end",
+        "what a failed attempt has read counts as all of its work unit",
+        (
+            "ingest.flow",
+            "_what_is_left",
+            "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)",
+            "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=failed.expected_high, branches=results)",
+        ),
     ),
     fault(
         FaultClass.ATTEMPT,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from distcommit.app.status import read_status
 from distcommit.engine.ingest import drain_partition, ingest_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import LostTailError
@@ -96,6 +97,10 @@ def test_where_it_stopped_and_why_is_told_and_stored() -> None:
     assert expected in reason.text
     [state] = [s for s in WORLD.store(machine).bucket_log(0).refresh().datasets.values() if s.dataset_urn == "a"]
     assert expected in state.done_left_out
+    last = read_status(WORLD.store(machine)).last_run
+    assert last is not None
+    [kept] = last.reasons.kept
+    assert (kept.subject, kept.kind, expected in kept.text) == ("a", "partly failed", True)
 
 
 def test_a_dataset_that_stops_at_one_record_for_many_runs_goes_on_where_it_was() -> None:
