@@ -15,8 +15,9 @@ from distcommit.sinks.files.time_folders import TimePartition, check_time_column
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """In a folder's name, of rows whose field is null or an empty text, as Hive and Spark have it."""
 
-_ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|[. ]\\Z")
-"""What Hive escapes in names of folders, and what Windows can't have there."""
+_ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
+"""What Hive escapes in names of folders, what Windows can't have there, and the dot by which readers take one for
+hidden."""
 _MAX_NAME_BYTES = 240
 
 

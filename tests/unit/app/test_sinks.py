@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -41,6 +42,14 @@ class TableSink(SqliteSink):
 
     def commit_group(self, dataset_urn: str) -> str:
         return dataset_urn.split(".", 1)[0]
+
+
+class Choosy(SqliteSink):
+    """Wants a column."""
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        if "price" not in schema.names:
+            raise ConfigurationError("no column 'price'")
 
 
 class Unsaid(SqliteSink):
@@ -171,6 +180,13 @@ def test_a_sink_that_does_not_say_how_it_groups_is_refused_before_anything_is_do
     with pytest.raises(ConfigurationError, match="does not say how it groups datasets"):
         job.run()
     assert not (tmp_path / "store").exists()
+
+
+def test_a_sink_of_ones_own_is_asked_whether_it_can_hold_what_comes_to_it(tmp_path: Path) -> None:
+    sink = config(tmp_path, OWN % ("Choosy", tmp_path / "rows.db")).sink
+    sink.check_schema(pa.schema([("price", pa.int64())]))
+    with pytest.raises(ConfigurationError, match="no column 'price'"):
+        sink.check_schema(pa.schema([("prize", pa.int64())]))
 
 
 def test_whatever_a_sink_may_say_is_asked_of_the_class_that_a_job_file_names() -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import pyarrow as pa
 import pyarrow.orc as pa_orc
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.model.errors import ConfigurationError, CorruptError, UnknownVersionError
+from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.encoders import Compression, FileFormat
+from distcommit.sinks.files.file_tail import GZIP, said_of
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from tests.unit.sinks.attempts import LEAST, files_in, numbered
@@ -73,20 +76,32 @@ def test_json_lines_are_as_one_would_write_them(tmp_path: Path) -> None:
         "data": pa.array([b"\xff", b"", None, b"a"]),
         "price": pa.array(["1.20", None, "0.00", "-3.10"]).cast(pa.decimal128(9, 2)),
         "list": pa.array([[{"a": 1.5}, None], [], None, [{"a": float("inf")}]]),
+        "old": pa.array([-5_000_000_000, None, 0, 1], pa.timestamp("s", "Europe/Brussels")),
         "clock": pa.array([0, 86_399, None, 5], pa.time32("s")),
     }
     path = written(tmp_path, FileSink(format="jsonl", compression="gzip"), pa.table(columns))
     lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    assert lines == [
-        {"n": 1, "text": "", "at": "1970-01-01T00:00:00.000Z", "ratio": 0.1, "data": "/w==", "price": "1.20"}
-        | {"list": [{"a": 1.5}, None], "clock": "00:00:00"},
-        {"n": 2, "text": None, "at": "1970-01-01T00:00:00.001Z", "ratio": "NaN", "data": "", "price": None}
-        | {"list": [], "clock": "23:59:59"},
-        {"n": 3, "text": 'a "quoted",\r\n text', "at": None, "ratio": "-Infinity", "data": None, "price": "0.00"}
-        | {"list": None, "clock": None},
-        {"n": None, "text": "ü", "at": "253402300800000", "ratio": None, "data": "YQ==", "price": "-3.10"}
-        | {"list": [{"a": "Infinity"}], "clock": "00:00:05"},
+    names = ["n", "text", "at", "ratio", "data", "price", "list", "old", "clock"]
+    assert [list(line) for line in lines] == [names] * 4
+    assert [list(line.values()) for line in lines] == [
+        [
+            1,
+            "",
+            "1970-01-01T00:00:00.000Z",
+            0.1,
+            "/w==",
+            "1.20",
+            [{"a": 1.5}, None],
+            "1811-07-23T15:06:40Z",
+            "00:00:00",
+        ],
+        [2, None, "1970-01-01T00:00:00.001Z", "NaN", "", None, [], None, "23:59:59"],
+        [3, 'a "quoted",\r\n text', None, "-Infinity", None, "0.00", None, "1970-01-01T00:00:00Z", None],
+        [None, "ü", "253402300800000", None, "YQ==", "-3.10", [{"a": "Infinity"}], "1970-01-01T00:00:01Z", "00:00:05"],
     ]
+    found = read_records(FS, str(path))
+    assert found.schema.equals(pa.table(columns).schema)
+    assert content_sum(found) == content_sum(pa.table(columns))
 
 
 def test_csv_tells_null_from_an_empty_text(tmp_path: Path) -> None:
@@ -156,6 +171,28 @@ def test_records_in_the_place_of_others_are_told_though_the_file_says_all_it_sai
     assert read_footer(FS, str(path)) is not None
     with pytest.raises(CorruptError, match="not"):
         read_records(FS, str(path))
+
+
+@pytest.mark.parametrize(("form", "ending"), ENDS)
+def test_no_byte_of_what_a_file_says_is_another_one_unnoticed(tmp_path: Path, form: FileFormat, ending: str) -> None:
+    path = written(tmp_path, FileSink(format=form, compression=LEAST.get(form, "none")), WORDS.slice(0, 3))
+    whole = path.read_bytes()
+    for place in range(whole.index(b'{"version"'), whole.index(b" distcommit", -80)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            found = read_footer(FS, str(path))
+        except CorruptError:
+            continue
+        assert found is None, f"{ending}: byte {place}"
+
+
+def test_a_later_version_is_told_as_one(tmp_path: Path) -> None:
+    later = msgspec.structs.replace(said_of({}, WORDS.schema), version=2)
+    path = tmp_path / "file.jsonl.gz"
+    path.write_bytes(gzip.compress(b"{}\n") + GZIP.framed(later))
+    for read in (read_footer, read_records):
+        with pytest.raises(UnknownVersionError, match=r"version 1; found version 2"):
+            read(FS, str(path))
 
 
 @pytest.mark.parametrize(("form", "ending"), ENDS)

@@ -80,7 +80,7 @@ def test_each_record_is_once_in_the_folder_of_its_values(
         ("DE", "c=DE"),
         ("Österreich", "c=Österreich"),
         ("a/../b", "c=a%2F..%2Fb"),
-        ("..", "c=.%2E"),
+        ("..", "c=%2E%2E"),
         ("a b ", "c=a b%20"),
         ("50%", "c=50%25"),
         ("a=b:c", "c=a%3Db%3Ac"),
@@ -93,6 +93,11 @@ def test_hostile_values_make_one_folder(tmp_path: Path, value: str | None, name:
     rows = pa.record_batch({"c": pa.array([value], pa.string())})
     (path,) = written(tmp_path, sink_of(partition_by={"field": "c"}), rows)
     assert path.rpartition("/")[0] == name
+
+
+def test_no_field_makes_folders_that_are_hidden(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, sink_of(partition_by={"field": ".c"}), pa.record_batch({".c": [1]}))
+    assert path.startswith("%2Ec=1/")
 
 
 @pytest.mark.parametrize(
