@@ -33,7 +33,7 @@ def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_what_there_is() -> None:
-    assert built_in.types_of("source") == ("kafka", "micro_batch", "python")
+    assert built_in.types_of("source") == ("files", "kafka", "micro_batch", "python")
     assert built_in.types_of("sink") == ("files", "python")
 
 
@@ -54,5 +54,5 @@ def test_a_package_is_all_that_a_new_type_takes() -> None:
 
 @pytest.mark.parametrize(("value", "found"), [({}, "none"), ({"type": "pyton"}, "pyton"), ({"type": None}, "none")])
 def test_a_type_that_there_is_not_is_refused_with_those_there_are(value: dict[str, object], found: str) -> None:
-    with pytest.raises(ValueError, match=f"one of kafka, micro_batch, python; found {found}"):
+    with pytest.raises(ValueError, match=f"one of files, kafka, micro_batch, python; found {found}"):
         built_in.validated("source", value)
