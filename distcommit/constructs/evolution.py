@@ -69,7 +69,7 @@ def _fields(known: Sequence[pa.Field], found: Sequence[pa.Field], path: str, rea
         assert only is not None
         if not only.nullable:
             reasons.append(f"{path}{name} {'is new' if old is None else 'is not there'}, and can't be null")
-        merged.append(_bare(only).with_nullable(True))
+        merged.append(_bare(only))
     return merged
 
 

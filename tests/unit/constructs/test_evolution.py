@@ -133,6 +133,14 @@ def test_what_is_wider(old: pa.DataType, new: pa.DataType, wider: pa.DataType | 
         assert (None if merged is None else _type(merged.field("x").type)) == (None if wider is None else _type(wider))
 
 
+def test_a_column_that_may_be_null_in_one_may_be_in_both() -> None:
+    never, at_times = (pa.schema([pa.field("x", pa.int32(), nullable=each)]) for each in (False, True))
+    for pair in ((never, at_times), (at_times, never)):
+        found = compared(*pair)
+        assert (found.kind, found.merged) == ("compatible", at_times)
+    assert compared(never, never).merged == never
+
+
 def test_reasons_name_the_columns_at_all_depths() -> None:
     known = pa.schema(
         [

@@ -12,13 +12,14 @@ from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
+from distcommit.model.watermark import Watermark
 from distcommit.model.work import added_schemas
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import ByValue
 from distcommit.testing.simulation.simulated_posix import Crashed
-from distcommit.testing.simulation.world import World
-from tests.unit.app.rebuilding import lose_the_store
+from distcommit.testing.simulation.world import ROOTS, World
+from tests.unit.app.rebuilding import lose_the_store, put_back
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import Machine, dies, go, source, states
 from tests.unit.engine.test_optional import FILES, Raising
@@ -109,7 +110,11 @@ def test_behind_a_fork_they_are_the_branch_s_and_a_branch_that_failed_says_nothi
 def test_a_rebuild_keeps_what_the_store_still_knows() -> None:
     machine, world = Machine(), world_of(Learning(), buckets=2)
     go(world, machine, source(a=1))
-    rebuilt(world, machine)
+    backup = machine.paths(ROOTS.store)
+    go(world, machine, source(a=3))
+    put_back(machine, backup)
+    assert rebuilt(world, machine).written
+    assert states(world, machine)["a"].watermark == Watermark({"0": 3})
     assert states(world, machine)["a"].schemas == {"avro": (1,)}
     lose_the_store(machine)
     rebuilt(world, machine)

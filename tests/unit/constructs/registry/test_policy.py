@@ -198,6 +198,8 @@ def test_of_one_dataset_nothing_is_known_of_another() -> None:
     assert work_unit(made, (1,), urn="a") == ([1], [()])
     assert work_unit(made, (3,), urn="b") == ([3], [()])
     assert made.schemas_known() == (3,)
+    made.begin_work_unit("c")
+    assert made.schemas_known() == ()
 
 
 def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_published() -> None:
