@@ -205,6 +205,16 @@ def test_tables_are_chosen_by_name_and_pattern(file: Path) -> None:
     assert "the table does not exist" in problem.error
 
 
+def test_all_that_is_asked_of_a_table_is_of_one_snapshot(file: Path) -> None:
+    make(file, "PRAGMA journal_mode = wal", UNIQUE)
+    connections, counts = source(file)._database(), []
+    with closing(connections), connections.reading() as connection:
+        for number in range(2):
+            counts.append(connection.exec_driver_sql("SELECT count(*) FROM t").scalar())
+            insert(file, "t", (number, ""))
+    assert counts == [0, 0]
+
+
 def test_each_table_may_have_rules_of_its_own(file: Path) -> None:
     make(file, UNIQUE, "CREATE TABLE u (at INTEGER NOT NULL UNIQUE, id TEXT, weird BLOB)")
     insert(file, "t", *((number, "") for number in range(5)))
