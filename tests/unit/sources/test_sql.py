@@ -328,7 +328,9 @@ def test_a_file_that_is_not_there_is_no_empty_database(file: Path) -> None:
     lookback=st.integers(0, 4),
     limit=st.sampled_from([0, 1, 3]),
     batch_rows=st.integers(1, 4),
-    steps=st.lists(st.lists(st.integers(-4, 3), max_size=8) | st.sampled_from([None, 1, 2]), max_size=12),
+    steps=st.lists(
+        st.lists(st.integers(-4, 3), min_size=1, max_size=12) | st.sampled_from([None, 1, 1, 2]), max_size=12
+    ),
 )
 def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
     tmp_path_factory: pytest.TempPathFactory,
