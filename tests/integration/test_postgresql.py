@@ -236,6 +236,18 @@ def test_a_table_that_may_not_be_read_or_is_locked_is_told_and_the_others_are_pl
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
 
 
+def test_all_that_is_asked_of_a_table_is_of_one_snapshot_and_nothing_can_be_written(schema: Schema) -> None:
+    schema.run("CREATE TABLE t (id int PRIMARY KEY)")
+    database, counts = schema.source()._database(), []
+    with closing(database), database.reading() as connection:
+        for number in range(2):
+            counts.append(connection.exec_driver_sql(f"SELECT count(*) FROM {schema.name}.t").scalar())
+            schema.run(f"INSERT INTO t VALUES ({number})")
+    assert counts == [0, 0]
+    with pytest.raises(SourceError, match="read-only"), closing(database), database.reading() as connection:
+        connection.exec_driver_sql(f"DELETE FROM {schema.name}.t")
+
+
 def test_a_work_unit_sees_one_snapshot(schema: Schema) -> None:
     schema.run(
         "CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT i, 0 FROM generate_series(1, 5000) i"
@@ -277,6 +289,18 @@ def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) 
     assert again == 20000
     del batches, failure
     gc.collect()  # a cursor of a connection that is gone can't be closed, and psycopg says so
+
+
+def test_a_server_that_is_killed_while_tables_are_planned_is_no_problem_of_each_table(schema: Schema) -> None:
+    schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
+    found = schema.source(table_patterns=["t."]).plan(lambda urn: True, {})
+    assert isinstance(next(found), DatasetPlan)
+    schema.server.kill()
+    try:
+        with pytest.raises(TransientError, match="can't be reached"):
+            list(found)
+    finally:
+        schema.server.restart()
 
 
 def test_a_wrong_password_is_told_and_not_shown(schema: Schema) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
+from tests.jobs.kafka_job import PACKAGE_ROOT
+from tests.servers.postgresql import PostgresServer
 
 TABLES = [f"t{number:02d}" for number in range(20)]
 
@@ -108,6 +111,29 @@ def test_a_table_with_a_problem_keeps_its_watermark_and_the_others_go_on(tmp_pat
     assert not result.succeeded
     assert job.published() - before == Counter([(100, "t04-new")])
     assert [urn for urn, mark in watermarks(job).items() if mark != marks[urn]] == ["t04"]
+
+
+def test_the_job_file_that_is_to_be_copied_reads_postgresql(
+    tmp_path: Path, spark: SparkSession, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgres_server.connect() as connection:
+        connection.execute(
+            "CREATE TABLE sales_orders (order_id int, customer text, total numeric(10, 2), notes tsvector,"
+            " updated_at timestamptz DEFAULT now() - interval '10 minutes')"
+        )
+        connection.execute("CREATE TABLE sales_places (id int PRIMARY KEY, name text)")
+        connection.execute("INSERT INTO sales_orders VALUES (1, 'a', 9.99), (2, 'b', NULL), (3, 'c', 0.01)")
+        connection.execute("INSERT INTO sales_places SELECT i, 'place' FROM generate_series(1, 2500) i")
+    monkeypatch.setenv("URL", postgres_server.url)
+    monkeypatch.setenv("PASSWORD", postgres_server.password)
+    paths = [f"paths.{name}={tmp_path / name}" for name in ("store", "staging", "output")]
+    job = Job.from_file(PACKAGE_ROOT / "conf" / "sql-to-parquet.yaml", overrides=paths, session=spark)
+    assert job.run().succeeded
+    with postgres_server.connect() as connection:
+        connection.execute("DROP TABLE sales_orders, sales_places")
+    found = {name: ds.dataset(str(tmp_path / "output" / name)).to_table() for name in ("sales_orders", "sales_places")}
+    assert found["sales_orders"]["total"].to_pylist() == [Decimal("9.99"), Decimal("0.01")]
+    assert found["sales_places"]["id"].to_pylist() == list(range(1, 1501))
 
 
 @pytest.mark.slow

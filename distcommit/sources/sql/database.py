@@ -84,10 +84,7 @@ class Database:
     def _engine(self) -> sa.Engine:
         options: dict[str, Any] = {"poolclass": sa.QueuePool, "pool_size": 1, "pool_pre_ping": True}
         if self.dialect == "sqlite":
-            path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
-            options["creator"] = lambda: sqlite3.connect(
-                f"file:{path}?mode=ro", _TIMEOUT_S, isolation_level=None, uri=True
-            )
+            options["creator"] = self._open_file
         try:
             url = sa.make_url(self.url).set(drivername=_DRIVERS[self.dialect])
             url = url.set(password=self.password) if self.password else url
