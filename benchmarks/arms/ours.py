@@ -15,7 +15,7 @@ from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.engine.counts import Counts, DrainCounts
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.reports import Report, Tally, add_up
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local import LocalFileSystem

@@ -16,7 +16,7 @@ from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
 from distcommit.engine.counts import DrainCounts
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.reports import Report
 from distcommit.fs.hdfs import HdfsFileSystem
 from distcommit.fs.hdfs_rpc import HdfsRpc

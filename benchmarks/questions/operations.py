@@ -18,7 +18,7 @@ from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
 from distcommit.engine.counts import DrainCounts
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.reports import Report
 from distcommit.fs.local import LocalFileSystem
 from distcommit.testing.simulation.world import launch_here

@@ -21,7 +21,7 @@ from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape, files_left
 from distcommit.engine.counts import DrainCounts, RecoverCounts
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.recover import RecoverReport, recover_partition
 from distcommit.engine.reports import Report, add_up
 from distcommit.engine.run import recover, run

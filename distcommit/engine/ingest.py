@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from distcommit.engine.back_off import waited
 from distcommit.engine.committer import BucketCommitter
-from distcommit.engine.counts import CommitCounts, DrainCounts, IngestCounts
+from distcommit.engine.counts import CommitCounts, IngestCounts
 from distcommit.engine.events import Progress
 from distcommit.engine.progress import ProgressFile
 from distcommit.engine.reports import Report, Tally
@@ -23,15 +22,14 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.error_kinds import is_permanent
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
 from distcommit.model.flow_counts import FlowCounts
-from distcommit.model.lockstep import Work, in_step, outcomes_in_step
-from distcommit.model.log_records import Head
+from distcommit.model.lockstep import outcomes_in_step
 from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
-from distcommit.stores.staging import make_area, remove_empty
-from distcommit.stores.task_states import TaskStateWriter, ingest_ended
+from distcommit.stores.staging import make_area
+from distcommit.stores.task_states import TaskStateWriter
 
 logger = logging.getLogger(__name__)
 
@@ -313,103 +311,4 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> Tas
         error=error_text(error),
         started_ms=now,
         finished_ms=now,
-    )
-
-
-def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After ingest: seals, executes and closes what is left in the partition's buckets, whoever began it."""
-    return _finish(settings, partition, seal=True)
-
-
-def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
-    """After the driver's decision: executes and closes the held sequences of the partition's buckets."""
-    return _finish(settings, partition, seal=False)
-
-
-_TRIES = 3
-
-
-def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[DrainCounts]:
-    tally = Tally(DrainCounts())
-    try:
-        manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
-        left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
-        last = settings.store.job_log(settings.epoch).refresh().heads
-        with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
-            for attempt in range(_TRIES):
-                works = [_finish_bucket(settings, manifest, bucket, last.get(bucket), seal=seal) for bucket in left]
-                found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
-                is_last = attempt == _TRIES - 1
-                again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]
-                for bucket, finish in found.items():
-                    tally.include(finish.work)
-                    if bucket not in again:
-                        tally.include(finish.outcome)
-                progress.tick()
-                if not again:
-                    break
-                left = again
-                settings.clock.sleep(0.2 * 4**attempt)
-    except FencedError as error:
-        tally.fenced = str(error)
-    except (DistcommitError, OSError) as error:
-        tally.explain(f"partition {partition}", type(error).__name__, str(error))
-    return tally.report(partition)
-
-
-@dataclass(frozen=True, slots=True)
-class _Finish:
-    """One try at finishing a bucket: what was done in it, what became of each dataset, and whether all is finished that
-    this run can finish."""
-
-    work: Report[DrainCounts]
-    outcome: Report[DrainCounts]
-    whole: bool
-
-
-def _finish_bucket(
-    settings: RunSettings, manifest: Manifest, bucket: int, last: Head | None, *, seal: bool
-) -> Work[_Finish]:
-    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its `last`
-    head."""
-    store, committer = settings.store, None
-    work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
-    try:
-        plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
-        committer = BucketCommitter(settings, bucket, work, plans)
-        yield from committer.commit_ready(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
-        if settings.job_level and seal:
-            committer.count_held(plans, outcome)
-        else:
-            yield from committer.publish(take_over=True)
-            committer.count_outcomes(plans, outcome)
-            remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
-        if seal:
-            yield from committer.noting_unread(plans, outcome)
-        yield from committer.log.making_durable()
-        if last is None or committer.log.has(last):
-            outcome.heads = (committer.log.head(bucket),)
-    except FencedError:
-        raise
-    except Exception as error:
-        logger.warning("bucket %d could not be drained", bucket, exc_info=True)
-        outcome = Tally(DrainCounts())
-        outcome.explain(f"bucket {bucket}", type(error).__name__, str(error))
-        whole = False
-    else:
-        whole = not outcome.counts.sequences_left
-    if committer is not None:  # what became of its datasets is counted apart: others may have had a part in it
-        done = committer.tally.counts
-        counts = DrainCounts(
-            datasets_committed=done.datasets_committed, steps_executed=done.steps_executed, files_swept=done.files_swept
-        )
-        work.add(counts)
-    return _Finish(work.report(), outcome.report(), whole)
-
-
-def _progress_of(counts: DrainCounts) -> Progress:
-    return Progress(
-        datasets_committed=counts.datasets_committed,
-        steps_executed=counts.steps_executed,
-        failures=counts.sequences_left,
     )

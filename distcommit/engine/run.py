@@ -15,8 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from distcommit.engine.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
+from distcommit.engine.drain import drain_partition, publish_partition
 from distcommit.engine.events import Observer, RunEnded
-from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks, publish_partition
+from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.launch import JobFailedError, Launch
 from distcommit.engine.observed import Nobody
 from distcommit.engine.phases import Phase, Phases

@@ -16,7 +16,7 @@ from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.sampling import Sampled
 from benchmarks.workloads.topics import Topics, digest_of_files
 from benchmarks.workloads.tree import Shape
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.fs.local import LocalFileSystem
 from tests.benchmarks.commands import answer
 from tests.servers.java import jars

@@ -185,7 +185,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "ended-taken-for-granted": (
         "the drain takes ingest for ended without a look",
-        [Change(_INGEST, "_finish_bucket", "call ingest_ended", instead="True")],
+        [Change("engine.drain", "_finish_bucket", "call ingest_ended", instead="True")],
     ),
     "sync-only-what-moved": (
         "folders of steps that are found done already are not synced before DONE",

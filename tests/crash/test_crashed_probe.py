@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.simulation.simulated_posix import Crashed

@@ -17,7 +17,8 @@ import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.status import read_status
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.model.log_records import Checkpoint

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import decide_run, run

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.run import RunResult, run
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetState, SealedSequence

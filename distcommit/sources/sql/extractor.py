@@ -54,6 +54,7 @@ class SqlExtractor(Extractor):
             table = table_of(urn, found, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
             result = connection.execution_options(yield_per=self._batch_rows).execute(query)
+            self._reading.callback(result.close)  # before the connection, also if reading ends early
             for rows in result.partitions():
                 yield table, rows
 

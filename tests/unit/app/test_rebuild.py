@@ -13,7 +13,8 @@ from functools import partial
 import pytest
 
 from distcommit.app.rebuild import keep_store, known_states, plan_rebuild
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.stores.claims import Mark, put_mark, read_marks

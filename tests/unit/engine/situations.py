@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import Failed, SealedSequence, SequenceName
 from distcommit.model.work import TaskState

@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import run
 from distcommit.model.errors import FencedError
 from distcommit.model.log_records import Done, Gate, Intent, SealedSequence, SetWatermark

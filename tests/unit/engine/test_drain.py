@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.readiness import CommitPolicy

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState

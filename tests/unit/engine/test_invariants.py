@@ -8,7 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from distcommit.engine.ingest import drain_partition, ingest_partition, ingest_tasks
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.sharing import LARGEST_KEPT

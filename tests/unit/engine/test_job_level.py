@@ -15,7 +15,8 @@ import pytest
 from distcommit.app.status import NextRun, read_status
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.reports import Tally

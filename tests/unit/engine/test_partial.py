@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from distcommit.app.status import read_status
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import LostTailError
 from distcommit.model.log_records import Done, Intent

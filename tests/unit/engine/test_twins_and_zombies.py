@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from distcommit.engine.committer import BucketCommitter
-from distcommit.engine.ingest import drain_partition, ingest_partition, publish_partition
+from distcommit.engine.drain import drain_partition, publish_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import decide_run, run

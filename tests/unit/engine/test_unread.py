@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from distcommit.app.status import read_status
-from distcommit.engine.ingest import drain_partition
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConflictError, TransientError
 from distcommit.model.log_records import DatasetState, SetWatermark

@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.model.log_records import Done, Intent
 from distcommit.model.steps import StepContext

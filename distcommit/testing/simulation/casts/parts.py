@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.engine.ingest import drain_partition, publish_partition
+from distcommit.engine.drain import drain_partition, publish_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import decide_run

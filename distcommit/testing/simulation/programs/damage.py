@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from distcommit.app.audit import audit_store
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls

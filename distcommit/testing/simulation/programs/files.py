@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.engine.ingest import drain_partition, ingest_partition
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.readiness import CommitPolicy
