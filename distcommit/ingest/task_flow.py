@@ -109,12 +109,13 @@ class TaskFlow:
         return replace(self, source=source)
 
     def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
-        """The same with the branches diverted that failed an attempt; None if others than optional ones have.
+        """The same with the branches diverted that failed an attempt; None if others than optional ones have, or none
+        but those that were diverted already.
 
         Args:
-            results: of the attempt that failed.
+            results: of the attempt that failed. A prefix of it names what was diverted, too.
         """
-        failed = {result.branch: result for result in results if result.error}
+        failed = {result.branch: result for result in results if result.error and not self.branch(result.branch).error}
         if not failed or not all(self.branch(name).optional for name in failed):
             return None
         branches = [

@@ -17,7 +17,9 @@ from distcommit.model.constructs import BranchCounts, Converted, Converter, RowC
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Source
+from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange
+from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -247,6 +249,17 @@ def test_the_next_attempt_begins_with_all_branches() -> None:
     machine = Machine()
     assert go(world, machine, DATA).succeeded
     assert in_branches(audit(world, machine)) == {"good": (4, 0), "late": (4, 0)}
+
+
+def test_of_a_work_unit_that_fails_half_way_without_it_a_prefix_is_committed() -> None:
+    world = World(flow=flow_of(GOOD, optional(Stage("own", Raising()))), policy=CommitPolicy.PARTIAL)
+    machine = Machine()
+    assert not go(world, machine, ModelSource({"a": ModelDataset({"0": 4}, bad={"0": 2})})).succeeded
+    assert world.watermarks(machine) == {"a": Watermark({"0": 2})}
+    assert in_branches(audit(world, machine)) == {"good": (2, 0), "late": (2, 2)}
+    assert go(world, machine, DATA).succeeded
+    assert in_branches(audit(world, machine)) == {"good": (4, 0), "late": (4, 4)}
+    assert audit(world, machine).exact
 
 
 def test_it_fails_for_the_work_unit_that_it_fails_in_and_no_other() -> None:
