@@ -21,7 +21,7 @@ from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.storable import storable
 from distcommit.model.watermark import Watermark, at_or_past
-from distcommit.model.work import BranchResult, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.model.work import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +126,7 @@ class _Prefix:
     high: Watermark
     read: int
     bytes_read: int
+    schemas: SchemaIds
 
 
 def _is_late(clock: Clock, deadline_ms: int) -> bool:
@@ -139,7 +140,7 @@ def _what_is_left(failed: TaskState, branches: Branches, counts: _Counts) -> Tas
         try:
             results = branches.prepare(prefix.high)
             state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
-            state = replace(state, schemas=branches.schemas())
+            state = replace(state, schemas=prefix.schemas)
             storable(state)
         except Exception:  # the attempt has failed anyway, for another reason
             logger.warning("nothing of it is kept", extra={"work_unit": failed.work_unit_id}, exc_info=True)
@@ -177,7 +178,7 @@ def _copy(
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
             branches.take(batch, holes)
         if keeps_prefix:
-            counts.prefix = _prefix(unit, extraction, counts)
+            counts.prefix = _prefix(unit, extraction, branches, counts)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():
             return
 
@@ -195,10 +196,11 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _prefix(unit: WorkUnit, extraction: Extraction, counts: _Counts) -> _Prefix | None:
+def _prefix(unit: WorkUnit, extraction: Extraction, branches: Branches, counts: _Counts) -> _Prefix | None:
     """How far is read by now; None if the source can't tell it between these two batches."""
     try:
-        return _Prefix(_checked(unit, extraction.actual_high()), counts.read, counts.bytes_read)
+        high = _checked(unit, extraction.actual_high())
+        return _Prefix(high, counts.read, counts.bytes_read, branches.schemas())
     except Exception:  # whatever it is, it is no position to stop at
         logger.debug("no position between two batches", extra={"work_unit": unit.work_unit_id}, exc_info=True)
         return None

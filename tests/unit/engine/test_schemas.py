@@ -14,6 +14,7 @@ from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import added_schemas
+from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.models.turning_away import ByValue
@@ -22,6 +23,7 @@ from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import Machine, dies, go, source, states
+from tests.unit.engine.test_faults_by_construct import BatchByBatch
 from tests.unit.engine.test_optional import FILES, Raising
 
 
@@ -89,6 +91,30 @@ def test_what_was_not_published_was_not_met() -> None:
     assert states(world, machine)["a"].schemas == {"avro": (1,)}
     assert go(world, machine, source(a=3)).succeeded
     assert learning.told[-1] == ("a", (1,))
+
+
+@dataclass
+class Meeting(Converter):
+    """Meets schema 1, at offset 3 schema 2, and fails there."""
+
+    ids: list[int] = field(default_factory=list)
+
+    def schemas_known(self) -> Sequence[int]:
+        return self.ids
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        offsets = batch.column("offset").to_pylist()
+        self.ids = [1, 2] if 3 in offsets else [1]
+        if 3 in offsets:
+            raise LookupError("no")
+        yield Converted(batch)
+
+
+def test_a_prefix_has_met_what_its_own_records_are_of() -> None:
+    world, machine = world_of(Meeting(), policy=CommitPolicy.PARTIAL), Machine()
+    go(world, machine, BatchByBatch({"a": ModelDataset({"0": 5})}))
+    state = states(world, machine)["a"]
+    assert (state.watermark, state.schemas) == (Watermark({"0": 3}), {"avro": (1,)})
 
 
 def test_behind_a_fork_they_are_the_branch_s_and_a_branch_that_failed_says_nothing() -> None:
