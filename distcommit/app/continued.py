@@ -40,6 +40,11 @@ class _Place:
     origin: dict[str, Position] = field(default_factory=dict)
     gaps: list[SkippedRange] = field(default_factory=list)
 
+    def forget_uncounted(self) -> None:
+        """Forgets positions that no offset tells (of a source of files which ones were read): others have moved, and
+        where these are by now is in no footer."""
+        self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
+
 
 class Continued:
     """A dataset's state as it moves past the files of one epoch after the other."""
@@ -103,6 +108,8 @@ class Continued:
                     for first, end in self._missing(partition, at, low):
                         place.gaps.append(SkippedRange(partition, first, end, reason, incarnation=self.incarnation))
                 place.positions[partition] = max(high, at) if isinstance(at, int) else high
+        if files.covered.partitions():
+            place.forget_uncounted()
         self._skipped += files.skipped
         self.done_epoch = files.epoch
 
@@ -140,6 +147,7 @@ class Continued:
             if at != first:
                 place.origin.setdefault(partition, first)
                 place.positions[partition] = at
+                place.forget_uncounted()
 
     @property
     def _here(self) -> _Place:

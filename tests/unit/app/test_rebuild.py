@@ -9,14 +9,17 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from distcommit.app.audit import audit_store
 from distcommit.app.rebuild import keep_store, known_states, plan_rebuild
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
+from distcommit.sources.files.source import FilesSource
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -39,6 +42,7 @@ from tests.unit.engine.machines import (
     states,
     with_folders,
 )
+from tests.unit.sources.files_folder import Folder
 
 WORLD = World(buckets=2)
 STORE = "/job/store"
@@ -244,3 +248,22 @@ def test_a_rebuild_that_wakes_late_takes_nothing_from_those_that_came_since() ->
             WORLD.run(machine, FOURTH)
         assert WORLD.violation(machine, FOURTH, {}) == "", look
     assert lost_by_the_late > 3, "most looks are after the fences"
+
+
+@pytest.mark.parametrize("at_least_once", [False, True])
+def test_which_files_were_read_is_forgotten_where_newer_ones_are_published(tmp_path: Path, at_least_once: bool) -> None:
+    """A backup of the store knows the files up to then: with the rows of later ones they would be read once more."""
+    folder, machine, world = Folder(tmp_path), Machine(), World(at_least_once=at_least_once)
+    folder.put("a/1.jsonl", "1\n2\n", 1)
+    folder.put("b/1.jsonl", "1\n", 1)
+    world.run(machine, folder.source())  # type: ignore[arg-type]  # a source as any other
+    backup = machine.paths(STORE)
+    folder.put("a/2.jsonl", "3\n", 2)
+    world.run(machine, folder.source())  # type: ignore[arg-type]
+    put_back(machine, backup)
+    assert rebuilt(world, machine).written
+    found = {urn: state.watermark.positions for urn, state in states(world, machine).items() if state.watermark}
+    assert (found["a"], found["b"].keys()) == ({"0": 3}, {"0", "files"})
+    result = world.run(machine, folder.source())  # type: ignore[arg-type]
+    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "not planned")]
+    assert audit_store(world.store(machine), FilesSource.provenance, deep=True).records == 4
