@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from distcommit.model.errors import plain_text
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+
+_REACHED_TOLD = 100
+"""Characters of where a prefix ends: the error comes behind it, and what is stored of both is cut."""
 
 
 class CommitPolicy(StrEnum):
@@ -123,7 +127,8 @@ def _winners(
         prefix = next((state for state in longest if staged(state)), None)
         if prefix is not None:
             chosen.append(prefix)
-            failures[-1] = f"work unit {unit.work_unit_id} is read up to {prefix.actual_high} only: {failures[-1]}"
+            reached = plain_text(prefix.actual_high, _REACHED_TOLD)
+            failures[-1] = f"work unit {unit.work_unit_id} is read up to {reached} only: {failures[-1]}"
     return chosen, failures
 
 

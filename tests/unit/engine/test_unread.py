@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec import structs
 
 from distcommit.app.status import read_status
 from distcommit.engine.drain import drain_partition
@@ -17,7 +18,7 @@ from distcommit.model.log_records import DatasetState, SetWatermark
 from distcommit.model.source import KnownStates, Planned
 from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import WorkUnit
+from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores import by_hand
@@ -55,6 +56,18 @@ def half(a: int = 3, *, broken: bool = True, **more: int) -> ModelSource:
     """Dataset a, whose partition 0 is broken, among others."""
     mine = ModelDataset({"0": a, "1": a}, fails=frozenset("0") if broken else frozenset())
     return ModelSource({"a": mine, **source(**more).datasets})
+
+
+class InOneUnit(ModelSource):
+    """All partitions of a dataset are read by one work unit."""
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for planned in ModelSource.plan(self, owned, states):
+            assert isinstance(planned, DatasetPlan)
+            low = {p: at for unit in planned.work_units for p, at in unit.low.positions.items()}
+            high = {p: at for unit in planned.work_units for p, at in unit.expected_high.positions.items()}
+            unit = WorkUnit("", planned.dataset_urn, Watermark(low), Watermark(high), 1)
+            yield structs.replace(planned, work_units=(unit,))
 
 
 def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> FailedReading | None:
@@ -132,6 +145,19 @@ def test_what_a_person_sets_meanwhile_is_not_counted() -> None:
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drain_partition(settings, 0)
     assert unread(machine) is None
+
+
+def test_why_a_prefix_is_no_more_than_that_is_told_behind_a_long_position() -> None:
+    """A topic of many partitions, or files that are remembered: what is stored of the reason is cut."""
+    world, many = World(policy=CommitPolicy.PARTIAL), [f"partition-{n}" for n in range(60)]
+    machine = Machine()
+    one_unit = ModelDataset(dict.fromkeys(many, 2), bad={many[-1]: 1})
+    result = go(world, machine, InOneUnit({"a": one_unit}))
+    assert WHY in result.totals.reasons[0].text
+    assert WHY in states(world, machine)["a"].done_left_out
+    left = unread(machine, world=world)
+    assert left is not None
+    assert (left.failed_runs, left.outage) == (1, False)
 
 
 def test_a_dataset_is_stopped_after_so_many_runs_and_released_by_hand() -> None:
