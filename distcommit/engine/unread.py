@@ -15,7 +15,7 @@ from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetState
 from distcommit.model.unread import UnreadDataset
 from distcommit.model.watermark import Position, Watermark, at_or_past
-from distcommit.model.work import DatasetPlan
+from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.fencing import require_fence
@@ -82,9 +82,14 @@ def _unread(
         if state.done_epoch == epoch and state.done_left_out:
             reason, failed, low = state.done_left_out, True, state.watermark
         ends = _ends(plan, low)
-        if failed and ends:
+        if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
             yield UnreadDataset(plan.dataset_urn, low, high, plain_text(reason, 500), outage=is_outage(reason))
+
+
+def _is_open(unit: WorkUnit) -> bool:
+    """Whether it is not known of a partition where it was to end."""
+    return unit.low.positions.keys() != unit.expected_high.positions.keys()
 
 
 def _ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:

@@ -70,6 +70,16 @@ class InOneUnit(ModelSource):
             yield structs.replace(planned, work_units=(unit,))
 
 
+class WithoutEnds(ModelSource):
+    """It is not known before how far partitions go."""
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for planned in ModelSource.plan(self, owned, states):
+            assert isinstance(planned, DatasetPlan)
+            units = [structs.replace(unit, expected_high=Watermark({})) for unit in planned.work_units]
+            yield structs.replace(planned, work_units=tuple(units))
+
+
 def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> FailedReading | None:
     return states(world, machine)[urn].unread
 
@@ -145,6 +155,20 @@ def test_what_a_person_sets_meanwhile_is_not_counted() -> None:
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drain_partition(settings, 0)
     assert unread(machine) is None
+
+
+@pytest.mark.parametrize("policy", list(CommitPolicy))
+def test_what_has_no_known_end_counts_and_stops_too(policy: CommitPolicy) -> None:
+    world, machine = World(policy=policy, stop_after_failed_runs=2), Machine()
+    broken = WithoutEnds({"a": ModelDataset({"0": 3}, fails=frozenset("0"))})
+    assert [kinds(go(world, machine, broken)) for _ in range(3)] == [
+        ["failed"],
+        ["failed", "stopped"],
+        ["skipped, stopped"],
+    ]
+    left = unread(machine, world=world)
+    assert left is not None
+    assert left.expected_high == Watermark({})
 
 
 def test_why_a_prefix_is_no_more_than_that_is_told_behind_a_long_position() -> None:
