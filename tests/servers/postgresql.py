@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -38,8 +39,12 @@ class PostgresServer(Server):
         return psycopg.connect(**where, autocommit=True)  # type: ignore[arg-type]
 
     def kill(self) -> None:
-        """SIGKILL to the server; those of its processes that serve connections end as they notice."""
+        """SIGKILL to the server, and to those of its processes that serve connections: these are no group of its own."""
         self._process.kill()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "cwd").readlink() == self._folder / "data":
+                    os.kill(int(process.name), signal.SIGKILL)
 
     def restart(self) -> None:
         """Kills it, and starts it again on its port and folder, once nothing of it is left."""

@@ -263,7 +263,8 @@ def test_which_files_were_read_is_forgotten_where_newer_ones_are_published(tmp_p
     put_back(machine, backup)
     assert rebuilt(world, machine).written
     found = {urn: state.watermark.positions for urn, state in states(world, machine).items() if state.watermark}
-    assert (found["a"], found["b"].keys()) == ({"0": 3}, {"0", "files"})
+    assert found["a"] == {"0": 3}
+    assert set(found["b"]) == {"0", "files"}
     result = world.run(machine, folder.source())  # type: ignore[arg-type]
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "not planned")]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).records == 4
