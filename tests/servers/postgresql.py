@@ -39,7 +39,7 @@ class PostgresServer(Server):
         return psycopg.connect(**where, autocommit=True)  # type: ignore[arg-type]
 
     def kill(self) -> None:
-        """SIGKILL to the server, and to those of its processes that serve connections: these are no group of its own."""
+        """SIGKILL to the server, and to those of its processes that serve connections: they are no group of its own."""
         self._process.kill()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
