@@ -10,7 +10,9 @@ from distcommit.app.coverage import covered_by
 from distcommit.app.positions import ForeignPositions
 from distcommit.app.published import read_published
 from distcommit.app.rebuild import known_states
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
+from distcommit.model.source import Provenance
 from distcommit.model.watermark import Position
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
@@ -56,6 +58,16 @@ def compare_positions(store: JobStore, found: ForeignPositions) -> CompareResult
         rows += [_row(urn, partition, ours.get(partition), theirs[partition]) for partition in _sorted(theirs)]
     differing = sum(1 for row in rows if row.ours != row.theirs)
     return CompareResult(not differing, found.origin, False, len(rows), differing, rows, found.left_out)
+
+
+def require_offsets(provenance: Provenance | None) -> None:
+    """Makes sure that outputs can be compared. Raises ConfigurationError if the source's records have no offsets."""
+    if provenance is None:
+        raise ConfigurationError(
+            "what two jobs have published is compared by the offsets in their files",
+            expected="a source with offsets",
+            todo="compare what `distcommit status --json` has of both, or the tables themselves",
+        )
 
 
 def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:

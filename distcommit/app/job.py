@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.compare import CompareResult, compare_outputs, compare_positions
+from distcommit.app.compare import CompareResult, compare_outputs, compare_positions, require_offsets
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.imports import ImportResult, import_watermarks
 from distcommit.app.job_folders import JobFolders
@@ -251,9 +251,13 @@ class Job:
         """Compares with another system's positions, or with what another job (`file` ends in .yaml) has published.
 
         Reads only; best while nothing runs.
+
+        Raises:
+            ConfigurationError: if it is another job, and the source's records have no offsets; or a file is wrong.
         """
         store = self.open_store(create=False)
         if file is not None and _is_job_file(file):
+            require_offsets(self.config.source.provenance)
             return compare_outputs(store, Job.from_file(file).open_store(create=False))
         return compare_positions(store, read_positions(self.config, file, group))
 

@@ -276,7 +276,7 @@ class Branches:
         return [
             SkippedRange(partition, low.positions[partition], high, _FILTERED, True, low.incarnation)
             for partition, high in reached.positions.items()
-            if high != low.positions[partition]
+            if isinstance(high, int) and high != low.positions[partition]  # of other positions no record has one
         ]
 
     def _keep_without_records(self, filtered: Filtered) -> None:

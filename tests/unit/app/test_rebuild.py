@@ -20,6 +20,7 @@ from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.sources.files.source import FilesSource
+from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -268,3 +269,15 @@ def test_which_files_were_read_is_forgotten_where_newer_ones_are_published(tmp_p
     result = world.run(machine, folder.source())  # type: ignore[arg-type]
     assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "not planned")]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).records == 4
+
+
+@pytest.mark.xfail(strict=True, reason="a watermark that a person sets begins the dataset anew, in all its partitions")
+def test_once_a_person_has_said_which_files_were_read_all_is_exact(tmp_path: Path) -> None:
+    folder, machine = Folder(tmp_path), Machine()
+    folder.put("a/1.jsonl", "1\n2\n", 1)
+    WORLD.run(machine, folder.source())  # type: ignore[arg-type]  # a source as any other
+    known = states(WORLD, machine)["a"].watermark
+    lose_the_store(machine)
+    assert rebuild(machine).written
+    by_hand.set_watermark(WORLD.store(machine), "a", known, "me")
+    assert audit_store(WORLD.store(machine), FilesSource.provenance, deep=True).exact

@@ -219,3 +219,12 @@ def test_composite_positions_come_from_a_csv(tmp_path: Path) -> None:
     csv.write_text('dataset,partition,next_offset\ne,,"[""2026"", null]"\n')
     with pytest.raises(ConfigurationError, match="line 2"):
         job.import_watermarks(csv)
+
+
+def test_jobs_whose_records_have_no_offsets_are_not_compared_by_their_files(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    source = f"type: sql, url: 'sqlite:///{tmp_path}/a.db', tables: [t], watermark: id, lookback: 0"
+    file.write_text(f"job: a\nsource: {{{source}}}\npaths: {{store: store, staging: staging, output: output}}\n")
+    Job.from_file(file).open_store(create=True)
+    with pytest.raises(ConfigurationError, match="by the offsets in their files"):
+        Job.from_file(file).compare(file)

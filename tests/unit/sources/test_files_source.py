@@ -16,6 +16,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
+from distcommit.app.audit import audit_store
 from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
@@ -23,6 +24,10 @@ from distcommit.model.work import DatasetPlan
 from distcommit.sources.files import readers
 from distcommit.sources.files.plan import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
+from distcommit.sources.files.source import FilesSource
+from distcommit.testing.models.turning_away import TurningAway
+from distcommit.testing.simulation.world import World
+from tests.unit.engine.machines import Machine, go, states
 from tests.unit.sources.files_folder import NOW_S, Folder, counted
 
 ENTRIES = (Entry(2, 1, 0), Entry(1, 1, 0))
@@ -505,3 +510,13 @@ def test_avro_types_without_a_column_are_told(folder: Folder, kind: Any, found: 
     os.utime(path, (NOW_S, NOW_S))
     with pytest.raises(SourceError, match=found):
         list(extraction_of(folder, format="avro", paths=[f"{folder.folder}/in/{{dataset}}/*.avro"]))
+
+
+def test_of_files_whose_rows_are_all_dropped_the_log_keeps_the_rows_numbers_alone(folder: Folder) -> None:
+    machine, world = Machine(), World(flow=TurningAway(dropped=frozenset({"no"})))
+    for number, value in enumerate(["yes", "no", "yes", "no"]):
+        folder.put(f"a/{number}.jsonl", f"{value}\n", number)
+        assert go(world, machine, folder.source()).succeeded  # type: ignore[arg-type]  # a source as any other
+    skipped = states(world, machine)["a"].skipped
+    assert [(each.partition, each.low, each.high) for each in skipped] == [("0", 1, 2), ("0", 3, 4)]
+    assert audit_store(world.store(machine), FilesSource.provenance, deep=True).exact
