@@ -217,7 +217,7 @@ class World:
             return f"{audit.records} records published of {records}; {audit}"
         for folder in (*_folders(store), f"{store.roots.store}/{RUNS}", store.roots.output):
             for entry in store.fs.list_folder(folder):
-                if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)):
+                if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)) and not _of_a_new_store(entry):
                     return f"left behind: {folder}/{entry.name}"
         left = left_in_staging(calls)
         return f"left behind in task output: {left}" if left else log_violation(store)
@@ -228,8 +228,14 @@ def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:
     return [
         entry
         for entry in SimulatedFileSystem(calls).list_folder(ROOTS.staging)
-        if entry.name != CLAIM_FOLDER and not entry.name.startswith(STORE_PROBE)  # the disk failed as a store was made
+        if entry.name != CLAIM_FOLDER and not _of_a_new_store(entry)
     ]
+
+
+def _of_a_new_store(entry: FolderEntry) -> bool:
+    """Whether the file system was tried with it as a store was made: it stays where the disk fails just then, and goes
+    when another one is made."""
+    return entry.name.removeprefix(TEMPORARY).startswith(STORE_PROBE)
 
 
 def launch_here(

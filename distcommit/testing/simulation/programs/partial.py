@@ -23,10 +23,14 @@ _FORKS = World(policy=CommitPolicy.PARTIAL, flow=model_flow)
 _SOURCE = ModelSource({"a": ModelDataset({"0": 4, "1": 2}, units=2), "b": ModelDataset({"0": 1})})
 
 
-@cache
 def _planned(world: World) -> tuple[SimulatedPosix, RunSettings]:
+    return _planned_once(forks=world is _FORKS)
+
+
+@cache
+def _planned_once(*, forks: bool) -> tuple[SimulatedPosix, RunSettings]:
     machine = new_machine()
-    settings = planned(machine, world, _SOURCE)
+    settings = planned(machine, _FORKS if forks else _WORLD, _SOURCE)
     machine.syncfs("/")
     return machine, replace(settings, min_interval_s=0)
 
