@@ -167,7 +167,10 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
     if pa.types.is_time(kind):
         return 0, _DAY_S * factor - 1
     low, high = _FIRST_S * factor, _LAST_S * factor + factor - 1
-    return (low, high) if kind.unit != "ns" else (-(1 << 63), (1 << 63) - 1)
+    if kind.unit != "ns":
+        return low, high
+    last = (1 << 63) - 1
+    return -(last // factor * factor), last  # of nanoseconds Arrow reads no text in the second that begins before these
 
 
 def _integers(kind: pa.DataType) -> pa.DataType:

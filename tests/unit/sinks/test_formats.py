@@ -20,6 +20,7 @@ from distcommit.sinks.files.encoders import Compression, FileFormat
 from distcommit.sinks.files.file_tail import GZIP, said_of
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.text_values import from_text, to_text
 from tests.unit.sinks.attempts import LEAST, files_in, numbered
 from tests.unit.sinks.test_footer import FOOTER, Memory
 
@@ -209,3 +210,11 @@ def test_cut_off_anywhere_no_record_is_read(tmp_path: Path, form: FileFormat, en
         except CorruptError:
             continue
         assert found is None
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+def test_the_first_nanoseconds_that_there_are_come_back_from_text(zone: str | None) -> None:
+    kind = pa.timestamp("ns", zone)
+    first = -(1 << 63)
+    instants = pa.array([first + 1, first + 854_775_807, first + 854_775_808, (1 << 63) - 1], pa.int64()).view(kind)
+    assert from_text(to_text(instants), kind).view(pa.int64()).equals(instants.view(pa.int64()))
