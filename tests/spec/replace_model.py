@@ -26,13 +26,13 @@ Not modelled: power loss, several units of a sequence, identity of what is delet
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
+
+from tests.spec.model_command import model_command
 
 LOG: Any = importlib.import_module("tests.spec.log_model")
 URN, READ = 1, 2
@@ -340,21 +340,5 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("scenario", nargs="?", choices=DESIGN)
-    parser.add_argument("switch", nargs="*")
-    given = parser.parse_args()
-    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else []
-    unexpected, began = 0, time.monotonic()
-    for name, switches, text in todo or [*((name, "", "as designed") for name in DESIGN), *NAIVE]:
-        wrong, states, history = explore(name, switches)
-        unexpected += bool(switches) != (not wrong.startswith("none"))
-        print(f"{name:14s} {switches or '-':16s} {text:75s} {states:9,d} {wrong}", flush=True)
-        print(*(f"    {line}" for line in (history if given.scenario else ())), sep="\n", end="")
-    print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
-    raise SystemExit(bool(unexpected))
-
-
 if __name__ == "__main__":
-    main()
+    model_command(explore, DESIGN, NAIVE)

@@ -1,0 +1,36 @@
+"""What `python -m tests.spec.NAME_model [SCENARIO [SWITCH ...]]` does: a scenario, as designed or with naive variants,
+with a history that leads to what is wrong; or all of them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+
+def model_command(
+    explore: Callable[[str, str], tuple[str, int, list[str]]],
+    design: Sequence[str],
+    naive: Sequence[tuple[str, str, str]],
+) -> None:
+    """Prints a line for each, and exits with 1 if one is not as expected.
+
+    Args:
+        explore: what is wrong with a scenario under these switches, in how many states, and a history.
+        design: scenarios in which nothing may be wrong.
+        naive: scenarios with a switch, and what it changes, in which something has to be.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenario", nargs="?", choices=design)
+    parser.add_argument("switch", nargs="*")
+    given = parser.parse_args()
+    todo = [(given.scenario, " ".join(given.switch), "")] if given.scenario else []
+    unexpected, began = 0, time.monotonic()
+    for name, switches, text in todo or [*((name, "", "as designed") for name in design), *naive]:
+        wrong, states, history = explore(name, switches)
+        unexpected += bool(switches) != (not wrong.startswith("none"))
+        print(f"{name:14s} {switches or '-':16s} {text:75s} {states:9,d} {wrong}", flush=True)
+        for line in history if given.scenario else ():
+            print(f"    {line}")
+    print(f"{time.monotonic() - began:.0f} s; {unexpected} result(s) not as expected")
+    raise SystemExit(bool(unexpected))
