@@ -90,8 +90,10 @@ def judging(
             for sink in sorted({step.sink_name for step in loaded[name]}):
                 if sink not in answers:
                     committer = context.committers.get(sink)
-                    probe = SinkProbe(committer) if committer is not None else OutputProbe(context, probe_prefix)
-                    answers[sink] = yield probe
+                    if committer is not None:
+                        answers[sink] = yield SinkProbe(committer, context.for_committers)
+                    else:
+                        answers[sink] = yield OutputProbe(context, probe_prefix)
                 outage = outage or answers[sink]
         found[name] = judged(error, outage)
     return found

@@ -23,8 +23,8 @@ def name_of(sequence: SealedSequence) -> SequenceName:
 
 def step_context(settings: RunSettings) -> StepContext:
     """Where the steps of a run have their effects."""
-    roots = settings.store.roots
-    return StepContext(settings.store.fs, roots.staging, roots.output, settings.flow.committers)
+    store, roots = settings.store, settings.store.roots
+    return StepContext(store.fs, roots.staging, roots.output, settings.flow.committers, store.store_id)
 
 
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:

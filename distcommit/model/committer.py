@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from distcommit.model.errors import ConflictError
+from distcommit.model.ledger import LedgerRow
+from distcommit.model.ports import FileSystem
 from distcommit.model.work import MAIN_BRANCH
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
     """All that one run prepared for a branch of one dataset. At most one per dataset, branch and epoch; later runs have
-    higher epochs."""
+    higher epochs.
+
+    `bases`: the epochs that the target's ledger may have for this dataset and branch before it (0: no row), as the
+    store knows it; empty if the store does not, as what was sealed by older programs. A target with another epoch below
+    this one is not the target that the store knows.
+    """
 
     dataset_urn: str
     epoch: int
     infos: tuple[Any, ...]
     branch: str = MAIN_BRANCH
+    bases: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterContext:
+    """What a committer is opened with.
+
+    Attributes:
+        fs: the file system of the job's folders.
+        staging_root: what paths of staged files are relative to: `StagingArea.prefix` and a name below it.
+        output_root: the job's `paths.output`.
+        store_id: the id of the job's store. A ledger has rows of its own for each store: several jobs may share a
+            target.
+    """
+
+    fs: FileSystem
+    staging_root: str
+    output_root: str
+    store_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +106,11 @@ class SinkCommitter(ABC):
             todo="release the dataset with retry or accept, or give the sink's committer `abort`",
         )
 
+    def ledger(self) -> Iterator[LedgerRow]:
+        """All rows that the target has for this store, in any order: what the audit and `rebuild` go by. For sinks
+        whose `abilities.audit` says so."""
+        raise NotImplementedError(f"{type(self).__name__} tells nothing of what it has committed")
+
     def probe(self) -> None:  # noqa: B027 - optional hook
         """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
         condition that never holds.
@@ -101,7 +132,7 @@ class OpensCommitter(Protocol):
         """Stored with every commit; it stays the same as long as sequences of this sink may be pending."""
         ...
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
         ...
 

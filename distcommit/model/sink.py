@@ -181,6 +181,7 @@ class SealRequest:
         results: what each of them prepared, in the order of its work units.
         whole: for each, whether every staged folder of it holds exactly its files, all for one folder of the output and
             under their final names.
+        bases: as in the request that a committer gets of it.
     """
 
     dataset_urn: str
@@ -188,6 +189,7 @@ class SealRequest:
     branch: str
     results: Sequence[BranchResult]
     whole: Sequence[bool]
+    bases: tuple[int, ...] = ()
 
 
 class Sink(ABC):

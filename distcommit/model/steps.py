@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.model.committer import OpensCommitter
+from distcommit.model.committer import CommitterContext, OpensCommitter
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import FileSystem
 
@@ -39,12 +39,18 @@ Verification = Verdict | Lost
 @dataclass(frozen=True, slots=True)
 class StepContext:
     """What steps may touch: one file system, two roots on it that every path is relative to, and what opens the
-    committers of the job's sinks, by name."""
+    committers of the job's sinks, by name; `store_id`: whose steps they are, for ledgers at targets."""
 
     fs: FileSystem
     staging_root: str
     output_root: str
     committers: Mapping[str, OpensCommitter] = field(default_factory=dict)
+    store_id: str = ""
+
+    @property
+    def for_committers(self) -> CommitterContext:
+        """What the committers are opened with."""
+        return CommitterContext(self.fs, self.staging_root, self.output_root, self.store_id)
 
 
 class CommitStep(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from distcommit.model.committer import CommitRequest, OpensCommitter, SinkCommitter
+from distcommit.model.committer import CommitRequest, CommitterContext, OpensCommitter, SinkCommitter
 from distcommit.model.sink import SealRequest, Sink
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.steps.sink import SinkCommitStep
@@ -16,14 +16,15 @@ class CommitterSink(Sink):
     dataset. Subclasses set `name`, as a class attribute."""
 
     @abstractmethod
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         """A committer for one batch of requests. An error here is an outage, which no dataset is blamed for."""
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         infos = tuple(info for result in request.results for info in result.infos)
         if not infos:
             return []
-        return [SinkCommitStep(self, CommitRequest(request.dataset_urn, request.epoch, infos, request.branch))]
+        commit = CommitRequest(request.dataset_urn, request.epoch, infos, request.branch, request.bases)
+        return [SinkCommitStep(self, commit, context.for_committers)]
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:

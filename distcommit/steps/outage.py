@@ -9,7 +9,7 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 
-from distcommit.model.committer import OpensCommitter
+from distcommit.model.committer import CommitterContext, OpensCommitter
 from distcommit.model.errors import DistcommitError, plain_text
 from distcommit.model.lockstep import Request
 from distcommit.model.ports import FileSystem
@@ -70,8 +70,8 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 class SinkProbe(Request):
     """Asks the sink's committer whether its target works; the answer is as that of `OutputProbe`."""
 
-    def __init__(self, sink: OpensCommitter) -> None:
-        self._sink = sink
+    def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
+        self._sink, self._context = sink, context
 
     @classmethod
     def answer_all(cls, requests: Sequence[SinkProbe]) -> list[str]:
@@ -79,7 +79,7 @@ class SinkProbe(Request):
 
     def _answer(self) -> str:
         try:
-            with open_committer(self._sink) as committer:
+            with open_committer(self._sink, self._context) as committer:
                 committer.probe()
         except Exception as error:  # noqa: BLE001 - whatever a user's sink raises, it does not work
             text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"

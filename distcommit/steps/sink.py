@@ -12,6 +12,7 @@ from distcommit.model.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
+    CommitterContext,
     FailedForGood,
     OpensCommitter,
     RetryLater,
@@ -36,11 +37,11 @@ class SinkCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "sink-commit"
-    version: ClassVar[int] = 2  # 1 knew no branches
-    __slots__ = ("request", "sink")
+    version: ClassVar[int] = 3  # 1 knew no branches, 2 no bases
+    __slots__ = ("context", "request", "sink")
 
-    def __init__(self, sink: OpensCommitter, request: CommitRequest) -> None:
-        self.sink, self.request = sink, request
+    def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
+        self.sink, self.request, self.context = sink, request, context
 
     def __repr__(self) -> str:
         return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
@@ -50,8 +51,9 @@ class SinkCommitStep(CommitStep):
         return self.sink.name
 
     def to_row(self) -> list[Any]:
-        request = self.request
-        return [self.sink.name, request.dataset_urn, request.epoch, list(request.infos), request.branch]
+        asked = self.request
+        infos, bases = list(asked.infos), list(asked.bases)
+        return [self.sink.name, asked.dataset_urn, asked.epoch, infos, asked.branch, bases]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -60,8 +62,11 @@ class SinkCommitStep(CommitStep):
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
         """
-        name, urn, epoch, infos, branch = row if version > 1 else [*row, MAIN_BRANCH]
-        if tuple(map(type, (name, urn, epoch, infos, branch))) != (str, str, int, list, str):
+        later: list[Any] = [MAIN_BRANCH, []]
+        name, urn, epoch, infos, branch, bases = row + later[min(version, 3) - 1 :]
+        if tuple(map(type, (name, urn, epoch, infos, branch, bases))) != (str, str, int, list, str, list):
+            raise TypeError(f"not the row of a sink's commit: {row!r}")
+        if not all(type(base) is int for base in bases):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
         check_plain(infos)
         sink = context.committers.get(name)
@@ -74,7 +79,7 @@ class SinkCommitStep(CommitStep):
                 found=" and ".join(map(repr, context.committers)) or "one whose sink has no committer",
                 todo="run the job with that sink until nothing is pending",
             )
-        return cls(sink, CommitRequest(urn, epoch, tuple(infos), branch))
+        return cls(sink, CommitRequest(urn, epoch, tuple(infos), branch, tuple(bases)), context.for_committers)
 
     def verify(self) -> Verification:
         return Verdict.PENDING
@@ -99,7 +104,7 @@ class SinkCommitStep(CommitStep):
     def _commit(cls, steps: Sequence[Self]) -> list[DistcommitError | None]:
         requests = [step.request for step in steps]
         try:
-            with open_committer(steps[0].sink) as committer:
+            with open_committer(steps[0].sink, steps[0].context) as committer:
                 outcomes = committer.commit(requests)
         except SinkUnavailableError as error:  # trying each by itself would only wait as often
             return [error] * len(steps)
@@ -119,7 +124,7 @@ class SinkCommitStep(CommitStep):
         Raises:
             ConflictError: if it is committed and can't be taken back; nothing was changed.
         """
-        with open_committer(self.sink) as committer:
+        with open_committer(self.sink, self.context) as committer:
             try:
                 committer.abort([self.request])
             except DistcommitError:
@@ -150,10 +155,10 @@ class SinkCommitStep(CommitStep):
 
 
 @contextmanager
-def open_committer(sink: OpensCommitter) -> Iterator[SinkCommitter]:
+def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
     """An open committer, closed afterwards; what closing raises changes nothing of what was committed."""
     try:
-        committer = sink.open_committer()
+        committer = sink.open_committer(context)
     except Exception as error:
         raise SinkUnavailableError(
             "the sink can't be opened to commit",

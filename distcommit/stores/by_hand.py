@@ -149,7 +149,7 @@ def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensC
         SinkUnavailableError: if its steps belong to a sink that is not among them; nothing was changed.
         DistcommitError: if a step can't be undone; the dataset stays revoking, and calling again goes on.
     """
-    context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {})
+    context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {}, store.store_id)
     with by_hand(store, store.bucket_of(urn), who) as log:
         sequence = _quarantined(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
         _abandon(log, sequence, context, who)

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed
+from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
@@ -171,7 +171,7 @@ class FlawedSink(SqliteSink):
             writer.attempt, writer.committer = attempt, SqliteCommitter(self.path)
         return writer
 
-    def open_committer(self) -> SqliteCommitter:
+    def open_committer(self, context: CommitterContext) -> SqliteCommitter:
         return self.committer(self.path)
 
 

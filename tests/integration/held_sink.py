@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from distcommit.model.committer import CommitOutcome, CommitRequest, SinkCommitter
+from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 
 
@@ -25,7 +25,7 @@ class HeldSink(SqliteSink):
     def commit_group(self, dataset_urn: str) -> str:
         return dataset_urn[:-1]
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         return HeldCommitter(self)
 
 

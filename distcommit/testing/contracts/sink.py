@@ -83,6 +83,16 @@ class SinkContract(ABC):
         made: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
         return made
 
+    def context(self, place: Path) -> StepContext:
+        """What steps and committers are opened with."""
+        return StepContext(
+            LocalFileSystem(),
+            str(place / "staging"),
+            str(place / "output"),
+            self.make_sink(place).committers,
+            store_id="store",
+        )
+
     def writer(self, place: Path, urn: str, epoch: int) -> SinkWriter:
         """The writer of a new attempt."""
         attempt = uuid.uuid4().hex
@@ -105,14 +115,14 @@ class SinkContract(ABC):
     def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
         """The request as another process reads it from the commit log."""
         sink = self.sink(place)
-        context = StepContext(LocalFileSystem(), str(place), str(place), sink.committers)
-        (step,) = load_steps(dump_steps([SinkCommitStep(sink, request)]), context)
+        context = self.context(place)
+        (step,) = load_steps(dump_steps([SinkCommitStep(sink, request, context.for_committers)]), context)
         assert isinstance(step, SinkCommitStep)
         return step.request
 
     def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
         """Commits as one more process does."""
-        committer = self.sink(place).open_committer()
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             outcomes = list(committer.commit(list(requests)))
         finally:
@@ -122,7 +132,7 @@ class SinkContract(ABC):
 
     def abandon(self, place: Path, *requests: CommitRequest) -> None:
         """Takes back as one more process does."""
-        committer = self.sink(place).open_committer()
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.abort(list(requests))
         finally:
@@ -130,7 +140,7 @@ class SinkContract(ABC):
 
     def probe(self, place: Path) -> None:
         """Asks whether the target works, as one more process does."""
-        committer = self.sink(place).open_committer()
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.probe()
         finally:
@@ -231,7 +241,7 @@ class SinkContract(ABC):
             place = tmp_path / str(line)
             place.mkdir()
             requests = [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
-            committer = self.sink(place).open_committer()
+            committer = self.sink(place).open_committer(self.context(place).for_committers)
             module = inspect.getsourcefile(type(committer)) or ""
             committer.close()
             died = _killed_at(line, module, lambda p=place, r=requests: self.commit(p, *r))  # type: ignore[misc]

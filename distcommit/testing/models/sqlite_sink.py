@@ -22,6 +22,7 @@ from distcommit.model.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
+    CommitterContext,
     FailedForGood,
     RetryLater,
     SinkCommitter,
@@ -43,7 +44,7 @@ class SqliteSink(CommitterSink):
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return SqliteWriter(f"{area.folder}/rows.jsonl")
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         return SqliteCommitter(self.path)
 
 

@@ -16,7 +16,7 @@ from distcommit.engine.events import Progress
 from distcommit.engine.progress import read_progress
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.upload_marker import decode_marker, encode_marker
-from distcommit.model.committer import SinkCommitter
+from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import (
     ConfigurationError,
     CorruptError,
@@ -88,7 +88,7 @@ class SampleSink(CommitterSink):
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         raise NotImplementedError
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         raise NotImplementedError
 
 

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.config import JobConfig, load_config
 from distcommit.cli.main import app
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import Sink
 from distcommit.model.urn import bucket_of
@@ -87,7 +89,8 @@ def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
     found: Any = pickle.loads(pickle.dumps(config(tmp_path, SQLITE % (tmp_path / "rows.db")).sink))
     assert isinstance(found, PythonSink)
     assert found.name == "sqlite"
-    committer = found.committers["sqlite"].open_committer()
+    context = CommitterContext(LocalFileSystem(), "/staging", "/output", "store")
+    committer = found.committers["sqlite"].open_committer(context)
     assert isinstance(committer, SqliteCommitter)
     committer.close()
     assert (tmp_path / "rows.db").exists()

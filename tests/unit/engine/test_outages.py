@@ -12,7 +12,13 @@ import pytest
 from distcommit.app.status import DatasetStatusRow, NextRun, read_status
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import RunResult
-from distcommit.model.committer import CommitOutcome, CommitRequest, RetryLater, SinkCommitter
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    CommitterContext,
+    RetryLater,
+    SinkCommitter,
+)
 from distcommit.model.log_records import Left
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
@@ -176,7 +182,7 @@ class ProbedSink(MemorySink):
     probing: Callable[[], None] = lambda: None
     probes: list[int] = field(default_factory=list)
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         self.opening()
         return _ProbedCommitter(self)
 

@@ -17,6 +17,7 @@ from distcommit.model.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
+    CommitterContext,
     FailedForGood,
     RetryLater,
     SinkCommitter,
@@ -49,7 +50,7 @@ class MemorySink(CommitterSink):
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return MemoryWriter()
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         self.opening()
         return MemoryCommitter(self)
 
@@ -234,7 +235,7 @@ def test_a_committer_that_leaves_a_request_unanswered_closes_nothing() -> None:
             return []
 
     class ShortSink(MemorySink):
-        def open_committer(self) -> SinkCommitter:
+        def open_committer(self, context: CommitterContext) -> SinkCommitter:
             return Short(self)
 
     machine = Machine()
@@ -296,7 +297,7 @@ class TestAbandon:
 
     def test_a_committer_without_abort_can_not_take_back(self, machine: Machine) -> None:
         class Plain(MemorySink):
-            def open_committer(self) -> SinkCommitter:
+            def open_committer(self, context: CommitterContext) -> SinkCommitter:
                 return PlainCommitter()
 
         class PlainCommitter(SinkCommitter):

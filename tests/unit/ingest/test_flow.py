@@ -18,7 +18,7 @@ from msgspec.structs import replace as changed
 from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.ingest.flow import MAX_BYTES, run_work_unit
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
-from distcommit.model.committer import SinkCommitter
+from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import SourceError
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
@@ -233,7 +233,7 @@ class NotingSink(CommitterSink, SinkWriter):
         self._note("open")
         return self
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         raise NotImplementedError
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:

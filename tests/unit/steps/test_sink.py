@@ -10,7 +10,14 @@ import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, FailedForGood, SinkCommitter
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    SinkCommitter,
+)
 from distcommit.model.errors import CorruptError, LostError, SinkUnavailableError
 from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import StepContext, Verdict
@@ -29,8 +36,8 @@ def load(*rows: Any) -> list[Any]:
 def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
     """The sample sink raises when it is opened: nothing of it runs."""
     request = CommitRequest("d", 7, ({"rows": 3}, [b"x", None]))
-    (batch,) = dump_steps([SinkCommitStep(SampleSink(), request)])
-    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]], "main"]]
+    (batch,) = dump_steps([SinkCommitStep(SampleSink(), request, CONTEXT.for_committers)])
+    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]], "main", []]]
     (step,) = load_steps([batch], CONTEXT)
     assert isinstance(step, SinkCommitStep)
     assert (step.request, step.sink) == (request, CONTEXT.committers[SINK])
@@ -39,7 +46,7 @@ def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
 
 
 def test_without_a_sink_of_that_name_it_is_not_loaded() -> None:
-    (batch,) = dump_steps([SinkCommitStep(SampleSink(), CommitRequest("d", 7, (1,)))])
+    (batch,) = dump_steps([SinkCommitStep(SampleSink(), CommitRequest("d", 7, (1,)), CONTEXT.for_committers)])
     with pytest.raises(
         SinkUnavailableError, match=rf"dataset=d, epoch=7.*the sink '{SINK}'.*found one whose sink has no committer"
     ):
@@ -73,7 +80,7 @@ class Target:
     outcome: CommitOutcome
     asked: list[list[str]] = field(default_factory=list)
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         return _Committer(self)
 
 
@@ -89,7 +96,8 @@ class _Committer(SinkCommitter):
 def test_each_sinks_committer_gets_its_own_requests_at_once_and_answers_for_them() -> None:
     good, bad = Target("good", Committed()), Target("bad", FailedForGood("gone"))
     steps = [
-        SinkCommitStep(target, CommitRequest(urn, 7, (1,))) for target, urn in ((good, "a"), (bad, "b"), (good, "c"))
+        SinkCommitStep(target, CommitRequest(urn, 7, (1,)), CONTEXT.for_committers)
+        for target, urn in ((good, "a"), (bad, "b"), (good, "c"))
     ]
     errors = SinkCommitStep.execute_all(steps)
     assert (good.asked, bad.asked) == ([["a", "c"]], [["b"]])

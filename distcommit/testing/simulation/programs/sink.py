@@ -17,6 +17,7 @@ from distcommit.model.committer import (
     CommitOutcome,
     CommitRequest,
     Committed,
+    CommitterContext,
     FailedForGood,
     RetryLater,
     SinkCommitter,
@@ -74,7 +75,7 @@ class NoteSink(CommitterSink):
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         return _NoteWriter(self.fs, area.folder, self.mood)
 
-    def open_committer(self) -> SinkCommitter:
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
         if self.mood == "closed":
             raise ConnectionError("no committer here")
         self.fs.make_folders(_NOTES)

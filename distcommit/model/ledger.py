@@ -1,0 +1,51 @@
+"""Ledgers: what a target says of what was committed to it, one row for each store, dataset and branch.
+
+A row changes in one transaction with the data. It says that an epoch was committed (the proof that replay asks for),
+and what of the source all committed data stands for (what the audit and `rebuild` ask for); so it does not grow with
+runs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Covered(msgspec.Struct, frozen=True, kw_only=True):
+    """What input records output rows stand for, of one incarnation of the source, in one branch.
+
+    Attributes:
+        incarnation: what the positions count in (a Kafka topic id); empty if the source has none.
+        offsets: the input records that rows were made of, as text of `OffsetSets`; empty for none.
+        holes: positions that were passed and had no record, likewise.
+        filtered: input records that nothing was written of, on purpose, by branch, likewise. One of an attempt's
+            branches has them for all.
+        rows: how many were written.
+        twice: how many of `offsets` were there already when more was committed: duplicates.
+        makes_several: whether a construct may have made several rows of one input record.
+    """
+
+    incarnation: str = ""
+    offsets: str = ""
+    holes: str = ""
+    filtered: dict[str, str] = {}
+    rows: int = 0
+    twice: int = 0
+    makes_several: bool = False
+
+
+class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A dataset and branch, as the target has them.
+
+    Attributes:
+        epoch: the newest one that is committed; 0: none.
+        base: the one before it, which taking it back leaves; 0: none.
+        revoked: the newest epoch that was taken back, before or after it was committed: it never can be again.
+        covered: what all committed rows stand for, an entry for each incarnation.
+    """
+
+    dataset_urn: str
+    branch: str
+    epoch: int = 0
+    base: int = 0
+    revoked: int = 0
+    covered: tuple[Covered, ...] = ()

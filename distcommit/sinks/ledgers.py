@@ -1,0 +1,63 @@
+"""The rule of every ledger: by compare-and-set from the epoch that the store knows.
+
+A row below the request that is not one of its bases belongs to a target that is not the one the store knows: it was put
+back from a copy, made again, or the store was. `epoch > stored` alone would publish twice where a bucket's log has lost
+its tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from distcommit.model.committer import AlreadyCommitted, CommitOutcome, CommitRequest, FailedForGood
+from distcommit.model.errors import ConflictError
+from distcommit.model.ledger import Covered, LedgerRow
+from distcommit.sinks.covering import added, without
+
+
+def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
+    """What a target with that row answers a request; None: commit it, and have `committed` as the row in the same
+    transaction."""
+    epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
+    if epoch >= request.epoch:
+        return AlreadyCommitted()
+    if request.epoch <= revoked:
+        return FailedForGood(f"epoch {request.epoch} was taken back from this target")
+    if not request.bases or epoch in request.bases:
+        return None
+    expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases)
+    return FailedForGood(
+        f"this is not the target that the store knows: its ledger has {f'epoch {epoch}' if epoch else 'no row'} for the"
+        f" dataset, expected {expected}; the target or the store was put back from a copy, or made again. Nothing was"
+        " written. Restore the other one, or set the watermark by hand and release the dataset"
+    )
+
+
+def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
+    """The row once the request is committed."""
+    row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
+    return replace(row, epoch=request.epoch, base=row.epoch, covered=added(*row.covered, *covered))
+
+
+def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
+    """The row once the request is taken back, whether it was committed (then its data goes in the same transaction:
+    `row.epoch == request.epoch`) or not.
+
+    Raises:
+        ConflictError: if a later epoch is committed.
+    """
+    row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
+    if row.epoch > request.epoch:
+        raise ConflictError(
+            "a later epoch of the dataset is committed",
+            dataset=request.dataset_urn,
+            epoch=request.epoch,
+            found=f"epoch {row.epoch}",
+            todo="release the dataset with accept",
+        )
+    revoked = max(row.revoked, request.epoch)
+    if row.epoch < request.epoch:
+        return replace(row, revoked=revoked)
+    return replace(row, revoked=revoked, epoch=row.base, base=0, covered=without(row.covered, covered))
