@@ -20,7 +20,7 @@ class CommitRequest:
 
     `bases`: the epochs that the target's ledger may have for this dataset and branch before it (0: no row), as the
     store knows it; empty if the store does not, as what was sealed by older programs. A target with another epoch below
-    this one is not the target that the store knows.
+    this one is not the target that the store knows. `infos_version`: the sink's `infos_version` that wrote the infos.
     """
 
     dataset_urn: str
@@ -28,6 +28,7 @@ class CommitRequest:
     infos: tuple[Any, ...]
     branch: str = MAIN_BRANCH
     bases: tuple[int, ...] = ()
+    infos_version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

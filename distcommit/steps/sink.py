@@ -37,7 +37,7 @@ class SinkCommitStep(CommitStep):
     """
 
     type_name: ClassVar[str] = "sink-commit"
-    version: ClassVar[int] = 3  # 1 knew no branches, 2 no bases
+    version: ClassVar[int] = 3  # 1 knew no branches, 2 neither bases nor versions of infos
     __slots__ = ("context", "request", "sink")
 
     def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
@@ -53,7 +53,7 @@ class SinkCommitStep(CommitStep):
     def to_row(self) -> list[Any]:
         asked = self.request
         infos, bases = list(asked.infos), list(asked.bases)
-        return [self.sink.name, asked.dataset_urn, asked.epoch, infos, asked.branch, bases]
+        return [self.sink.name, asked.dataset_urn, asked.epoch, infos, asked.branch, bases, asked.infos_version]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -62,9 +62,9 @@ class SinkCommitStep(CommitStep):
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
         """
-        later: list[Any] = [MAIN_BRANCH, []]
-        name, urn, epoch, infos, branch, bases = row + later[min(version, 3) - 1 :]
-        if tuple(map(type, (name, urn, epoch, infos, branch, bases))) != (str, str, int, list, str, list):
+        later: list[Any] = [[MAIN_BRANCH, [], 1], [[], 1], []][version - 1]
+        name, urn, epoch, infos, branch, bases, infos_version = values = row + later
+        if tuple(map(type, values)) != (str, str, int, list, str, list, int):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
         if not all(type(base) is int for base in bases):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
@@ -79,7 +79,8 @@ class SinkCommitStep(CommitStep):
                 found=" and ".join(map(repr, context.committers)) or "one whose sink has no committer",
                 todo="run the job with that sink until nothing is pending",
             )
-        return cls(sink, CommitRequest(urn, epoch, tuple(infos), branch, tuple(bases)), context.for_committers)
+        request = CommitRequest(urn, epoch, tuple(infos), branch, tuple(bases), infos_version)
+        return cls(sink, request, context.for_committers)
 
     def verify(self) -> Verification:
         return Verdict.PENDING
