@@ -70,7 +70,7 @@ class Covering:
             rows=self._rows,
             makes_several=self._origin.makes_several,
         )
-        plain: dict[str, Any] = msgspec.to_builtins(found)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # in lists, no tuples
         return plain
 
 
@@ -80,8 +80,8 @@ def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tupl
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """The parts as one entry for each incarnation and flow, that of the last part last; what is in two parts of an entry
-    is counted as twice."""
+    """The parts as one entry for each incarnation and flow, that of the last part last; what two parts of one have is
+    counted as twice."""
     found: dict[_Kind, Covered] = {}
     for part in parts:
         there = found.pop(_kind(part), None)
