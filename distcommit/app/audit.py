@@ -1,6 +1,7 @@
 """The audit: is every offset from the first to the watermark published exactly once?
 
-It trusts nothing but the logs' folds and the published files: their metadata by default, every record with `deep`.
+It trusts nothing but the logs' folds, the published files and the ledgers of targets: what these say of records by
+default; with `deep` every record of a file is read, and targets count what their readers see.
 """
 
 from __future__ import annotations
@@ -12,45 +13,27 @@ from itertools import islice
 
 import msgspec
 
+from distcommit.app.audit_rows import AuditRow, rows_of
 from distcommit.app.contents import SequenceContent, altered
 from distcommit.app.coverage import BranchCoverage, Coverage
+from distcommit.app.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
 from distcommit.app.leftovers import leftovers
 from distcommit.app.shared_positions import SharedPositions, SharedRange, is_other
 from distcommit.model.errors import DistcommitError
+from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
-from distcommit.model.watermark import Position, Watermark
-from distcommit.model.work import MAIN_BRANCH
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_probe, is_tombstone
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
-from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
+from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
 
 _LISTED = 100
 _THREADS = 4
-
-
-class AuditRow(msgspec.Struct, frozen=True):
-    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
-    `holes` and `filtered`: input records of which nothing was to be written in that branch."""
-
-    dataset: str
-    partition: str
-    first: Position
-    watermark: Position
-    published: int
-    rejected: int
-    duplicates: int
-    gaps: int
-    past_watermark: int
-    skipped: int
-    holes: int = 0
-    branch: str = MAIN_BRANCH
-    filtered: int = 0
 
 
 class AuditResult(msgspec.Struct):
@@ -71,6 +54,8 @@ class AuditResult(msgspec.Struct):
     not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
     are checked. `retired`: files that others have taken the place of and that no run has deleted yet, and the
     tombstones that say so; they count nowhere else.
+    `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
+    are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
     """
 
     exact: bool
@@ -104,6 +89,9 @@ class AuditResult(msgspec.Struct):
     unsummed_files: int = 0
     filtered: int = 0
     retired: int = 0
+    ledger_rows: int = 0
+    not_as_stored: list[str] = []
+    not_as_stored_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +104,28 @@ class _Read:
     altered: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Dataset:
+    """What one dataset adds up to: `published` by incarnation, and the rest in the one that its watermark counts in."""
+
+    incarnation: str
+    coverage: Coverage
+    holes: OffsetSets
+    published: dict[str, OffsetSets]
+
+
 def audit_store(
-    store: JobStore, provenance: Provenance | None, *, deep: bool, at_least_once: bool = False
+    store: JobStore,
+    provenance: Provenance | None,
+    *,
+    deep: bool,
+    at_least_once: bool = False,
+    ledgers: Ledgers | None = None,
 ) -> AuditResult:
-    """Audits a job's output against its store. Reads only; give it a store that no run is working on."""
-    result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once)
+    """Audits a job's output, and the ledgers of its targets, against its store. Reads only; give it a store that no run
+    is working on."""
+    ledgers = ledgers or Ledgers()
+    result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
     folds: dict[int, Fold] = {}
     for bucket in range(store.buckets):
         try:
@@ -128,13 +133,13 @@ def audit_store(
         except (DistcommitError, OSError) as error:
             result.unreadable.append(f"bucket {bucket}: {error}")
     known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
-    audit = _Audit(store, provenance, result, deep=deep)
+    audit = _Audit(store, provenance, result, ledgers, deep=deep)
     with ThreadPoolExecutor(_THREADS) as pool:
-        for folder in sorted({*known, *audit.dataset_folders()}):
+        for folder in sorted({*known, *audit.dataset_folders(), *ledgers.folders()}):
             audit.dataset(folder, known.get(folder), pool)
     audit.staging(folds)
     wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
-    wrong = wrong or result.altered_count
+    wrong = wrong or result.altered_count or result.not_as_stored_count
     twice = result.duplicates or result.past_watermark or result.unrecorded_files
     result.exact = not (wrong or twice)
     result.passed = not wrong and (at_least_once or not twice)
@@ -145,9 +150,15 @@ def _epochs(stones: list[Tombstone]) -> str:
     return "epochs " + ", ".join(str(stone.epoch) for stone in stones)
 
 
+def _name(row: LedgerRow) -> str:
+    return f"{row.dataset_urn}, branch {row.branch}"
+
+
 class _Audit:
-    def __init__(self, store: JobStore, provenance: Provenance | None, result: AuditResult, *, deep: bool) -> None:
-        self._fs, self._roots, self._store = store.fs, store.roots, store
+    def __init__(
+        self, store: JobStore, provenance: Provenance | None, result: AuditResult, ledgers: Ledgers, *, deep: bool
+    ) -> None:
+        self._fs, self._roots, self._store, self._ledgers = store.fs, store.roots, store, ledgers
         self._provenance, self._result, self._deep = provenance, result, deep
         self._shared = SharedPositions(provenance) if provenance is not None else None
 
@@ -163,7 +174,7 @@ class _Audit:
         return found
 
     def dataset(self, folder: str, state: DatasetState | None, pool: ThreadPoolExecutor) -> None:
-        """Adds up one dataset's files and holds them against its state."""
+        """Adds up one dataset's files and rows and holds them against its state."""
         paths = [
             path
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
@@ -201,6 +212,8 @@ class _Audit:
                 continue
             holes.update(found.holes)
             coverage.add(footer, sets)
+        for ledger in self._ledgers.of(folder):
+            repeated += self._ledger(ledger, state, _Dataset(incarnation, coverage, holes, published))
         self._result.records += records
         if state is not None:
             self._result.datasets += 1
@@ -211,6 +224,39 @@ class _Audit:
         if content is not None and (why := content.altered()):
             self._altered(content.state.dataset_urn, why)
         self._result.duplicates += repeated
+
+    def _ledger(self, ledger: BranchLedger, state: DatasetState | None, found: _Dataset) -> int:
+        """Adds up a dataset's rows in one branch; how many of them are there twice, as the ledger itself tells."""
+        row, repeated = ledger.row, 0
+        self._result.ledger_rows += 1
+        if why := not_as_stored(row, state):
+            self._differs(row, why)
+        try:
+            if self._deep and (why := ledger.miscounted()):
+                self._altered(_name(row), why)
+            for part in row.covered if state is not None else ():
+                offsets = parsed(part.offsets)
+                self._result.records += part.rows
+                if self._provenance is not None:
+                    repeated += part.twice if part.makes_several else max(0, part.rows - offsets.count())
+                    if part.rows < offsets.count():
+                        self._altered(_name(row), f"{part.rows} rows of {offsets.count()} input records")
+                found.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
+                if is_other(part.incarnation, found.incarnation):
+                    self._result.earlier_incarnations += 1
+                    continue
+                if state and state.sequence and row.epoch == state.sequence.epoch:
+                    offsets = offsets.difference(not_done(state.sequence))
+                found.holes.update(parsed(part.holes))
+                found.coverage.add_rows(row.branch, part, offsets)
+        except Exception as error:  # noqa: BLE001 - whatever a target raises
+            self._differs(row, f"it can't be read: {error}")
+        return repeated
+
+    def _differs(self, row: LedgerRow, why: str) -> None:
+        self._result.not_as_stored_count += 1
+        if len(self._result.not_as_stored) < _LISTED:
+            self._result.not_as_stored.append(f"{_name(row)}: {why}")
 
     def _live(self, paths: list[str], state: DatasetState | None) -> list[str]:
         """The paths of a dataset without those of tombstones and of what these have retired."""
@@ -289,47 +335,16 @@ class _Audit:
         return _Read(footer, sets, holes, why)
 
     def _rows(self, state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> None:
-        total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
-        high = state.watermark or Watermark({})
-        ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
-        given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
-        holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
-        expected_all = OffsetSets()
-        for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
-            first = state.origin.get(partition, 0)
-            if not isinstance(first, int) or not isinstance(watermark, int):
-                continue
-            expected = OffsetSets()
-            expected.add_range(partition, first, watermark)
-            expected_all = expected_all.union(expected)
-            there = total.intersection(expected)
-            missing = expected.difference(there)
-            filtered = missing.intersection(found.not_owed)
-            missing = missing.difference(filtered)
-            skipped, without = missing.intersection(given_up), missing.intersection(holes)
-            row = AuditRow(
-                dataset=state.dataset_urn,
-                partition=partition,
-                first=first,
-                watermark=watermark,
-                published=there.count(),
-                rejected=found.rejected.intersection(expected).count(),
-                duplicates=twice.count(partition),
-                gaps=missing.count() - skipped.count() - without.count(),
-                past_watermark=total.count(partition) - there.count(),
-                skipped=skipped.count(),
-                holes=without.count(),
-                branch=branch,
-                filtered=filtered.count(),
-            )
-            self._result.partitions.append(row)
+        rows, past_watermark = rows_of(state, branch, found, holes)
+        self._result.partitions += rows
+        self._result.past_watermark += past_watermark
+        for row in rows:
             self._result.duplicates += row.duplicates
             self._result.gaps += row.gaps
             self._result.rejected += row.rejected
             self._result.skipped += row.skipped
             self._result.holes += row.holes
             self._result.filtered += row.filtered
-        self._result.past_watermark += total.difference(expected_all).count()
 
     def _unknown(self, path: str, why: str) -> None:
         self._result.unknown_files_count += 1

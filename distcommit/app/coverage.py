@@ -1,4 +1,5 @@
-"""What became of a dataset's input records, branch by branch, as the footers of its published files say it.
+"""What became of a dataset's input records, branch by branch, as the footers of its published files say it and the
+ledger rows of its targets.
 
 In each branch an input record ends in exactly one of three ways: published there, rejected (in the branch, or before
 the fork, for all of them), or filtered on purpose. Where a construct makes several records of one, the files of one
@@ -8,9 +9,10 @@ not owed what is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from distcommit.model.ledger import Covered
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
@@ -52,6 +54,11 @@ class BranchCoverage:
         self.twice = self.twice.union(before.intersection(offsets)).union(self.rejected.intersection(offsets))
         self.published = self.published.union(offsets)
 
+    def publish_rows(self, offsets: OffsetSets) -> None:
+        """Counts input records as published here by all attempts of one flow that a ledger knows."""
+        self.twice = self.twice.union(self.there.intersection(offsets))
+        self.published = self.published.union(offsets)
+
     def reject(self, offsets: OffsetSets) -> None:
         """Counts a file's input records as rejected."""
         self.twice = self.twice.union(self.there.intersection(offsets))
@@ -75,22 +82,40 @@ class Coverage:
         Raises:
             CorruptError, UnknownVersionError: if what the footer says of filtered records can't be read.
         """
-        filtered = {branch: parsed(text) for branch, text in footer.filtered.items()}
-        known = self._of_all.setdefault(footer.branches, OffsetSets())
-        for sets in (offsets, *filtered.values()):
-            known.update(sets)
-        for branch, sets in filtered.items():
-            self._branch(branch).filtered.update(sets)
-        for branch in footer.branches:
-            self._branch(branch)
+        self._note(footer.branches, offsets, footer.filtered)
         if footer.kind == "data":
             self._branch(footer.branch).publish(footer, offsets)
         else:
             for branch in [footer.branch] if footer.branch else footer.branches:
                 self._branch(branch).reject(offsets)
 
+    def add_rows(self, branch: str, covered: Covered, offsets: OffsetSets) -> None:
+        """Counts what a ledger says of a branch.
+
+        Args:
+            branch: which.
+            covered: an entry of its row.
+            offsets: those that it names and that count.
+
+        Raises:
+            CorruptError, UnknownVersionError: as `add`.
+        """
+        self._note(covered.branches, offsets, covered.filtered)
+        self._branch(branch).publish_rows(offsets)
+
+    def _note(self, branches: tuple[str, ...], offsets: OffsetSets, filtered: Mapping[str, str]) -> None:
+        """Counts what was filtered beside these, and says that it was a flow with these branches."""
+        by_branch = {branch: parsed(text) for branch, text in filtered.items()}
+        known = self._of_all.setdefault(branches, OffsetSets())
+        for sets in (offsets, *by_branch.values()):
+            known.update(sets)
+        for branch, sets in by_branch.items():
+            self._branch(branch).filtered.update(sets)
+        for branch in branches:
+            self._branch(branch)
+
     def branches(self) -> dict[str, BranchCoverage]:
-        """All branches that any file names, by name; `main` where there is no file."""
+        """All branches that any file or row names, by name; `main` where there is none."""
         for branch, found in self._branches.items():
             for of, sets in self._of_all.items():
                 if branch not in of:

@@ -17,6 +17,7 @@ from distcommit.app.compare import CompareResult, compare_outputs, compare_posit
 from distcommit.app.config import JobConfig, load_config
 from distcommit.app.imports import ImportResult, import_watermarks
 from distcommit.app.job_folders import JobFolders
+from distcommit.app.ledgers import open_ledgers, require_audited
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.read_log import LogResult, read_log
 from distcommit.app.rebucket import RebucketResult, rebucket_job
@@ -146,21 +147,20 @@ class Job:
         Reads only.
 
         Args:
-            deep: read every record instead of the files' metadata.
+            deep: read every record instead of the files' metadata, and have targets count the rows that their readers
+                see.
 
         Raises:
-            ConfigurationError: if there is no store, or if the job's sink is not one of files: its target is then to be
-                asked.
+            ConfigurationError: if there is no store, or if one of the job's sinks tells nothing of what it has
+                committed: its target is then to be asked.
         """
         flow = self.config.task_flow()
-        if not flow.can_be_audited:
-            raise ConfigurationError(
-                "the audit reads published files, and this job has a sink of its own",
-                sink=next(sink.name for sink in flow.sinks if not sink.abilities.audit),
-                todo="count each dataset's records at the sink's target, against the watermarks that `status` shows",
-            )
+        require_audited(flow)
         store, at_least_once = self.open_store(create=False), self.config.commit.delivery == "at_least_once"
-        return audit_store(store, self.config.source.provenance, deep=deep, at_least_once=at_least_once)
+        with open_ledgers(flow, store) as ledgers:
+            return audit_store(
+                store, self.config.source.provenance, deep=deep, at_least_once=at_least_once, ledgers=ledgers
+            )
 
     def retry(self, urn: str) -> None:
         """Lets the next run replay a quarantined dataset again, or read a stopped one.

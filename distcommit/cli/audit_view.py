@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.audit import AuditResult
+from distcommit.app.audit_rows import AuditRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.cli.views import (
     LISTED,
@@ -24,7 +25,7 @@ from distcommit.cli.views import (
 
 def audit_view(result: AuditResult) -> RenderableType:
     """The verdict, totals, and only what is wrong."""
-    how = "every record was read" if result.deep else "by the files' metadata; --deep reads every record"
+    how = "every record was read" if result.deep else "by what files and ledgers say; --deep reads every record"
     if result.exact:
         verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({how})")
     elif result.passed:
@@ -32,7 +33,7 @@ def audit_view(result: AuditResult) -> RenderableType:
     else:
         verdict = bad_verdict("not complete" if result.at_least_once else "not exact", how)
     facts = {
-        "published": f"{result.records:,} records in {result.files:,} files of {result.datasets:,} datasets",
+        "published": _published(result),
         "duplicates": should_be_none(result.duplicates),
         "gaps": should_be_none(result.gaps),
         "past watermark": should_be_none(result.past_watermark),
@@ -60,12 +61,18 @@ def audit_view(result: AuditResult) -> RenderableType:
         listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
         listing("datasets not finished: run the job, then audit again", result.pending),
         listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
+        listing("ledgers at targets that the store does not know so", result.not_as_stored, result.not_as_stored_count),
         listing("records that are not those that were written", result.altered, result.altered_count),
         listing(
             "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
         ),
-        listing("logs that can't be read", result.unreadable),
+        listing("logs and ledgers that can't be read", result.unreadable),
     )
+
+
+def _published(result: AuditResult) -> str:
+    ledgers = f" and {result.ledger_rows:,} rows of ledgers" if result.ledger_rows else ""
+    return f"{result.records:,} records in {result.files:,} files{ledgers} of {result.datasets:,} datasets"
 
 
 def _shared(found: SharedRange) -> str:

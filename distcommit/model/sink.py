@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.pins import Pin
@@ -165,7 +165,8 @@ class Abilities:
     Attributes:
         at_least_once: its steps may be executed without being written ahead; of two attempts that nobody chose
             between, both are then published, and none is taken for the other.
-        audit: what it has published can be audited, and the job's store be rebuilt from it.
+        audit: what it has published can be audited, and the job's store be rebuilt from it: by its files, or by its
+            committer's `ledger`.
     """
 
     at_least_once: bool = False
@@ -198,12 +199,15 @@ class Sink(ABC):
     A sink with a committer of its own derives from `CommitterSink`, which is this with the commit step it takes.
     """
 
-    abilities: ClassVar[Abilities] = Abilities()
-
     @property
     @abstractmethod
     def name(self) -> str:
         """Stored with what is prepared; it stays the same as long as sequences of this sink may be pending."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do beside committing exactly once."""
+        return Abilities()
 
     @property
     def file_access(self) -> FileAccess | None:

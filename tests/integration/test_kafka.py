@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.audit import AuditResult
+from distcommit.app.audit_rows import AuditRow
 from distcommit.app.rebuild import known_states
 from distcommit.cli.main import app
 from distcommit.engine.run import RunResult

@@ -14,6 +14,7 @@ from distcommit.model.errors import ConfigurationError, plain_text
 from distcommit.model.pins import Pin
 from distcommit.model.sink import (
     BY_DATASET,
+    Abilities,
     AttemptIdentity,
     Origin,
     SealRequest,
@@ -59,6 +60,10 @@ class PythonSink(BaseModel, SinkSettings):
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
         return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "made"}}
+
+    @property
+    def abilities(self) -> Abilities:
+        return self.made.abilities
 
     @property
     def name(self) -> str:

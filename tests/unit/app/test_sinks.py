@@ -17,7 +17,7 @@ from distcommit.cli.main import app
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitterContext
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import Sink
+from distcommit.model.sink import Abilities, Sink
 from distcommit.model.urn import bucket_of
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink
@@ -44,6 +44,12 @@ class TableSink(SqliteSink):
 
     def commit_group(self, dataset_urn: str) -> str:
         return dataset_urn.split(".", 1)[0]
+
+
+class Silent(SqliteSink):
+    """Tells nothing of what it has committed."""
+
+    abilities = Abilities()
 
 
 class Choosy(SqliteSink):
@@ -141,13 +147,13 @@ def test_options_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
         Job(config(tmp_path, (SQLITE % "x").replace("path:", "pth:"))).run()
 
 
-def test_the_audit_of_a_foreign_sink_says_that_it_can_not_audit_it(tmp_path: Path) -> None:
+def test_the_audit_of_a_sink_that_tells_nothing_says_that_it_can_not_audit_it(tmp_path: Path) -> None:
     Job(config(tmp_path)).open_store(create=True)
-    config(tmp_path, SQLITE % "x")
+    config(tmp_path, OWN % ("Silent", "x"))
     result = CliRunner().invoke(app, ["audit", str(tmp_path / "job.yaml")])
     assert result.exit_code == 2
     said = " ".join(result.stderr.split())
-    assert "the audit reads published files, and this job has a sink of its own [sink=sqlite]" in said
+    assert "a sink of this job tells nothing of what it has committed [sink=sqlite, branch=main]" in said
     assert "count each dataset's records at the sink's target" in said
 
 
@@ -193,6 +199,6 @@ def test_a_sink_of_ones_own_is_asked_whether_it_can_hold_what_comes_to_it(tmp_pa
 
 
 def test_whatever_a_sink_may_say_is_asked_of_the_class_that_a_job_file_names() -> None:
-    of_files_alone = {"abilities", "file_access"}
+    of_files_alone = {"file_access"}
     says = {name for name in vars(Sink) if not name.startswith("_")} - of_files_alone
     assert says - vars(PythonSink).keys() == set()

@@ -13,7 +13,8 @@ from msgspec import structs
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from distcommit.app.audit import AuditResult, AuditRow
+from distcommit.app.audit import AuditResult
+from distcommit.app.audit_rows import AuditRow
 from distcommit.app.compare import CompareResult, CompareRow
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult, ImportRow
