@@ -239,7 +239,7 @@ def test_what_came_with_bases_is_read_as_what_was_written() -> None:
     assert isinstance(segment.record, Intent)
     (sealed,) = segment.record.sequences
     step = sink_step(sealed)
-    assert (step.request.bases, step.request.infos_version) == ((0, 5), 2)
+    assert (step.request.bases, step.request.infos_version, step.request.attempts) == ((0, 5), 2, ("a1",))
     assert dump_steps([step]) == sealed.steps
 
 
