@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distcommit.app.coverage import covered_by
+from distcommit.app.joined import Branches, folders_of
+from distcommit.app.ledgers import open_ledgers
 from distcommit.app.positions import ForeignPositions
-from distcommit.app.published import read_published
 from distcommit.app.rebuild import known_states
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Provenance
 from distcommit.model.watermark import Position
-from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.job_store import JobStore
 
@@ -70,14 +70,15 @@ def require_offsets(provenance: Provenance | None) -> None:
         )
 
 
-def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
-    """What two jobs have published of the offsets that both have passed, by the files' footers.
+def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow: TaskFlow) -> CompareResult:
+    """What two jobs have published of the offsets that both have passed, by the files' footers and targets' ledgers.
 
     Where a side began later, or is not as far, the offsets that it has not passed are not compared.
     """
     unreadable: list[str] = []
     ours_known, theirs_known = known_states(store), known_states(other)
-    mine, theirs = _published(store, ours_known, unreadable), _published(other, theirs_known, unreadable)
+    mine = _published(store, flow, ours_known, unreadable)
+    theirs = _published(other, other_flow, theirs_known, unreadable)
     rows: list[CompareRow] = []
     alone = 0
     for urn in sorted(ours_known.keys() | theirs_known.keys()):
@@ -105,17 +106,22 @@ def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
     return CompareResult(same, f"job {other.job}", True, len(rows), differing, rows, unreadable)
 
 
-def _published(store: JobStore, known: dict[str, DatasetState], unreadable: list[str]) -> dict[str, OffsetSets]:
-    """The input records of which the live files say what became of them, by dataset."""
+def _published(
+    store: JobStore, flow: TaskFlow, known: dict[str, DatasetState], unreadable: list[str]
+) -> dict[str, OffsetSets]:
+    """The input records of which the live files and the ledgers say what became of them, by dataset."""
     found: dict[str, OffsetSets] = {}
-    for folder in read_published(store.fs, store.roots.output):
-        unreadable += folder.unusable
-        by_incarnation: dict[str, list[tuple[Footer, OffsetSets]]] = {}
-        state = known.get(folder.dataset_urn)
-        for file in folder.live(state.done_epoch if state is not None else 0):
-            by_incarnation.setdefault(file.footer.incarnation, []).append((file.footer, file.offsets))
-        for files in by_incarnation.values():
-            found.setdefault(files[0][0].dataset_urn, OffsetSets()).update(covered_by(files))
+    with open_ledgers(flow, store) as ledgers:
+        unreadable += ledgers.unreadable
+        for folder in folders_of(store, ledgers):
+            unreadable += folder.unusable
+            rows = [each.row for each in ledgers.of(folder.name)]
+            urn = folder.dataset_urn or next((row.dataset_urn for row in rows), "")
+            state = known.get(urn)
+            branches = Branches(folder.live(state.done_epoch if state is not None else 0), rows)
+            for incarnation in branches.incarnations():
+                joined = branches.joined(incarnation)
+                found.setdefault(urn, OffsetSets()).update(joined.covered.difference(joined.holes))
     return found
 
 

@@ -21,8 +21,8 @@ from distcommit.app.ledgers import open_ledgers, require_audited
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.read_log import LogResult, read_log
 from distcommit.app.rebucket import RebucketResult, rebucket_job
-from distcommit.app.rebuild import RebuildResult
 from distcommit.app.rebuild_job import rebuild_job
+from distcommit.app.rebuild_plan import RebuildResult
 from distcommit.app.status import StatusResult, read_status
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
@@ -258,7 +258,11 @@ class Job:
         store = self.open_store(create=False)
         if file is not None and _is_job_file(file):
             require_offsets(self.config.source.provenance)
-            return compare_outputs(store, Job.from_file(file).open_store(create=False))
+            other = Job.from_file(file)
+            flow, other_flow = self.config.task_flow(), other.config.task_flow()
+            for each in (flow, other_flow):
+                require_audited(each)
+            return compare_outputs(store, flow, other.open_store(create=False), other_flow)
         return compare_positions(store, read_positions(self.config, file, group))
 
     def rebuild(

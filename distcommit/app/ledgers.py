@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.errors import ConfigurationError
+from distcommit.model.committer import CommitRequest, CommitterContext, SinkCommitter
+from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, SealedSequence
 from distcommit.model.urn import folder_of
@@ -36,10 +36,11 @@ class BranchLedger:
 
 @dataclass(slots=True)
 class Ledgers:
-    """All rows that the targets have for a store, by dataset and branch. `unreadable`: ledgers that could not be read,
-    and why. Usable as long as `open_ledgers` has not ended."""
+    """All rows that the targets have for a store, by dataset and branch. `branches`: those of the flow that commit at a
+    target; `unreadable`: ledgers that could not be read, and why. Usable as long as `open_ledgers` has not ended."""
 
     unreadable: list[str] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)
     _rows: dict[str, dict[str, BranchLedger]] = field(default_factory=dict)
 
     def add(self, found: BranchLedger) -> None:
@@ -78,6 +79,7 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
     with ExitStack() as stack:
         for branch in flow.branches:
             for opens in branch.sink.committers.values():
+                ledgers.branches.append(branch.name)
                 try:
                     committer = stack.enter_context(open_committer(opens, context))
                     for row in committer.ledger():
@@ -86,6 +88,17 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
                 except Exception as error:  # noqa: BLE001 - whatever a target raises
                     ledgers.unreadable.append(f"ledger of branch {branch.name}, sink {opens.name}: {error}")
         yield ledgers
+
+
+def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
+    """Has targets that can take back commit nothing any more of that epoch and older ones, whoever still tries. (The
+    others refuse it as not from the base that they have.)"""
+    with open_ledgers(flow, store) as ledgers:
+        for folder in ledgers.folders():
+            for found in ledgers.of(folder):
+                row = found.row
+                with suppress(ConflictError):
+                    found.committer.abort([CommitRequest(row.dataset_urn, epoch, (), row.branch)])
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 
 from distcommit.app.job_folders import JobFolders
-from distcommit.app.rebuild import RebuildResult, keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.rebuild_plan import RebuildResult
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
@@ -22,10 +23,11 @@ def rebuild_job(
 ) -> RebuildResult:
     """What `Job.rebuild` does."""
     config = folders.config
-    if not keep_watermarks and (not config.task_flow().can_be_audited or config.source.provenance is None):
+    flow = config.task_flow()
+    if not keep_watermarks and (not flow.can_be_audited or config.source.provenance is None):
         raise ConfigurationError(
-            "a store is rebuilt from the offsets in published files",
-            expected="a source with offsets, and sinks of type files",
+            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
+            expected="a source with offsets, and sinks that tell what they have committed",
             todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
         )
     fs, roots = folders.places()
@@ -62,19 +64,20 @@ def rebuild_job(
             )
         with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
             return keep_store(store, run_id, who)
-    planned = store or JobStore(fs, roots, config.job, config.commit.buckets or DEFAULT_BUCKETS, groups=folders.groups)
-    found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps)
+    lost = owner.store_id if owner is not None else uuid.uuid4().hex
+    buckets = config.commit.buckets or DEFAULT_BUCKETS
+    planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
+    found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps, flow=flow)
     if dry_run or found.problems:
         return found
     if store is None:
         put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
-        lost = owner.store_id if owner is not None else uuid.uuid4().hex
         store = open_store(
             fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost, groups=folders.groups
         )
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
         record_settings(store, folders.pinned())
-        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps)
+        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow)
 
 
 def _has_lost_tail(store: JobStore) -> bool:

@@ -14,7 +14,7 @@ from distcommit.app.compare import CompareResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.read_log import LogResult
 from distcommit.app.rebucket import RebucketResult
-from distcommit.app.rebuild import RebuildResult, RebuildRow
+from distcommit.app.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.cli.records import flow_table, last_run
 from distcommit.cli.views import (

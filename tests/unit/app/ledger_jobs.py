@@ -13,6 +13,8 @@ import msgspec
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.ledgers import open_ledgers
+from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.rebuild_plan import RebuildResult
 from distcommit.engine.run import RunResult, run
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.ledger import LedgerRow
@@ -66,6 +68,11 @@ class LedgerJob:
     def audit(self, *, deep: bool = True) -> AuditResult:
         with open_ledgers(self.flow_of(ModelSource()), self.store) as ledgers:
             return audit_store(self.store, ModelSource.provenance, deep=deep, ledgers=ledgers)
+
+    def rebuild(self, *, accept_gaps: bool = False) -> RebuildResult:
+        flow, store = self.flow_of(ModelSource()), self.store
+        found = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps, flow=flow)
+        return rebuild_store(store, found, "rebuild-1", "me", accept_gaps=accept_gaps, flow=flow)
 
     # -- the target, by other means than the sink's
 

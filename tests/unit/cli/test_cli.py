@@ -19,7 +19,7 @@ from distcommit.app.compare import CompareResult, CompareRow
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult, ImportRow
 from distcommit.app.job import Job
-from distcommit.app.rebuild import RebuildResult, RebuildRow
+from distcommit.app.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import describe

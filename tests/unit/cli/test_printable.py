@@ -23,7 +23,7 @@ from distcommit.app.audit import AuditResult
 from distcommit.app.compare import CompareResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
-from distcommit.app.rebuild import RebuildResult
+from distcommit.app.rebuild_plan import RebuildResult
 from distcommit.app.status import StatusResult
 from distcommit.cli import output
 from distcommit.cli.audit_view import audit_view

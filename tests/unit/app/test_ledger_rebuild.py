@@ -1,0 +1,199 @@
+"""A store rebuilt from ledgers, beside files or from them alone: nothing is published twice, and nothing is lost."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from distcommit.engine.run import run
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, SinkCommitter
+from distcommit.model.errors import StaleStoreError
+from distcommit.model.sink import Sink
+from distcommit.model.source import Source
+from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
+from distcommit.testing.simulation.simulated_posix import Crashed
+from tests.unit.app.ledger_jobs import LedgerJob
+from tests.unit.app.rebuilding import lose_the_store, put_back, remove_clean_mark
+from tests.unit.engine.machines import launch, source, states
+
+FIRST, SECOND, THIRD = source(a=[8], b=3), source(a=[14], b=7), source(a=[17], b=9, c=5)
+ALONE, BOTH = frozenset[str](), frozenset({"left"})
+
+
+def plain(source: Source, sink: Sink) -> TaskFlow:
+    return TaskFlow.straight(source, sink)
+
+
+def undisturbed(folder: Path, in_files: frozenset[str], data: ModelSource) -> list[tuple[str, str, str]]:
+    """The rows of a job that was never disturbed."""
+    folder.mkdir()
+    job = LedgerJob(folder, in_files)
+    job.run(data)
+    return job.rows()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("in_files", [ALONE, BOTH, frozenset({"right"})])
+def test_a_lost_store_is_rebuilt(tmp_path: Path, in_files: frozenset[str], clean: bool) -> None:
+    job = LedgerJob(tmp_path, in_files)
+    job.run(FIRST)
+    job.run(SECOND)
+    before = states(job.world, job.machine)
+    if not clean:
+        remove_clean_mark(job.machine)
+    lose_the_store(job.machine)
+    found = job.rebuild()
+    assert found.written, found
+    after = states(job.world, job.machine)
+    assert {urn: state.watermark for urn, state in after.items()} == {u: s.watermark for u, s in before.items()}
+    assert {urn: state.done_epoch for urn, state in after.items()} == {u: s.done_epoch for u, s in before.items()}
+    assert job.audit().exact, job.audit()
+    assert job.run(THIRD).succeeded
+    assert job.audit().exact, job.audit()
+    assert job.rows() == undisturbed(tmp_path / "other", in_files, THIRD)
+
+
+@pytest.mark.parametrize("in_files", [ALONE, BOTH])
+def test_a_store_that_is_older_than_its_target_is_refused_and_rebuilt(tmp_path: Path, in_files: frozenset[str]) -> None:
+    job = LedgerJob(tmp_path, in_files)
+    job.run(FIRST)
+    backup = job.machine.paths("/job/store")
+    job.run(SECOND)
+    put_back(job.machine, backup)
+    rows = job.rows()
+    with pytest.raises(StaleStoreError):
+        job.run(THIRD)
+    assert job.rows() == rows
+    assert job.rebuild().written
+    assert job.audit().exact
+    job.run(THIRD)
+    assert job.audit().exact
+    assert job.rows() == undisturbed(tmp_path / "other", in_files, THIRD)
+
+
+@dataclass(frozen=True, slots=True)
+class DyingSink(SqliteSink):
+    """Its committer dies: before it commits, or after."""
+
+    die: Callable[[], None] = lambda: None
+    after: bool = False
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        return DyingCommitter(self, context)
+
+
+class DyingCommitter(SqliteCommitter):
+    def __init__(self, sink: DyingSink, context: CommitterContext) -> None:
+        super().__init__(sink.path, context)
+        self.sink = sink
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        if self.sink.after:
+            super().commit(requests[:1])
+        self.sink.die()
+        return super().commit(requests)
+
+
+def die(job: LedgerJob, data: ModelSource, *, after: bool) -> None:
+    """A run that dies as its target commits the first time."""
+
+    def crash() -> None:
+        job.machine.faults.append(lambda operation: (_ for _ in ()).throw(Crashed))
+        raise Crashed
+
+    dying = DyingSink(str(job.path), crash, after)
+    settings = job.world.begin(job.machine, data, sink=job.sink)
+    flow = job.flow_of(data)
+    branches = [b if b.name in job.in_files else replace(b, sink=dying) for b in flow.branches]
+    with suppress(Crashed):
+        run(launch, replace(settings, flow=replace(flow, branches=branches)))
+    job.machine.restart()
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("in_files", [ALONE, BOTH])
+def test_a_run_that_died_between_files_and_target_and_then_lost_the_store(
+    tmp_path: Path, in_files: frozenset[str], after: bool
+) -> None:
+    """Files of a sequence that its target lacks are set aside; what a target has is published."""
+    job = LedgerJob(tmp_path, in_files, flow=plain if not in_files else LedgerJob.flow)
+    job.run(FIRST)
+    die(job, SECOND, after=after)
+    lose_the_store(job.machine)
+    found = job.rebuild()
+    assert found.written, found
+    assert bool(found.set_aside) == (bool(in_files) and not after), found
+    assert job.audit().exact, job.audit()
+    assert job.run(THIRD).succeeded
+    assert job.audit().exact, job.audit()
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSink(SqliteSink):
+    name: ClassVar[str] = "other"
+
+
+def in_two_targets(job: LedgerJob) -> LedgerJob:
+    """Its branches go to a target each, left first."""
+    other = OtherSink(str(job.folder / "other.db"))
+
+    def flow(source: Source, sink: Sink) -> TaskFlow:
+        found = LedgerJob(job.folder).flow(source, sink)
+        return replace(found, branches=[replace(found.branches[0], sink=other), found.branches[1]])
+
+    return replace(job, in_files=ALONE, flow=flow)
+
+
+def test_what_one_target_has_and_the_next_lacks_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    job = in_two_targets(LedgerJob(tmp_path))
+    job.run(FIRST)
+    old = job.path.read_bytes()
+    job.run(SECOND)
+    job.path.write_bytes(old)
+    lose_the_store(job.machine)
+    before = copy.deepcopy(states(job.world, job.machine))
+    found = job.rebuild()
+    assert not found.written
+    assert found.problems_count == 3
+    assert "are not in branch right" in found.problems[0]
+    assert states(job.world, job.machine) == before
+    found = job.rebuild(accept_gaps=True)
+    assert found.written
+    audit = job.audit()
+    assert audit.skipped == 3, "a 8 and 10, b 6"
+    assert audit.exact, audit
+    job.run(THIRD)
+    assert job.audit().exact
+
+
+def test_a_zombie_commits_nothing_of_before_the_rebuild(tmp_path: Path) -> None:
+    job = LedgerJob(tmp_path, flow=plain)
+    job.run(FIRST)
+    epoch = job.world.begin(job.machine, FIRST, sink=job.sink).epoch
+    lose_the_store(job.machine)
+    assert job.rebuild().written
+    committer = job.sink.committers["sqlite"].open_committer(
+        CommitterContext(job.store.fs, "/job/staging", "/job/output", job.store.store_id)
+    )
+    (outcome,) = committer.commit([CommitRequest("a", epoch, ())])
+    assert "was taken back" in str(outcome)
+    job.run(SECOND)
+    assert job.audit().exact
+
+
+def test_a_ledger_that_can_not_be_read_stops_the_rebuild(tmp_path: Path) -> None:
+    job = LedgerJob(tmp_path)
+    job.run(FIRST)
+    job.query("UPDATE ledger SET row = 'x' WHERE dataset = 'a'")
+    lose_the_store(job.machine)
+    found = job.rebuild()
+    assert not found.written
+    assert found.problems[0].startswith("ledger of branch right, sink sqlite: ")
