@@ -47,7 +47,7 @@ class StagedRows(SinkWriter):
 
     def prepare_commit(self) -> Prepared:
         if not self._covering.rows:
-            return Prepared()
+            return Prepared(holes=self._covering.holes_left)
         self._flush()
         info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
         return Prepared([info])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest
 from distcommit.fs.secret_files import SECRET_FILE
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
-from distcommit.model.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.staged_rows import StagedRows
 from distcommit.sinks.table_names import DATASET, check_template
@@ -43,6 +43,7 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     table: str = DATASET
     mode: Literal["append", "upsert", "replace"] = "append"
@@ -74,6 +75,11 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
 
     def pins(self) -> Mapping[str, Pin]:
         return {"table": Pin(self.table, ANOTHER_TARGET)}
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether the rows of an epoch can be told from all others."""
+        return self.tags and self.mode == "append"
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raises:

@@ -18,7 +18,7 @@ from tests.jobs.victims import strike
 from tests.servers.postgresql import PostgresServer
 
 TOPICS = {f"topic-{number:02d}": 2 for number in range(12)}
-KILLS = 5
+KILLS = 3
 
 
 def write_job(job: KafkaJob, server: PostgresServer, schema: str, **sink: Any) -> None:
@@ -67,7 +67,7 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, post
                     if sum(map(len, offsets(postgres_server, "killed").values())) > before:  # some are committed
                         break
                 time.sleep(rng.random() * 0.3)
-                strike(run, "all", signal.SIGKILL, rng)
+                assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
         job.run()
         expected = [(partition, offset) for partition in range(2) for offset in range(each)]
         assert offsets(postgres_server, "killed") == dict.fromkeys(TOPICS, expected)

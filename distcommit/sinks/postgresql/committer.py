@@ -100,7 +100,7 @@ class PostgresqlCommitter(TableCommitter):
 
     def unload(self, request: CommitRequest) -> None:
         urn, epoch = request.dataset_urn, request.epoch
-        if self._settings.mode != "append" or not self._settings.tags:
+        if not self._settings.takes_back:
             raise ConflictError(
                 "what is committed to this table can't be taken back",
                 dataset=urn,
@@ -142,6 +142,17 @@ class PostgresqlCommitter(TableCommitter):
             f"SELECT {_ROW} FROM {{ledger}} WHERE store = %s AND (epoch > 0 OR revoked > 0)", (self._context.store_id,)
         )
         return map(_as_row, found.fetchall())
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        """Of append with tags alone: else others may have put rows there, or taken the place of some."""
+        if not self._settings.takes_back:
+            return None
+        table = sql.Identifier(self._settings.schema_name, self._settings.table_of(dataset_urn))
+        asked = sql.SQL("SELECT count(*) FROM {} WHERE {} = %s").format(table, sql.Identifier(OF))
+        (rows,) = self._connection.execute(
+            asked, (tag_of(self._context.store_id, dataset_urn, branch),)
+        ).fetchone() or (0,)
+        return int(rows)
 
     def probe(self) -> None:
         """Writes a row to the ledger, of as many bytes as a file system's probe has, and undoes it."""
