@@ -164,7 +164,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
-    source.client, or in a converter's registry.client, is a secret that is read from the file only when it is used.
+    source.client, in a password of the source or a sink, or in a converter's registry.client, is a secret that is read
+    from the file only when it is used.
 
     Args:
         path: a YAML file.
@@ -245,10 +246,11 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         return [_with_environment(below, path, keys) for below in value]
     if not isinstance(value, str):
         return value
-    of_secret = keys[:2] in (("source", "client"), ("source", "password")) or keys[-3:-1] == ("registry", "client")
+    of_client = keys[:2] == ("source", "client") or keys[-3:-1] == ("registry", "client")
+    of_secret = of_client or keys[-2:] in (("source", "password"), ("sink", "password"))
     if "${file:" in value and not of_secret:
         raise ConfigurationError(
-            "${file:PATH} is for secrets in source.client, source.password and a converter's registry.client only",
+            "${file:PATH} is for secrets only: source.client, a password of the source or a sink, a registry.client",
             path=path,
             found=".".join(keys),
             todo="write it out",
