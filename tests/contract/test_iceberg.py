@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import quote, urlparse
 
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 from distcommit.model.committer import CommitRequest
 from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.iceberg.catalogs import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import SinkContract
+from tests.servers.iceberg_rest import IcebergRestServer
+from tests.servers.postgresql import PostgresServer
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü")}
 
@@ -25,21 +30,32 @@ class _OnIceberg(SinkContract):
         """The catalog's settings, another one for each place."""
         return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return IcebergSink.model_validate({"type": "iceberg", "catalog": self.catalog(place), "namespace": "ingest"})
+    def namespace(self, place: Path) -> str:
+        """Where the tables are."""
+        return "ingest"
 
-    def client(self, place: Path) -> Catalog:
-        """The catalog by pyiceberg alone."""
-        return load_catalog("default", **self.catalog(place))
+    def make_sink(self, place: Path) -> CommitterSink:
+        return IcebergSink.model_validate(
+            {"type": "iceberg", "catalog": self.catalog(place), "namespace": self.namespace(place)}
+        )
+
+    @pytest.fixture(autouse=True)
+    def _close(self) -> Iterator[None]:
+        yield
+        close_opened()
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        client = self.client(place)
-        if not client.namespace_exists("ingest"):
+        with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
+            return self.seen_by(client, place)
+
+    def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
+        """What pyiceberg alone finds."""
+        if not client.namespace_exists(self.namespace(place)):
             return []
         return [
             (_DATASETS[name], offset)
-            for _, name in client.list_tables("ingest")
-            for offset in client.load_table(("ingest", name)).scan().to_arrow()["offset"].to_pylist()
+            for _, name in client.list_tables(self.namespace(place))
+            for offset in client.load_table((self.namespace(place), name)).scan().to_arrow()["offset"].to_pylist()
         ]
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
@@ -49,21 +65,42 @@ class _OnIceberg(SinkContract):
 
 class TestSqliteCatalog(_OnIceberg):
     def cut_off(self, place: Path) -> bool:
-        import sqlite3
-
         with sqlite3.connect(place / "catalog.db") as db:
             db.execute("ALTER TABLE iceberg_tables RENAME TO elsewhere")
         db.close()
         return True
 
 
-class TestOneTable(TestSqliteCatalog):
-    """All datasets in one table: rows do not say whose they are, so the values do."""
+class TestPostgresCatalog(_OnIceberg):
+    """Tests share the database: each place is a catalog of its own in it."""
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return IcebergSink.model_validate(
-            {"type": "iceberg", "catalog": self.catalog(place), "namespace": "ingest", "table": "events"}
-        )
+    server: PostgresServer
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        pytest.skip("rows of one table do not say which dataset they are of")
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres_server: PostgresServer) -> None:
+        type(self).server = postgres_server
+
+    def catalog(self, place: Path) -> dict[str, str]:
+        host = self.server.url.removeprefix("postgresql://reader@")
+        return {
+            "type": "sql",
+            "name": sha256(str(place).encode()).hexdigest(),
+            "uri": f"postgresql+psycopg://reader:{quote(self.server.password)}@{host}",
+            "warehouse": f"file://{place}/warehouse",
+        }
+
+
+class TestRestCatalog(_OnIceberg):
+    """Tests share the catalog: each place is a namespace of its own in it."""
+
+    server: IcebergRestServer
+
+    @pytest.fixture(autouse=True)
+    def _server(self, iceberg_rest_server: IcebergRestServer) -> None:
+        type(self).server = iceberg_rest_server
+
+    def catalog(self, place: Path) -> dict[str, str]:
+        return {"type": "rest", "uri": self.server.url}
+
+    def namespace(self, place: Path) -> str:
+        return f"n{sha256(str(place).encode()).hexdigest()}"

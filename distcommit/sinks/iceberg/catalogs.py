@@ -6,6 +6,7 @@ compare-and-set. A REST catalog is asked for many tables at once, and gets many 
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from abc import ABC, abstractmethod
@@ -145,6 +146,17 @@ def opened(settings: CatalogSettings) -> Tables:
                 _opened.pop(other)
             _opened[key] = _open(settings)
         return _opened[key]
+
+
+@atexit.register
+def close_opened() -> None:
+    """Lets go of the catalogs' connections; they are opened again where they are needed."""
+    with _lock:
+        for (process, _), tables in _opened.items():
+            if process == os.getpid():
+                tables.catalog.close()
+        _opened.clear()
+        _known.clear()
 
 
 def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:

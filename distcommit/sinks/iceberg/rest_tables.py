@@ -1,32 +1,33 @@
-"""Tables of a REST catalog: many changes go in one request, where the catalog takes that."""
+"""Tables of a REST catalog: each is asked for, and changed, by a call of its own, many at a time.
+
+Not by one request for several tables (`transactions/commit`): Iceberg's own server answers that with success also where
+one of them had changed meanwhile, and then leaves that table's change out.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
+from pyiceberg.table import Table
+from requests.adapters import HTTPAdapter
 
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
 
-_CALLS = 32
-_CHANGES_IN_REQUEST = 50
-_REFUSED = (400, 404, 405, 409, 422, 501)
-"""Answers that say of a request for several tables that none was changed, or that the catalog takes no such one: each
-is tried by itself."""
+_CALLS = 64
 
 
 class RestTables(Tables):
-    """Asks for many tables at once, and sends their changes together (`transactions/commit`)."""
+    """Has many calls in flight at once."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, RestCatalog)
         super().__init__(catalog)
         self._rest = catalog
+        catalog._session.mount(catalog.uri, HTTPAdapter(pool_maxsize=_CALLS))
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
         found = in_flight(_CALLS, self._load, list(names))
@@ -34,8 +35,7 @@ class RestTables(Tables):
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
         sync()
-        parts = [changes[at : at + _CHANGES_IN_REQUEST] for at in range(0, len(changes), _CHANGES_IN_REQUEST)]
-        return [made for part in in_flight(_CALLS, self._commit, parts) for made in part]
+        return in_flight(_CALLS, self._commit, changes)
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}
@@ -52,31 +52,9 @@ class RestTables(Tables):
         except NoSuchTableError:
             return None
 
-    def _commit(self, changes: Sequence[Change]) -> list[bool]:
-        if len(changes) > 1:
-            requests = [_request(change).model_dump(mode="json", by_alias=True) for change in changes]
-            answer = self._rest._session.post(  # the client has no call for it
-                self._rest.url("transactions/commit"),
-                data=json.dumps({"table-changes": requests}),
-                headers={"Content-Type": "application/json"},
-            )
-            if answer.status_code not in _REFUSED:
-                answer.raise_for_status()
-                return [True] * len(changes)
-        return in_flight(_CALLS, self._commit_one, changes)
-
-    def _commit_one(self, change: Change) -> bool:
+    def _commit(self, change: Change) -> bool:
         try:
             self._rest.commit_table(change.table, change.requirements, change.updates)
         except (CommitFailedException, NoSuchTableError):
             return False
         return True
-
-
-def _request(change: Change) -> CommitTableRequest:
-    *namespace, name = change.table.name()
-    return CommitTableRequest(
-        identifier=TableIdentifier(namespace=namespace, name=name),
-        requirements=change.requirements,
-        updates=change.updates,
-    )
