@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from distcommit.engine.losers import discard_ended
 from distcommit.engine.settings import RunSettings
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan
@@ -42,8 +43,9 @@ def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[Datas
     fs, staging = settings.store.fs, settings.store.roots.staging
     units = {unit.work_unit_id for plan in plans for unit in plan.work_units}
     try:
+        stay = discard_ended(settings, bucket, units)
         attempts = list_attempts(fs, staging, settings.epoch, bucket)
-        gone = [folder for unit, folders in attempts.items() if unit in units for folder in folders]
+        gone = [folder for unit in units for folder in attempts.get(unit, ()) if folder not in stay]
         return remove_attempts(fs, staging, gone)
     except OSError as error:  # the next run sweeps it
         logger.warning("task output could not be cleaned up: %s", error, extra={"bucket": bucket})

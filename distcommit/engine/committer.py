@@ -16,6 +16,7 @@ from functools import partial
 from distcommit.engine.clean_up import probe_prefix, remove_probes, remove_task_output
 from distcommit.engine.counts import CommitCounts, DrainCounts
 from distcommit.engine.failures import noting_failures
+from distcommit.engine.losers import forget_winners
 from distcommit.engine.open_datasets import OpenDatasets
 from distcommit.engine.outcomes import Notes, count_held, count_outcomes
 from distcommit.engine.reports import Tally
@@ -233,6 +234,7 @@ class BucketCommitter:
                 loaded[name_of(sequence)] = self._steps_of(sequence)
             except DistcommitError as error:
                 failed[name_of(sequence)] = error
+        forget_winners(self._context, self._bucket, loaded)
         outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)
         self.tally.add(CommitCounts(steps_executed=outcomes.executed.total()))
         failed.update(outcomes.failed)

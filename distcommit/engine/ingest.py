@@ -27,6 +27,7 @@ from distcommit.model.sink import AttemptIdentity
 from distcommit.model.source import Extractor
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
+from distcommit.stores.attempt_notes import note_attempt
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
 from distcommit.stores.staging import make_area
 from distcommit.stores.task_states import TaskStateWriter
@@ -197,6 +198,8 @@ class _IngestTask:
         identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, attempt)
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
+            if flow.discarding:
+                note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)

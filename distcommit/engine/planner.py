@@ -32,6 +32,7 @@ from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.stores.attempt_notes import make_notes_durable
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
@@ -165,6 +166,8 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
     for bucket, listed in plans.items():
         prepare_run(settings.store.fs, settings.store.roots.store, settings.run_id, bucket)
         prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
+        if settings.flow.discarding:
+            make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
         result.files[bucket] = write_bucket_plan(
             settings.store.fs, settings.store.roots.store, settings.run_id, bucket, listed
         )

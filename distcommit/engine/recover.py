@@ -10,6 +10,7 @@ import msgspec
 
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts, RecoverCounts
+from distcommit.engine.losers import sweep_lost
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.sealing import step_context
 from distcommit.engine.settings import RunSettings
@@ -20,7 +21,7 @@ from distcommit.stores.anchors import require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.fencing import fencing_bucket, require_fence
 from distcommit.stores.retention import KEPT_RUNS, forget_runs
-from distcommit.stores.staging import staged_buckets, staged_epochs, sweep_epoch, swept_epochs
+from distcommit.stores.staging import staged_buckets, staged_epochs, swept_epochs
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ def _recover_bucket(settings: RunSettings, seen: _Seen, bucket: int) -> Work[Rec
             yield from committer.replay(seen.job_fold.decided_epochs)
             fold = log.refresh()
         for epoch in swept_epochs(seen.staged, settings.epoch, fold):
-            tally.add(RecoverCounts(files_swept=sweep_epoch(store.fs, store.roots.staging, epoch, bucket)))
+            tally.add(RecoverCounts(files_swept=sweep_lost(settings, epoch, bucket)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         yield from log.checkpointing()
@@ -137,7 +138,7 @@ def _sweep_other_generations(settings: RunSettings, staged: list[int]) -> int:
     fs, root = settings.store.fs, settings.store.roots.staging
     older = [epoch for epoch in staged if epoch < settings.epoch]
     gone = [(epoch, b) for epoch in older for b in staged_buckets(fs, root, epoch) if b >= settings.store.buckets]
-    return sum(sweep_epoch(fs, root, epoch, bucket) for epoch, bucket in gone)
+    return sum(sweep_lost(settings, epoch, bucket) for epoch, bucket in gone)
 
 
 def _replayed(done: Tally[CommitCounts]) -> Report[RecoverCounts]:

@@ -75,14 +75,14 @@ def _steps(
     are_whole: Callable[[TaskState, BranchResult], bool],
 ) -> list[CommitStep]:
     """What the winners come to, branch by branch."""
-    by_branch: dict[str, list[tuple[BranchResult, bool]]] = {}
+    by_branch: dict[str, list[tuple[BranchResult, bool, str]]] = {}
     for state in winners:
         for result in state.branches:
-            by_branch.setdefault(result.branch, []).append((result, are_whole(state, result)))
+            by_branch.setdefault(result.branch, []).append((result, are_whole(state, result), state.attempt))
     steps: list[CommitStep] = []
     # Files first: they can be taken back.
     for branch, found in sorted(by_branch.items(), key=lambda item: bool(settings.flow.sink_of(item[0]).committers)):
-        results, whole = zip(*found, strict=True)
-        request = SealRequest(urn, settings.epoch, branch, results, whole)
+        results, whole, attempts = zip(*found, strict=True)
+        request = SealRequest(urn, settings.epoch, branch, results, whole, attempts=attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
     return steps

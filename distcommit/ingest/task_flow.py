@@ -162,6 +162,11 @@ class TaskFlow:
         return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
 
     @property
+    def discarding(self) -> Mapping[str, OpensCommitter]:
+        """Those of them whose writers leave anything at their target before a commit."""
+        return {name: opens for name, opens in self.committers.items() if opens.discards}
+
+    @property
     def can_be_audited(self) -> bool:
         """Whether what is published can be, in all branches."""
         return all(sink.abilities.audit for sink in self.sinks)

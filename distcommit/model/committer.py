@@ -20,7 +20,8 @@ class CommitRequest:
 
     `bases`: the epochs that the target's ledger may have for this dataset and branch before it (0: no row), as the
     store knows it; empty if the store does not, as what was sealed by older programs. A target with another epoch below
-    this one is not the target that the store knows.
+    this one is not the target that the store knows. `infos_version`: the sink's `infos_version` that wrote the infos.
+    `attempts`: whose infos they are, by the id that their writers were opened with; empty if nobody knows.
     """
 
     dataset_urn: str
@@ -28,6 +29,29 @@ class CommitRequest:
     infos: tuple[Any, ...]
     branch: str = MAIN_BRANCH
     bases: tuple[int, ...] = ()
+    infos_version: int = 1
+    attempts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An attempt at a work unit that was not chosen and never can be.
+
+    Attributes:
+        epoch: its run's.
+        work_unit_id: what it was at.
+        attempt: its id, as its writers were opened with.
+        folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already.
+        infos: what its writers for this sink have prepared, as far as that is known: nothing of an attempt that died.
+        infos_version: as in a request.
+    """
+
+    epoch: int
+    work_unit_id: str
+    attempt: str
+    folder: str
+    infos: tuple[Any, ...] = ()
+    infos_version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +130,25 @@ class SinkCommitter(ABC):
             todo="release the dataset with retry or accept, or give the sink's committer `abort`",
         )
 
+    def discard(self, lost: Sequence[LostAttempt]) -> None:  # noqa: B027 - optional hook
+        """Takes away what attempts that lost have left at the target, durably: prepared transactions, uploads, files in
+        a table's folder. For sinks with `discards`.
+
+        Called only of what no request names or ever will, nor one that is committed. Calling again changes nothing
+        more, also with some of them only, and after a crash half-way. A writer that died may have left anything of what
+        it does, and no infos: what it makes at the target it names by its attempt's id. An error leaves all of it to
+        the next run.
+        """
+
     def ledger(self) -> Iterator[LedgerRow]:
         """All rows that the target has for this store, in any order: what the audit and `rebuild` go by. For sinks
         whose `abilities.audit` says so."""
         raise NotImplementedError(f"{type(self).__name__} tells nothing of what it has committed")
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        """How many rows of a dataset and branch readers of the target see, counted there and not by the ledger; None if
+        the target can't tell them from others. Asked by the deep audit."""
+        return None
 
     def probe(self) -> None:  # noqa: B027 - optional hook
         """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
@@ -130,6 +169,11 @@ class OpensCommitter(Protocol):
     @property
     def name(self) -> str:
         """Stored with every commit; it stays the same as long as sequences of this sink may be pending."""
+        ...
+
+    @property
+    def discards(self) -> bool:
+        """Whether its writers leave anything at the target before it is committed, but staged files."""
         ...
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:

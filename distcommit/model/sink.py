@@ -185,6 +185,7 @@ class SealRequest:
         whole: for each, whether every staged folder of it holds exactly its files, all for one folder of the output and
             under their final names.
         bases: as in the request that a committer gets of it.
+        attempts: the ids of the attempts, in the order of the results.
     """
 
     dataset_urn: str
@@ -193,6 +194,7 @@ class SealRequest:
     results: Sequence[BranchResult]
     whole: Sequence[bool]
     bases: tuple[int, ...] = ()
+    attempts: tuple[str, ...] = ()
 
 
 class Sink(ABC):

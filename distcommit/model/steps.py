@@ -69,6 +69,12 @@ class CommitStep(ABC):
         """The sink whose committer brings the effect about; empty: the effect is on the job's file system."""
         return ""
 
+    @property
+    def prepared_by(self) -> tuple[str, ...]:
+        """The ids of attempts that have left at the target what this step makes visible; none if all that it needs is
+        in staging, or in the step."""
+        return ()
+
     @abstractmethod
     def verify(self) -> Verification | bool:
         """DONE, PENDING or LOST; a bool is accepted (True is DONE, False is PENDING)."""

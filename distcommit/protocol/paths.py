@@ -72,9 +72,17 @@ def epoch_name(epoch: int) -> str:
     return f"{epoch:010d}"
 
 
+_RUN = "run="
+
+
 def run_name(run_id: str) -> str:
     """Folder name of a run: in the store, below what each run leaves of a kind."""
-    return f"run={run_id}"
+    return f"{_RUN}{run_id}"
+
+
+def run_id_of(name: str) -> str:
+    """The id of the run whose folder has that name."""
+    return name.removeprefix(_RUN)
 
 
 def numbered_name(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from distcommit.model.committer import CommitRequest, CommitterContext, OpensCommitter, SinkCommitter
 from distcommit.model.sink import SealRequest, Sink
@@ -13,7 +14,14 @@ from distcommit.steps.sink import SinkCommitStep
 
 class CommitterSink(Sink):
     """A sink whose writers return commit infos, which its committer makes visible: one request for each branch of a
-    dataset. Subclasses set `name`, as a class attribute."""
+    dataset. Subclasses set `name`, as a class attribute.
+
+    Attributes:
+        discards: whether writers leave anything at the target before it is committed, but staged files: then the
+            committer's `discard` takes away what lost.
+    """
+
+    discards: ClassVar[bool] = False
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
@@ -23,7 +31,14 @@ class CommitterSink(Sink):
         infos = tuple(info for result in request.results for info in result.infos)
         if not infos:
             return []
-        commit = CommitRequest(request.dataset_urn, request.epoch, infos, request.branch, request.bases)
+        commit = CommitRequest(
+            dataset_urn=request.dataset_urn,
+            epoch=request.epoch,
+            infos=infos,
+            branch=request.branch,
+            bases=request.bases,
+            attempts=request.attempts,
+        )
         return [SinkCommitStep(self, commit, context.for_committers)]
 
     @property

@@ -50,10 +50,15 @@ class SinkCommitStep(CommitStep):
     def sink_name(self) -> str:
         return self.sink.name
 
+    @property
+    def prepared_by(self) -> tuple[str, ...]:
+        return self.request.attempts if self.sink.discards else ()
+
     def to_row(self) -> list[Any]:
         asked = self.request
-        infos, bases = list(asked.infos), list(asked.bases)
-        return [self.sink.name, asked.dataset_urn, asked.epoch, infos, asked.branch, bases]
+        infos, bases, attempts = list(asked.infos), list(asked.bases), list(asked.attempts)
+        later = [asked.branch, bases, asked.infos_version, attempts]
+        return [self.sink.name, asked.dataset_urn, asked.epoch, infos, *later]
 
     @classmethod
     def from_row(cls, row: list[Any], version: int, context: StepContext) -> Self:
@@ -62,11 +67,11 @@ class SinkCommitStep(CommitStep):
         Raises:
             SinkUnavailableError: if the context has no sink of that name.
         """
-        later: list[Any] = [MAIN_BRANCH, []]
-        name, urn, epoch, infos, branch, bases = row + later[min(version, 3) - 1 :]
-        if tuple(map(type, (name, urn, epoch, infos, branch, bases))) != (str, str, int, list, str, list):
+        later: list[Any] = [[MAIN_BRANCH, [], 1, []], [[], 1, []], []][version - 1]
+        name, urn, epoch, infos, branch, bases, infos_version, attempts = values = row + later
+        if tuple(map(type, values)) != (str, str, int, list, str, list, int, list):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
-        if not all(type(base) is int for base in bases):
+        if not (all(type(base) is int for base in bases) and all(type(attempt) is str for attempt in attempts)):
             raise TypeError(f"not the row of a sink's commit: {row!r}")
         check_plain(infos)
         sink = context.committers.get(name)
@@ -79,7 +84,8 @@ class SinkCommitStep(CommitStep):
                 found=" and ".join(map(repr, context.committers)) or "one whose sink has no committer",
                 todo="run the job with that sink until nothing is pending",
             )
-        return cls(sink, CommitRequest(urn, epoch, tuple(infos), branch, tuple(bases)), context.for_committers)
+        request = CommitRequest(urn, epoch, tuple(infos), branch, tuple(bases), infos_version, tuple(attempts))
+        return cls(sink, request, context.for_committers)
 
     def verify(self) -> Verification:
         return Verdict.PENDING

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
-from distcommit.protocol.paths import INGEST_ENDED, bucket_name, run_name
+from distcommit.protocol.paths import INGEST_ENDED, bucket_name, run_id_of, run_name
 from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
 
 
@@ -36,6 +37,26 @@ def record_ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> None:
 def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
     """Whether `record_ingest_ended` was called. Ask before polling, not after."""
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
+
+
+def states_of(
+    fs: FileSystem, store_root: str, epoch: int, bucket: int, attempts: Collection[str]
+) -> dict[str, TaskState]:
+    """What is known of these attempts of a run in a bucket, by attempt. Files that are corrupt, and runs that were
+    forgotten, tell nothing."""
+    found: dict[str, TaskState] = {}
+    root = f"{store_root}/task_states"
+    for run in sorted((entry.name for entry in fs.list_folder(root) if entry.is_folder), reverse=True):
+        reader = TaskStateReader(fs, store_root, run_id_of(run), bucket)
+        states: list[TaskState] = []
+        with suppress(CorruptError):
+            states += reader.poll()
+        with suppress(CorruptError):
+            states += reader.poll()
+        found |= {state.attempt: state for state in states if state.epoch == epoch and state.attempt in attempts}
+        if any(state.epoch == epoch for state in states):
+            break
+    return found
 
 
 class TaskStateWriter:

@@ -41,6 +41,7 @@ GOLDEN_12 = Path(__file__).parent / "v12"
 GOLDEN_13 = Path(__file__).parent / "v13"
 GOLDEN_14 = Path(__file__).parent / "v14"
 GOLDEN_16 = Path(__file__).parent / "v16"
+GOLDEN_17 = Path(__file__).parent / "v17"
 GOLDEN_FORMATS = Path(__file__).parent / "formats_v1"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
@@ -179,6 +180,12 @@ def make_16(folder: Path) -> None:
     (folder / "plan.parquet").write_bytes(encode_plan(samples.OPEN_ENDED_PLAN))
 
 
+def make_17(folder: Path) -> None:
+    """Writes what came with bases: of sinks' commit steps version 3."""
+    folder.mkdir(parents=True)
+    (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT_3))
+
+
 def make_5(folder: Path) -> None:
     """Writes what came with reasons of what is pending (segments of version 3, a state that shows an outage) and with
     pinned settings: the record of them."""
@@ -250,6 +257,7 @@ if __name__ == "__main__":
         GOLDEN_13: make_13,
         GOLDEN_14: make_14,
         GOLDEN_16: make_16,
+        GOLDEN_17: make_17,
         GOLDEN_FORMATS: make_formats,
         GOLDEN_JOBS: make_jobs,
     }

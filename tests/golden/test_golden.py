@@ -76,6 +76,7 @@ from tests.golden.make import (
     GOLDEN_12,
     GOLDEN_13,
     GOLDEN_14,
+    GOLDEN_17,
     GOLDEN_FORMATS,
     make,
     make_2,
@@ -90,6 +91,7 @@ from tests.golden.make import (
     make_12,
     make_13,
     make_14,
+    make_17,
     make_formats,
     samples_at_the_end,
     samples_of_content,
@@ -227,7 +229,18 @@ def test_what_came_with_branches_is_read_as_what_was_written() -> None:
     assert segment == samples.SINK_SEGMENT_2
     assert isinstance(segment.record, Intent)
     (sealed,) = segment.record.sequences
-    assert dump_steps([sink_step(sealed)]) == sealed.steps
+    step = sink_step(sealed)
+    assert (step.request.branch, step.request.bases, step.request.infos_version) == ("main", (), 1)
+
+
+def test_what_came_with_bases_is_read_as_what_was_written() -> None:
+    segment = decode_segment((GOLDEN_17 / "intent-sink.seg").read_bytes(), PATH)
+    assert segment == samples.SINK_SEGMENT_3
+    assert isinstance(segment.record, Intent)
+    (sealed,) = segment.record.sequences
+    step = sink_step(sealed)
+    assert (step.request.bases, step.request.infos_version, step.request.attempts) == ((0, 5), 2, ("a1",))
+    assert dump_steps([step]) == sealed.steps
 
 
 def test_what_came_with_constructs_is_read_as_what_was_written() -> None:
@@ -437,6 +450,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "13").iterdir()} == {path.name for path in GOLDEN_13.iterdir()}
     make_14(tmp_path / "14")
     assert {path.name for path in (tmp_path / "14").iterdir()} == {path.name for path in GOLDEN_14.iterdir()}
+    make_17(tmp_path / "17")
+    assert {path.name for path in (tmp_path / "17").iterdir()} == {path.name for path in GOLDEN_17.iterdir()}
     make_formats(tmp_path / "formats")
     assert {path.name for path in (tmp_path / "formats").iterdir()} == {path.name for path in GOLDEN_FORMATS.iterdir()}
     make_3(tmp_path / "3")

@@ -288,6 +288,14 @@ SINK_SEGMENT_2 = Segment(
 )
 """The same with branches."""
 
+_SINK_ROWS_3 = msgspec.msgpack.encode([[SINK, _URN, 7, list(_INFOS), "main", [0, 5], 2, ["a1"]]])
+SINK_SEGMENT_3 = Segment(
+    7,
+    WRITER_ID,
+    Intent(7, (msgspec.structs.replace(_SINK_SEQUENCE, steps=(StepBatch("sink-commit", 3, _SINK_ROWS_3),)),)),
+)
+"""The same with what the target's ledger may have before, the version of the infos, and whose they are."""
+
 _HOLE = SkippedRange("0", 8, 9, "no record", True, "topic-id")
 TASK_STATES_WITH_HOLES = [
     msgspec.structs.replace(TASK_STATES[0], branches=(msgspec.structs.replace(_RESULT, holes=(_HOLE,)),)),

@@ -273,7 +273,10 @@ class TestAbandon:
         sink, sequence = MemorySink(), states(WORLD, machine)["a"].sequence
         assert sequence is not None
         by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
-        assert sink.taken_back == [CommitRequest("a", sequence.epoch, ({"values": ["a/0/0"]},))]
+        (taken_back,) = sink.taken_back
+        infos = ({"values": ["a/0/0"]},)
+        assert taken_back == CommitRequest("a", sequence.epoch, infos, attempts=taken_back.attempts)
+        assert len(taken_back.attempts) == 1
         assert statuses(WORLD, machine) == {"a": "idle"}
         run_with(sink, machine, source(a=2))
         assert sink.rows == {"a": ["a/0/0", "a/0/1"]}

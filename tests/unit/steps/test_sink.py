@@ -37,7 +37,7 @@ def test_it_is_stored_as_data_and_takes_the_sink_from_the_context() -> None:
     """The sample sink raises when it is opened: nothing of it runs."""
     request = CommitRequest("d", 7, ({"rows": 3}, [b"x", None]))
     (batch,) = dump_steps([SinkCommitStep(SampleSink(), request, CONTEXT.for_committers)])
-    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]], "main", []]]
+    assert msgspec.msgpack.decode(batch.rows) == [[SINK, "d", 7, [{"rows": 3}, [b"x", None]], "main", [], 1, []]]
     (step,) = load_steps([batch], CONTEXT)
     assert isinstance(step, SinkCommitStep)
     assert (step.request, step.sink) == (request, CONTEXT.committers[SINK])
@@ -78,6 +78,7 @@ class Target:
 
     name: str
     outcome: CommitOutcome
+    discards: bool = False
     asked: list[list[str]] = field(default_factory=list)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:

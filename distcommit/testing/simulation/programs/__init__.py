@@ -15,6 +15,7 @@ from distcommit.testing.simulation.programs.damage import DAMAGE
 from distcommit.testing.simulation.programs.delivery import DELIVERY
 from distcommit.testing.simulation.programs.files import FILES
 from distcommit.testing.simulation.programs.lock import LOCK
+from distcommit.testing.simulation.programs.losers import LOSERS
 from distcommit.testing.simulation.programs.moves import MOVES
 from distcommit.testing.simulation.programs.own_steps import OWN_STEPS
 from distcommit.testing.simulation.programs.partial import PARTIAL
@@ -33,6 +34,7 @@ _ALL = (
     *BY_HAND,
     *OWN_STEPS,
     *SINK,
+    *LOSERS,
     *BROKEN_STEPS,
     *STUCK,
     *FILES,

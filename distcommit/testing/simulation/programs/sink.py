@@ -153,13 +153,22 @@ def run_with_sink(calls: PosixCalls, source: ModelSource, world: World, mood: _M
 
 def sink_violation(calls: PosixCalls, source: ModelSource, world: World) -> str:
     """What is wrong after a whole run that nothing disturbed; empty if each record is in the notes, once."""
+    return violation_of([value for note in notes(calls) for value in note], calls, source, world)
+
+
+def notes(calls: PosixCalls) -> list[list[str]]:
+    """What the notes say that were not taken back."""
     fs = SimulatedFileSystem(calls)
-    found = sorted(
-        value
+    return [
+        msgspec.json.decode(data, type=list[str])
         for entry in fs.list_folder(_NOTES)
         if not entry.name.startswith(TEMPORARY) and (data := fs.read(f"{_NOTES}/{entry.name}")) != _TAKEN_BACK
-        for value in msgspec.json.decode(data)
-    )
+    ]
+
+
+def violation_of(visible: Sequence[str], calls: PosixCalls, source: ModelSource, world: World) -> str:
+    """The same of a target that shows these records."""
+    found = sorted(visible)
     expected = sorted(
         f"{urn}/{partition}/{offset}"
         for urn, dataset in source.datasets.items()

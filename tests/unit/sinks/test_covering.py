@@ -1,0 +1,115 @@
+"""What rows stand for: collected, added up, and taken back again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.model.ledger import Covered
+from distcommit.model.sink import Filtered, Origin, Origins
+from distcommit.model.source import Provenance
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.covering import Covering, added, covered_in, without
+from distcommit.sinks.files.offsets import OffsetSets, parsed
+
+ORIGIN = Origin(Provenance("partition", "offset"), "topic-id")
+NUMBERS = st.frozensets(st.integers(0, 60), max_size=20)
+
+
+def text(numbers: frozenset[int], partition: str = "0") -> str:
+    sets = OffsetSets()
+    for number in numbers:
+        sets.add_range(partition, number, number + 1)
+    return sets.to_text() if numbers else ""
+
+
+@st.composite
+def disjoint(draw: st.DrawFn) -> tuple[Covered, Covered]:
+    """Two parts, as of two epochs of a dataset: no position is in both."""
+    first: list[frozenset[int]] = draw(st.lists(NUMBERS, min_size=3, max_size=3))
+    then: list[frozenset[int]] = draw(st.lists(NUMBERS, min_size=3, max_size=3))
+    later = [(numbers - before) for before, numbers in zip(first, then, strict=True)]
+    incarnations = draw(st.sampled_from([("i", "i"), ("i", "j")]))
+    one, other = (
+        Covered(
+            incarnation=name,
+            offsets=text(numbers[0]),
+            holes=text(numbers[1]),
+            filtered={"main": text(numbers[2])} if numbers[2] else {},
+            rows=draw(st.integers(1, 9)),
+        )
+        for name, numbers in zip(incarnations, (first, later), strict=True)
+    )
+    return one, other
+
+
+def said(parts: tuple[Covered, ...]) -> list[Any]:
+    """What parts say, whatever text the same offsets have."""
+
+    def numbers(stored: str) -> list[int]:
+        return list(parsed(stored).offsets("0"))
+
+    return [
+        (p.incarnation, numbers(p.offsets), numbers(p.holes), {b: numbers(t) for b, t in p.filtered.items()}, p.rows)
+        for p in parts
+    ]
+
+
+def batch(*offsets: int) -> pa.RecordBatch:
+    return pa.record_batch({"partition": pa.array(["0"] * len(offsets)), "offset": pa.array(offsets, pa.int64())})
+
+
+def test_it_says_what_was_written_passed_and_filtered() -> None:
+    covering = Covering(Origin(ORIGIN.provenance, "topic-id", makes_several=True))
+    covering.add(batch(0, 1), None)
+    covering.add(pa.record_batch({"x": [1]}), Origins(pa.array(["0"]), pa.array([4])))
+    covering.note_holes([SkippedRange("0", 2, 4, "no record", True, "topic-id")])
+    assert covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
+    (found,) = covered_in([{"covered": covering.covered()}])
+    assert (found.incarnation, found.rows, found.makes_several, found.twice) == ("topic-id", 3, True, 0)
+    assert list(parsed(found.offsets).offsets("0")) == [0, 1, 4]
+    assert list(parsed(found.holes).offsets("0")) == [2, 3]
+    assert list(parsed(found.filtered["main"]).offsets("0")) == [5]
+
+
+def test_without_rows_no_info_will_carry_what_was_filtered() -> None:
+    covering = Covering(ORIGIN)
+    assert not covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
+    assert covering.rows == 0
+
+
+def test_a_source_without_provenance_has_rows_only() -> None:
+    covering = Covering(Origin())
+    covering.add(batch(0, 1), None)
+    assert covered_in([{"covered": covering.covered()}]) == (Covered(rows=2),)
+
+
+@given(disjoint())
+def test_what_is_taken_back_is_as_if_it_had_never_been_added(parts: tuple[Covered, Covered]) -> None:
+    one, other = parts
+    assert said(without(added(one, other), [other])) == said(added(one))
+    assert without(added(one), [one]) == ()
+
+
+@given(disjoint())
+def test_the_order_in_which_parts_are_added_does_not_matter(parts: tuple[Covered, Covered]) -> None:
+    one, other = parts
+    assert said(added(one, other)) == said(added(other, one)) == said(added(*added(one), *added(other)))
+
+
+@given(NUMBERS, NUMBERS)
+def test_what_is_in_two_parts_is_counted_as_twice(first: frozenset[int], then: frozenset[int]) -> None:
+    (found,) = added(Covered(offsets=text(first), rows=1), Covered(offsets=text(then), rows=1))
+    assert found.twice == len(first & then)
+    assert set(parsed(found.offsets).offsets("0")) == first | then
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_partitions_and_incarnations_stay_apart(count: int) -> None:
+    parts = [Covered(incarnation=str(n), offsets=text(frozenset({1}), str(n)), rows=1) for n in range(count)]
+    assert added(*parts) == tuple(parts)
+    assert without(parts, parts[:1]) == tuple(parts[1:])

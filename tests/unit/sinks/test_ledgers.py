@@ -1,0 +1,98 @@
+"""The rule of every ledger, held against a target in words: a history of epochs, each there or taken back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.model.committer import AlreadyCommitted, CommitRequest, FailedForGood
+from distcommit.model.errors import ConflictError
+from distcommit.model.ledger import Covered, LedgerRow
+from distcommit.sinks.ledgers import answered, committed, taken_back
+
+
+def asked(epoch: int, *bases: int) -> CommitRequest:
+    return CommitRequest("d", epoch, ({},), bases=bases)
+
+
+def part(epoch: int) -> tuple[Covered, ...]:
+    return (Covered(rows=epoch),)
+
+
+def row_of(*epochs: int, revoked: int = 0) -> LedgerRow | None:
+    row = LedgerRow(dataset_urn="d", branch="main", revoked=revoked) if revoked else None
+    for epoch in epochs:
+        row = committed(row, asked(epoch), part(epoch))
+    return row
+
+
+@pytest.mark.parametrize(
+    ("row", "request_", "expected"),
+    [
+        (None, asked(3, 0), None),
+        (row_of(2), asked(3, 2), None),
+        (row_of(2), asked(3, 0, 2), None),
+        (row_of(1, 2), asked(3), None),
+        (row_of(3), asked(3, 2), AlreadyCommitted()),
+        (row_of(5), asked(3, 2), AlreadyCommitted()),
+        (row_of(3, revoked=3), asked(3, 2), AlreadyCommitted()),
+    ],
+)
+def test_it_is_committed_from_the_base_that_the_store_knows(
+    row: LedgerRow | None, request_: CommitRequest, expected: object
+) -> None:
+    assert answered(row, request_) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "request_", "told"),
+    [
+        (row_of(2), asked(4, 3), "has epoch 2 for the dataset, expected epoch 3"),
+        (None, asked(4, 3), "has no row for the dataset, expected epoch 3"),
+        (row_of(3), asked(4, 0), "has epoch 3 for the dataset, expected nothing"),
+        (row_of(1), asked(4, 0, 3), "has epoch 1 for the dataset, expected nothing or epoch 3"),
+        (row_of(revoked=4), asked(4, 0), "epoch 4 was taken back"),
+        (row_of(2, revoked=5), asked(4, 2), "epoch 4 was taken back"),
+    ],
+)
+def test_another_target_or_what_was_taken_back_is_refused(
+    row: LedgerRow | None, request_: CommitRequest, told: str
+) -> None:
+    outcome = answered(row, request_)
+    assert isinstance(outcome, FailedForGood)
+    assert told in outcome.reason
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
+def test_histories_of_commits_and_of_what_is_taken_back(acts: list[tuple[bool, bool]]) -> None:
+    """Each epoch is committed or not, and then taken back or not; the row says at each time what is there."""
+    row: LedgerRow | None = None
+    there = [0]
+    for epoch, (commits, takes_back) in enumerate(acts, start=1):
+        request = asked(epoch, there[-1])
+        assert answered(row, request) is None
+        if commits:
+            row = committed(row, request, part(epoch))
+            there.append(epoch)
+            assert answered(row, request) == AlreadyCommitted()
+        if takes_back:
+            row = taken_back(row, request, part(epoch))
+            assert row == taken_back(row, request, part(epoch)), "again it changes nothing"
+            there = [known for known in there if known != epoch]
+            assert isinstance(answered(row, request), FailedForGood)
+        assert (row.epoch if row else 0) == there[-1]
+        assert sum(each.rows for each in (row.covered if row else ())) == sum(there)
+
+
+@given(st.integers(0, 6), st.integers(1, 6), st.integers(0, 6))
+def test_a_row_below_that_is_no_base_is_never_written(stored: int, epoch: int, base: int) -> None:
+    row = row_of(stored) if stored else None
+    outcome = answered(row, asked(epoch, base))
+    assert (outcome is None) == (stored < epoch and stored == base)
+    assert (outcome == AlreadyCommitted()) == (stored >= epoch)
+
+
+def test_below_a_later_epoch_nothing_is_taken_back() -> None:
+    with pytest.raises(ConflictError, match="found epoch 5"):
+        taken_back(row_of(2, 5), asked(2), part(2))
