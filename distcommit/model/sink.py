@@ -172,10 +172,13 @@ class Abilities:
         at_least_once: its steps may be executed without being written ahead; of two attempts that nobody chose
             between, both are then published, and none is taken for the other.
         audit: what it has published can be audited, and the job's store be rebuilt from it.
+        can_be_taken_back: its committer can take back what is committed. Of a dataset's branches those that can't are
+            committed last, so that what another one refuses is not there for good.
     """
 
     at_least_once: bool = False
     audit: bool = False
+    can_be_taken_back: bool = True
 
 
 @dataclass(frozen=True, slots=True)
