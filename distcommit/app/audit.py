@@ -30,7 +30,13 @@ from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
-from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
+from distcommit.stores.tombstones import (
+    ReplacedRecords,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    retired_by,
+)
 
 _LISTED = 100
 _THREADS = 4
@@ -53,7 +59,8 @@ class AuditResult(msgspec.Struct):
     `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
     not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
     are checked. `retired`: files that others have taken the place of and that no run has deleted yet, and the
-    tombstones that say so; they count nowhere else.
+    tombstones that say so, but for the newest replacement, which stays; they count nowhere else. `replaced` input
+    records were published, or turned away, and a publisher that replaces has put others in their place.
     `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
     are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
     """
@@ -92,6 +99,7 @@ class AuditResult(msgspec.Struct):
     ledger_rows: int = 0
     not_as_stored: list[str] = []
     not_as_stored_count: int = 0
+    replaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +188,12 @@ class _Audit:
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
             for path in files_below(self._fs, f"{parent}/{folder}")
         ]
-        paths = self._live(paths, state)
+        paths, replaced = self._live(paths, state)
         coverage, holes = Coverage(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
+        for each in replaced:
+            if not is_other(each.incarnation, incarnation):
+                coverage.replace(each)
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
@@ -258,8 +269,9 @@ class _Audit:
         if len(self._result.not_as_stored) < _LISTED:
             self._result.not_as_stored.append(f"{_name(row)}: {why}")
 
-    def _live(self, paths: list[str], state: DatasetState | None) -> list[str]:
-        """The paths of a dataset without those of tombstones and of what these have retired."""
+    def _live(self, paths: list[str], state: DatasetState | None) -> tuple[list[str], list[ReplacedRecords]]:
+        """The paths of a dataset without those of tombstones and of what these have retired; and what is known of that
+        which was replaced."""
         stones: list[Tombstone] = []
         done_epoch = state.done_epoch if state else 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
@@ -281,8 +293,9 @@ class _Audit:
                 )
         live = [path for path in paths if not is_tombstone(path)]
         live = [path for path in live if path.removeprefix(f"{self._roots.output}/") not in retired]
-        self._result.retired += len(paths) - len(live)
-        return live
+        newest = newest_replacements(stones, done_epoch)
+        self._result.retired += len(paths) - len(live) - len(newest)
+        return live, [each for stone in newest for each in stone.replaced]
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
         """Adds up what datasets before this one have published too."""
@@ -345,6 +358,7 @@ class _Audit:
             self._result.skipped += row.skipped
             self._result.holes += row.holes
             self._result.filtered += row.filtered
+            self._result.replaced += row.replaced
 
     def _unknown(self, path: str, why: str) -> None:
         self._result.unknown_files_count += 1

@@ -14,7 +14,7 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 class AuditRow(msgspec.Struct, frozen=True):
     """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
-    `holes` and `filtered`: input records of which nothing was to be written in that branch."""
+    `holes`, `filtered` (input records of which nothing was to be written in that branch) and `replaced` ones."""
 
     dataset: str
     partition: str
@@ -29,6 +29,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     holes: int = 0
     branch: str = MAIN_BRANCH
     filtered: int = 0
+    replaced: int = 0
 
 
 def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> tuple[list[AuditRow], int]:
@@ -57,6 +58,7 @@ def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: Offs
         missing = expected.difference(there)
         filtered = missing.intersection(found.not_owed)
         missing = missing.difference(filtered)
+        replaced = filtered.intersection(found.replaced).count()
         skipped, without = missing.intersection(given_up), missing.intersection(holes)
         rows.append(
             AuditRow(
@@ -72,7 +74,8 @@ def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: Offs
                 skipped=skipped.count(),
                 holes=without.count(),
                 branch=branch,
-                filtered=filtered.count(),
+                filtered=filtered.count() - replaced,
+                replaced=replaced,
             )
         )
     return rows, total.difference(expected_all).count()

@@ -109,7 +109,7 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
 def _published(
     store: JobStore, flow: TaskFlow, known: dict[str, DatasetState], unreadable: list[str]
 ) -> dict[str, OffsetSets]:
-    """The input records of which the live files and the ledgers say what became of them, by dataset."""
+    """The input records of which the live files, a replacement or the ledgers say what became of them, by dataset."""
     found: dict[str, OffsetSets] = {}
     with open_ledgers(flow, store) as ledgers:
         unreadable += ledgers.unreadable
@@ -118,7 +118,8 @@ def _published(
             rows = [each.row for each in ledgers.of(folder.name)]
             urn = folder.dataset_urn or next((row.dataset_urn for row in rows), "")
             state = known.get(urn)
-            branches = Branches(folder.live(state.done_epoch if state is not None else 0), rows)
+            done_epoch = state.done_epoch if state is not None else 0
+            branches = Branches(folder.live(done_epoch), rows, folder.replaced(done_epoch))
             for incarnation in branches.incarnations():
                 joined = branches.joined(incarnation)
                 found.setdefault(urn, OffsetSets()).update(joined.covered.difference(joined.holes))

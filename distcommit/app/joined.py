@@ -24,6 +24,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.tombstones import ReplacedRecords
 
 
 @dataclass(slots=True)
@@ -39,10 +40,12 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A dataset's files, of epochs that the store does not know to be done, and its ledger rows."""
+    """A dataset's files, of epochs that the store does not know to be done, its ledger rows, and what replacements have
+    taken the place of."""
 
     files: Sequence[PublishedFile]
     rows: Sequence[LedgerRow]
+    replaced: Sequence[ReplacedRecords] = ()
 
     @property
     def ledger_epoch(self) -> int:
@@ -56,7 +59,7 @@ class Branches:
 
     def without(self, epoch: int) -> Branches:
         """The same without the files of an epoch."""
-        return Branches([file for file in self.files if file.footer.epoch != epoch], self.rows)
+        return Branches([file for file in self.files if file.footer.epoch != epoch], self.rows, self.replaced)
 
     def of(self, epoch: int) -> list[PublishedFile]:
         """The files of an epoch that hold what was read from the source then."""
@@ -64,7 +67,7 @@ class Branches:
 
     def incarnations(self) -> list[str]:
         """What positions count in, the one that counts now last; those of the same age by their names."""
-        newest: dict[str, tuple[int, int]] = {}
+        newest = {each.incarnation: (0, 0) for each in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
             newest[name] = max(newest.get(name, (0, 0)), (file.footer.epoch, 0))
@@ -87,6 +90,9 @@ class Branches:
                 if part.incarnation == incarnation:
                     coverage.add_rows(row.branch, part, parsed(part.offsets))
                     holes.update(parsed(part.holes))
+        for each in self.replaced:
+            if each.incarnation == incarnation:
+                coverage.replace(each)
         covered, everything = coverage.covered(), OffsetSets()
         known = {name: found.there.union(found.not_owed) for name, found in coverage.branches().items()}
         for sets in known.values():

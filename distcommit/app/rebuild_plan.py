@@ -146,7 +146,7 @@ def _branches(
     replaced = _look(plan, folder, max(state.done_epoch, at_targets), marks)
     again = [file for files in replaced.whole.values() for file in files]
     files = [file for file in (*replaced.appended, *again) if file.footer.epoch > state.done_epoch]
-    branches, aside = Branches(files, rows), list(replaced.aside)
+    branches, aside = Branches(files, rows, replaced.taken), list(replaced.aside)
     if branches.newest_epoch <= state.done_epoch and not aside and sequence is None:
         return
     try:
@@ -193,24 +193,39 @@ def _dataset(
     replaced = _look(plan, folder, state.done_epoch, marks)
     newer = _newer(result, replaced.appended, state)
     again = {epoch: files for epoch, files in replaced.whole.items() if epoch > state.done_epoch}
-    if not (newer or again or replaced.aside) and state.sequence is None:
+    has_taken = replaced.taken_epoch > state.done_epoch
+    if not (newer or again or has_taken or replaced.aside) and state.sequence is None:
         return
     after, aside = Continued(state, replaced.mended()), list(replaced.aside)
+    if has_taken:
+        _take(after, replaced, newer)
     at_least_once = bool(newer) and newer[0].epoch <= marks[Mark.UNSEALED]
     if at_least_once:
         after.cover(newer)
     for files in newer if not at_least_once else ():
         _mend(after, again, files.epoch)
         is_newest = files is newer[-1] and files.epoch >= replaced.newest_epoch
+        is_newest = is_newest and files.epoch > replaced.taken_epoch
         if is_newest and files.epoch > marks[Mark.CLEAN] and not after.joins(files):
             after.leave(files)
             aside += files.paths
         else:
             after.move(files)
     _mend(after, again, plan.newest_epoch)
+    if has_taken:
+        after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
     there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
     _add(plan, state, after, max(0, there - len(aside)), aside)
+
+
+def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None:
+    """Takes what was replaced as published, in the incarnation that the newest files count in: all of it is older."""
+    taken = replaced.taken_by_incarnation()
+    named = [files.incarnation for files in newer if files.incarnation]
+    newest = named[-1] if named else after.incarnation or next(reversed(taken), "")
+    if newest in taken:
+        after.move(EpochFiles(after.done_epoch, newest, taken[newest]))
 
 
 def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:

@@ -76,6 +76,8 @@ def test_lists_are_published_run_after_run(tmp_path: Path, spark: SparkSession, 
     assert audit.exact
     assert audit.records == job.expected().total()
     assert sum(row.published for row in audit.partitions) == audit.records  # by number, one by one
+    next((tmp_path / "output").glob("*/**/*.parquet")).unlink()
+    assert Job.from_file(job.path).audit().gaps
 
 
 def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(

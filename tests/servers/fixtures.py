@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.hdfs import HdfsServer
+from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
@@ -64,6 +65,13 @@ def spark_connect() -> Iterator[SparkConnectServer]:
 def registry_server() -> Iterator[RegistryServer]:
     """A schema registry. Tests share it: use subjects of your own."""
     with RegistryServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest_server() -> Iterator[IcebergRestServer]:
+    """An Iceberg REST catalog. Tests share it: use a namespace of your own."""
+    with IcebergRestServer() as server:
         yield server
 
 

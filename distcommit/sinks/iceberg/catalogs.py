@@ -1,0 +1,208 @@
+"""Catalogs: where tables' pointers are, of many tables at a time.
+
+A catalog of a database is asked by one query for many tables, and moves all their pointers in one transaction, each by
+compare-and-set. A REST catalog is asked for many tables at once, and gets many changes in one request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from urllib.parse import urlparse
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.ports import FileSystem
+from distcommit.sinks.iceberg.sink import CatalogSettings
+
+Identifier = tuple[str, ...]
+_REMOTE_CALLS = 32
+_OPENING_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of a table as it was loaded: `requirements` say again, for a catalog that checks them, what the
+    comparison of the pointer says."""
+
+    table: Table
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+
+
+class Tables(ABC):
+    """The tables of a catalog. Shared by the threads of a process; not by processes, so not across a fork."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    @property
+    def parallel_calls(self) -> int:
+        """How many calls to where tables' files are, are worth having in flight at once."""
+        warehouse = self.catalog.properties.get("warehouse", "")
+        return 1 if local_path(warehouse) else _REMOTE_CALLS
+
+    @abstractmethod
+    def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
+        """Those of the tables that there are, as they are now."""
+
+    @abstractmethod
+    def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
+        """Makes the changes: for each whether it was made, and not if the table had changed meanwhile.
+
+        Args:
+            changes: at most one for each table.
+            sync: called when all new files are written, before any pointer moves.
+
+        Raises:
+            Exception: it is not known which were made.
+        """
+
+    @abstractmethod
+    def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
+        """All tables of a namespace as they are now, each read when it is asked for; empty where a catalog would have
+        to be asked for each."""
+
+    @abstractmethod
+    def names(self, namespace: Identifier) -> list[Identifier]:
+        """All tables of a namespace."""
+
+    @abstractmethod
+    def probe(self, namespace: Identifier) -> None:
+        """Raises if the catalog can't be asked, or takes no change."""
+
+    def ensure_namespace(self, namespace: Identifier) -> None:
+        """Makes the namespace if it is missing."""
+        try:
+            if not self.catalog.namespace_exists(namespace):
+                self.catalog.create_namespace(namespace)
+        except NamespaceAlreadyExistsError:
+            pass
+        except Exception:
+            if not self.catalog.namespace_exists(
+                namespace
+            ):  # somebody else was first, which each database says in its way
+                raise
+
+
+class KnownTables:
+    """Tables as a run's writers have seen them: what a writer needs of a table does not change while it is there, and
+    the committer compares it. A database is asked once for all tables of a namespace.
+
+    Args:
+        tables: the catalog's.
+        namespace: the sink's.
+    """
+
+    def __init__(self, tables: Tables, namespace: Identifier) -> None:
+        self._tables, self._namespace, self._lock = tables, namespace, Lock()
+        self._known: dict[Identifier, Table] = {}
+        self._listed: Mapping[Identifier, Callable[[], Table]] | None = None
+
+    def get(self, name: Identifier) -> Table | None:
+        """The table, None if there is none."""
+        with self._lock:
+            if name not in self._known:
+                if self._listed is None:
+                    self._listed = self._tables.listed(self._namespace)
+                self._known.update(self._from_list(name) or self._tables.load([name]))
+            return self._known.get(name)
+
+    def put(self, name: Identifier, table: Table) -> None:
+        """The table as it is after a change."""
+        with self._lock:
+            self._known[name] = table
+
+    def _from_list(self, name: Identifier) -> dict[Identifier, Table]:
+        assert self._listed is not None
+        try:
+            return {name: self._listed[name]()}
+        except (KeyError, OSError):  # made since, or changed so often that this version's file is gone
+            return {}
+
+
+_opened: dict[tuple[int, str], Tables] = {}
+_known: dict[tuple[int, str, Identifier, str], KnownTables] = {}
+_lock = Lock()
+
+
+def opened(settings: CatalogSettings) -> Tables:
+    """The catalog of these settings, one in each process."""
+    key = os.getpid(), settings.model_dump_json()
+    with _lock:
+        if key not in _opened:
+            for other in [
+                other for other in _opened if other[0] != key[0]
+            ]:  # those of the process that forked this one
+                _opened.pop(other)
+            _opened[key] = _open(settings)
+        return _opened[key]
+
+
+@atexit.register
+def close_opened() -> None:
+    """Lets go of the catalogs' connections; they are opened again where they are needed."""
+    with _lock:
+        for (process, _), tables in _opened.items():
+            if process == os.getpid():
+                tables.catalog.close()
+        _opened.clear()
+        _known.clear()
+
+
+def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:
+    """What writers of a run know of a namespace, once in each process."""
+    tables = opened(settings)
+    key = os.getpid(), settings.model_dump_json(), namespace, run_id
+    with _lock:
+        if key not in _known:
+            _known.clear()
+            _known[key] = KnownTables(tables, namespace)
+        return _known[key]
+
+
+def _open(settings: CatalogSettings) -> Tables:
+    from distcommit.sinks.iceberg.rest_tables import RestTables  # noqa: PLC0415 - each needs packages of its own
+    from distcommit.sinks.iceberg.sql_tables import SqlTables  # noqa: PLC0415
+
+    for left in range(_OPENING_TRIES - 1, -1, -1):
+        try:
+            catalog = load_catalog(settings.name, **settings.properties)
+            return SqlTables(catalog) if settings.type == "sql" else RestTables(catalog)
+        except Exception:
+            if not left:
+                raise
+            time.sleep(0.1)  # a database in which several make the catalog's tables at once refuses all but one
+    raise AssertionError
+
+
+def local_path(location: str) -> str:
+    """The path of a location on this machine; empty if it is elsewhere."""
+    parsed = urlparse(location)
+    if parsed.scheme == "file":
+        return parsed.path
+    return location if location.startswith("/") else ""
+
+
+def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
+    """Makes durable what was written below these locations; elsewhere than on this machine a closed file is.
+
+    Args:
+        fs: the job's file system, which syncs as the job file says if it is a local one.
+        locations: folders.
+    """
+    local = fs if fs.scheme == "file" else LocalFileSystem()
+    devices: dict[int, str] = {}
+    for path in filter(None, map(local_path, locations)):
+        devices.setdefault(os.stat(path).st_dev, path)
+    for path in devices.values():
+        local.sync_tree(path)

@@ -1,0 +1,252 @@
+"""The committer: asks each table's ledger, and commits data files and the ledger as one change of the table."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+    SinkCommitter,
+)
+from distcommit.model.errors import ConflictError, CorruptError, error_text
+from distcommit.model.ledger import LedgerRow
+from distcommit.model.parallel import in_flight
+from distcommit.sinks.covering import covered_in
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, opened, sync_locations
+from distcommit.sinks.iceberg.data_files import data_file
+from distcommit.sinks.iceberg.ledger import Change as LedgerChange
+from distcommit.sinks.iceberg.ledger import Ledgers
+from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.iceberg.snapshots import NewSnapshot
+from distcommit.sinks.ledgers import answered, committed, taken_back
+
+logger = logging.getLogger(__name__)
+_TRIES, _MOST_FAILURES = 12, 3
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 2.0
+_GONE = "restore it, or set the watermark by hand and release the dataset; nothing was written"
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Requests for one table that have no answer yet; `requests` by their place in the call."""
+
+    name: Identifier
+    requests: dict[int, CommitRequest]
+    answers: dict[int, CommitOutcome] = field(default_factory=dict)
+    taken: list[int] = field(default_factory=list)
+    snapshot: NewSnapshot | None = None
+    ledger: LedgerChange | None = None
+
+
+class IcebergCommitter(SinkCommitter):
+    """Commits the requests of many tables at once, each table's as one snapshot.
+
+    A table is loaded, its ledger asked, and the change made on that very version; who finds that it has changed loads
+    it again, and asks again.
+    """
+
+    def __init__(self, sink: IcebergSink, context: CommitterContext) -> None:
+        self._sink, self._context = sink, context
+        self._tables = opened(sink.catalog)
+        self._ledgers = Ledgers(context.fs, context.output_root, context.store_id)
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        answers: dict[int, CommitOutcome] = {}
+        batches, reason, failures = self._batches(requests), "others changed the table again and again", 0
+        for wait_s in _waits():
+            if not batches or failures == _MOST_FAILURES:
+                break
+            time.sleep(wait_s)
+            try:
+                self._round(batches)
+            except Exception as error:
+                logger.warning("a commit to Iceberg tables failed; what became of it is looked up", exc_info=True)
+                reason, failures = error_text(error), failures + 1
+            for batch in batches:
+                answers |= batch.answers
+                for index in batch.answers:
+                    batch.requests.pop(index, None)
+            batches = [batch for batch in batches if batch.requests]
+        return [answers.get(index, RetryLater(reason)) for index in range(len(requests))]
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        for batch in self._batches(requests):
+            for wait_s in _waits():
+                time.sleep(wait_s)
+                table = self._tables.load([batch.name]).get(batch.name)
+                if table is None or self._take_back(table, list(batch.requests.values())):
+                    break
+            else:
+                raise ConflictError("others changed the table again and again", table=".".join(batch.name))
+
+    def ledger(self) -> Iterator[LedgerRow]:
+        names = self._tables.names(tuple(self._sink.namespace.split(".")))
+        for table in self._tables.load(names).values():
+            yield from self._ledgers.read(table.metadata.properties, str(table.metadata.table_uuid)).rows.values()
+
+    def probe(self) -> None:
+        self._tables.probe(tuple(self._sink.namespace.split(".")))
+
+    # -- committing
+
+    def _batches(self, requests: Sequence[CommitRequest]) -> list[_Batch]:
+        found: dict[Identifier, _Batch] = {}
+        for index, request in enumerate(requests):
+            name = tuple(request.infos[0]["table"])
+            found.setdefault(name, _Batch(name, {})).requests[index] = request
+        return list(found.values())
+
+    def _round(self, batches: list[_Batch]) -> None:
+        """One try for all. Raises if it is not known what became of it."""
+        tables = self._tables.load([batch.name for batch in batches])
+        for batch in batches:
+            self._forget_lost(batch, tables.get(batch.name))
+        changes = in_flight(
+            self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
+        )
+        going = [(batch, change) for batch, change in zip(batches, changes, strict=True) if change is not None]
+        if not going:
+            return
+        made = self._tables.commit(
+            [change for _, change in going],
+            lambda: sync_locations(self._context.fs, [change.table.location() for _, change in going]),
+        )
+        for (batch, _), ok in zip(going, made, strict=True):
+            if ok:
+                batch.answers |= dict.fromkeys(batch.taken, Committed())
+                assert batch.ledger is not None
+                self._ledgers.delete(batch.ledger.superseded)
+                batch.snapshot = None
+
+    def _forget_lost(self, batch: _Batch, table: Table | None) -> None:
+        """Deletes what the last round has written for a table, if the table was changed by somebody else instead."""
+        snapshot, batch.snapshot = batch.snapshot, None
+        if snapshot is None or table is None or table.metadata.snapshot_by_id(snapshot.snapshot_id) is not None:
+            return
+        if table.metadata_location == snapshot.table.metadata_location:
+            return  # it is not known whether it goes through yet
+        snapshot.forget()
+        if batch.ledger is not None and batch.ledger.put:
+            self._ledgers.delete([batch.ledger.put])
+
+    def _change(self, batch: _Batch, table: Table | None) -> Change | None:
+        """The change that commits what can be of a batch; the others, or all, have their answers in the batch."""
+        batch.answers, batch.taken = {}, []
+        try:
+            return self._stage(batch, table)
+        except CorruptError as error:
+            answer: CommitOutcome = FailedForGood(str(error))
+        except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
+            answer = RetryLater(error_text(error))
+        batch.answers = dict.fromkeys(batch.requests, answer)
+        return None
+
+    def _stage(self, batch: _Batch, table: Table | None) -> Change | None:
+        if table is None:
+            batch.answers = dict.fromkeys(batch.requests, _no_table(batch.name))
+            return None
+        metadata = table.metadata
+        ledger = self._ledgers.read(metadata.properties, str(metadata.table_uuid))
+        rows: list[LedgerRow] = []
+        files: list[DataFile] = []
+        for index, request in batch.requests.items():
+            row = ledger.rows.get((request.dataset_urn, request.branch))
+            answer = _other_table(table, request) or answered(row, request) or self._lost(table, request)
+            if answer is not None:
+                batch.answers[index] = answer
+                continue
+            batch.taken.append(index)
+            rows.append(committed(row, request, covered_in(request.infos)))
+            files += files_of(table, request)
+        if not rows:
+            return None
+        batch.ledger = self._ledgers.changed(ledger, rows, str(metadata.table_uuid))
+        batch.snapshot = NewSnapshot.of(table)
+        epoch = max(batch.requests[index].epoch for index in batch.taken)
+        trace = {"distcommit.store": self._context.store_id, "distcommit.epoch": str(epoch)}
+        return batch.snapshot.change(files, frozenset(), {self._ledgers.property_name: batch.ledger.value}, trace)
+
+    def _lost(self, table: Table, request: CommitRequest) -> CommitOutcome | None:
+        paths = [file["path"] for info in request.infos for file in info["files"]]
+        there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
+        gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
+        return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
+
+    # -- taking back
+
+    def _take_back(self, table: Table, requests: Sequence[CommitRequest]) -> bool:
+        """Takes them back of this version of the table; False if it has changed meanwhile."""
+        metadata = table.metadata
+        requests = [request for request in requests if _other_table(table, request) is None]
+        ledger = self._ledgers.read(metadata.properties, str(metadata.table_uuid))
+        keys = [(request.dataset_urn, request.branch) for request in requests]
+        old = [ledger.rows.get(key) for key in keys]
+        new = [taken_back(row, each, covered_in(each.infos)) for row, each in zip(old, requests, strict=True)]
+        if new == old:
+            return True
+        removed = {
+            file["path"]
+            for row, request in zip(old, requests, strict=True)
+            if row is not None and row.epoch == request.epoch
+            for info in request.infos
+            for file in info["files"]
+        }
+        changed = self._ledgers.changed(ledger, new, str(metadata.table_uuid))
+        snapshot = NewSnapshot.of(table)
+        trace = {"distcommit.store": self._context.store_id, "distcommit.taken-back": str(requests[0].epoch)}
+        change = snapshot.change([], removed, {self._ledgers.property_name: changed.value}, trace)
+        if change is None:
+            snapshot.forget()
+            raise ConflictError(
+                "data files of the commit are no longer in the table",
+                table=".".join(table.name()),
+                expected=f"all {len(removed)} of them",
+                found="others in their place: the table was compacted, or rows were deleted",
+                todo="release the dataset with accept",
+            )
+        sync = [table.location()]
+        (made,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, sync))
+        if made:
+            self._ledgers.delete(changed.superseded)
+        return made
+
+
+def files_of(table: Table, request: CommitRequest) -> list[DataFile]:
+    """The data files of a request, as the table's manifests have them."""
+    specs, schema = table.metadata.specs(), table.metadata.schema()
+    return [data_file(file, specs[file["spec"]], schema) for info in request.infos for file in info["files"]]
+
+
+def _no_table(name: Identifier) -> FailedForGood:
+    return FailedForGood(f"there is no table {'.'.join(name)} any more: {_GONE}")
+
+
+def _other_table(table: Table, request: CommitRequest) -> FailedForGood | None:
+    """Says so if the table is not the one that the files were written for."""
+    found, wanted = str(table.metadata.table_uuid), {info["uuid"] for info in request.infos}
+    if wanted == {found}:
+        return None
+    name = ".".join(table.name())
+    return FailedForGood(
+        f"the table {name} was made again: its uuid is {found}, and the files were written for"
+        f" {', '.join(sorted(wanted))}: {_GONE}"
+    )
+
+
+def _waits() -> Iterator[float]:
+    """Seconds before each try."""
+    yield 0
+    for turn in range(_TRIES - 1):
+        yield random.uniform(0, min(_FIRST_WAIT_S * 2**turn, _LONGEST_WAIT_S))

@@ -1,0 +1,64 @@
+"""Data files as commit infos: plain data, from which the entry of a manifest is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+_STATISTICS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+
+
+def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:
+    """The file as plain data. Statistics, which are by column id, are packed as bytes."""
+    types = [field.field_type for field in spec.partition_type(schema).fields]
+    values = [
+        None if value is None else to_bytes(kind, value) for kind, value in zip(types, file.partition, strict=True)
+    ]
+    statistics = {name: getattr(file, name) for name in _STATISTICS}
+    return {
+        "path": file.file_path,
+        "bytes": file.file_size_in_bytes,
+        "rows": file.record_count,
+        "spec": spec.spec_id,
+        "partition": values,
+        "sort_order": file.sort_order_id,
+        "splits": list(file.split_offsets or ()),
+        "statistics": msgspec.msgpack.encode(statistics),
+    }
+
+
+def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
+    """The file of plain data."""
+    types = [field.field_type for field in spec.partition_type(schema).fields]
+    values = [
+        None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)
+    ]
+    statistics = msgspec.msgpack.decode(info["statistics"], type=dict[str, dict[int, Any]])
+    made = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=info["path"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        record_count=info["rows"],
+        file_size_in_bytes=info["bytes"],
+        split_offsets=info["splits"] or None,
+        sort_order_id=info["sort_order"],
+        key_metadata=None,
+        equality_ids=None,
+        **statistics,
+    )
+    made.spec_id = spec.spec_id
+    return made

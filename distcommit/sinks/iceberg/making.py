@@ -1,0 +1,129 @@
+"""Making tables, and widening them, as the sink's policy has it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import parse_transform
+from pyiceberg.types import StructType
+
+from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, opened
+from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
+from distcommit.sinks.iceberg.sink import IcebergSink, term_of
+
+_TRIES = 20
+
+
+def table_for(sink: IcebergSink, name: Identifier, schema: pa.Schema, known: KnownTables) -> Table:
+    """The table, such that it takes records of this schema.
+
+    Raises:
+        ConfigurationError: if there is none and none is to be made, or the schema does not fit.
+        TransientError: if others change it again and again.
+    """
+    wanted = wanted_struct(schema)
+    table = known.get(name)
+    for _ in range(_TRIES):
+        if table is None:
+            table = _made(sink, name, wanted)
+        problems = list(lacking(table.schema().as_struct(), wanted)) if table is not None else ["there is no table"]
+        if table is not None and not problems:
+            _check(table)
+            known.put(name, table)
+            return table
+        if table is not None:
+            _widen(sink, table, schema, problems)
+        table = opened(sink.catalog).load([name]).get(name)  # as others may have made it meanwhile
+    raise TransientError("others change the table again and again", table=".".join(name))
+
+
+def _made(sink: IcebergSink, name: Identifier, wanted: StructType) -> Table | None:
+    """A new table; None if somebody else was first."""
+    if not sink.create:
+        raise ConfigurationError(
+            "there is no such table", table=".".join(name), todo="make it, or set sink.create to true"
+        )
+    tables = opened(sink.catalog)
+    schema = assign_fresh_schema_ids(Schema(*wanted.fields))
+    spec, order = _partition_spec(sink, schema), _sort_order(sink, schema)
+    defaults = {TableProperties.FORMAT_VERSION: str(FORMAT_VERSION)}
+    for _ in range(2):
+        try:
+            return tables.catalog.create_table(
+                name, schema, partition_spec=spec, sort_order=order, properties={**defaults, **sink.properties}
+            )
+        except TableAlreadyExistsError:
+            return None
+        except NoSuchNamespaceError:
+            tables.ensure_namespace(name[:-1])
+    return None
+
+
+def _widen(sink: IcebergSink, table: Table, schema: pa.Schema, problems: list[str]) -> None:
+    """Adds columns, and widens types, of the table as it was loaded; or does nothing as somebody else was first."""
+    if sink.evolve == "none":
+        raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
+    try:
+        with table.update_schema() as update:
+            update.union_by_name(storable(schema))
+    except CommitFailedException:
+        return
+    except (ValueError, TypeError) as error:
+        raise _misfit(
+            table, [*problems, str(error)], "alter the table, or convert the column before the sink"
+        ) from error
+
+
+def _misfit(table: Table, problems: list[str], todo: str) -> ConfigurationError:
+    return ConfigurationError(
+        "records do not fit into the table",
+        table=".".join(table.name()),
+        expected=str(table.schema().as_struct())[:500],
+        found="; ".join(problems[:5]),
+        todo=todo,
+    )
+
+
+def _check(table: Table) -> None:
+    if table.metadata.format_version > FORMAT_VERSION:
+        raise ConfigurationError(
+            "the table's format version is not one that is written here",
+            table=".".join(table.name()),
+            expected=f"at most {FORMAT_VERSION}",
+            found=str(table.metadata.format_version),
+        )
+
+
+def _partition_spec(sink: IcebergSink, schema: Schema) -> PartitionSpec:
+    fields = []
+    for number, term in enumerate(sink.partition_by):
+        column, transform = term_of(term)
+        made = parse_transform(transform)
+        name = column if transform == "identity" else f"{column}_{transform.partition('[')[0]}"
+        fields.append(PartitionField(_column(schema, column), 1000 + number, made, name))
+    return PartitionSpec(*fields)
+
+
+def _sort_order(sink: IcebergSink, schema: Schema) -> SortOrder:
+    fields = []
+    for term in sink.sort_by:
+        column, transform = term_of(term)
+        fields.append(SortField(source_id=_column(schema, column), transform=parse_transform(transform)))
+    return SortOrder(*fields) if fields else SortOrder(order_id=0)
+
+
+def _column(schema: Schema, name: str) -> int:
+    found = schema._name_to_id.get(name)
+    if found is None:
+        raise ConfigurationError(
+            "a column to partition or sort by is missing",
+            column=name,
+            expected="one of the records' columns",
+            found=", ".join(schema.column_names),
+        )
+    return found

@@ -1,0 +1,227 @@
+"""A new snapshot of a table, as files of its metadata folder and the updates that make it the newest one.
+
+pyiceberg's own commit retries by itself and does not ask the ledger again; so this makes the snapshot, and leaves it to
+the caller to commit it on the very version of the table that it was made of, or to begin again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.utils.properties import property_as_bool, property_as_int
+
+from distcommit.sinks.iceberg.catalogs import Change
+
+
+@dataclass(slots=True)
+class NewSnapshot:
+    """A snapshot that is being made on top of a table's current one.
+
+    Attributes:
+        table: the table as it was loaded.
+        snapshot_id: the new one's.
+        written: files that are written for it.
+    """
+
+    table: Table
+    snapshot_id: int
+    commit: str = field(default_factory=lambda: str(uuid.uuid4()))
+    written: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of(table: Table) -> NewSnapshot:
+        """A snapshot that nothing is written of yet."""
+        return NewSnapshot(table, table.metadata.new_snapshot_id())
+
+    def change(
+        self,
+        added: Sequence[DataFile],
+        removed: AbstractSet[str],
+        properties: Mapping[str, str],
+        trace: Mapping[str, str],
+    ) -> Change | None:
+        """Writes the snapshot's files.
+
+        Args:
+            added: data files, of any of the table's partition specs.
+            removed: paths of data files to take away.
+            properties: of the table, which change with it.
+            trace: what the snapshot's summary says beside Iceberg's figures.
+
+        Returns:
+            the change that makes it the newest; None if the table has not all of `removed`.
+        """
+        metadata, table = self.table.metadata, self.table
+        parent = metadata.snapshot_by_name(MAIN_BRANCH)
+        manifests = parent.manifests(table.io) if parent is not None else []
+        gone: list[DataFile] = []
+        if removed:
+            manifests = [left for each in manifests for left in self._without(each, removed, gone)]
+            if {file.file_path for file in gone} != removed:
+                return None
+        manifests = self._merged([*self._of_added(added), *manifests])
+        location = self._new_file(f"snap-{self.snapshot_id}-0-{self.commit}.avro")
+        with write_manifest_list(
+            format_version=metadata.format_version,
+            output_file=table.io.new_output(location),
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id if parent is not None else None,
+            sequence_number=metadata.next_sequence_number(),
+            avro_compression=self._compression,
+        ) as writer:
+            writer.add_manifests(manifests)
+        snapshot = Snapshot(
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id if parent is not None else None,
+            manifest_list=location,
+            sequence_number=metadata.next_sequence_number(),
+            summary=self._summary(parent, added, gone, trace),
+            schema_id=metadata.current_schema_id,
+        )
+        updates = (
+            SetPropertiesUpdate(updates=dict(properties)),
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot_id),
+        )
+        requirements = (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent.snapshot_id if parent is not None else None),
+        )
+        return Change(table, updates, requirements)
+
+    def forget(self) -> None:
+        """Deletes what was written; only where it is known that it is in no version of the table."""
+        for path in self.written:
+            with contextlib.suppress(Exception):  # removing orphan files takes it
+                self.table.io.delete(path)
+
+    def _of_added(self, added: Sequence[DataFile]) -> Iterable[ManifestFile]:
+        for spec in sorted({file.spec_id for file in added}):
+            with self._writer(spec) as writer:
+                for file in added:
+                    if file.spec_id == spec:
+                        writer.add_entry(
+                            ManifestEntry.from_args(
+                                status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file
+                            )
+                        )
+            yield writer.to_manifest_file()
+
+    def _without(
+        self, manifest: ManifestFile, removed: AbstractSet[str], gone: list[DataFile]
+    ) -> Iterable[ManifestFile]:
+        """The manifest as it is if nothing in it goes, else one without what goes."""
+        if manifest.content != ManifestContent.DATA:
+            return [manifest]
+        entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)
+        going = [entry for entry in entries if entry.data_file.file_path in removed]
+        if not going:
+            return [manifest]
+        gone += (entry.data_file for entry in going)
+        with self._writer(manifest.partition_spec_id) as writer:
+            for entry in entries:
+                if entry.data_file.file_path in removed:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
+        return [writer.to_manifest_file()]
+
+    def _merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """The manifests, with many small ones as one, so that a snapshot does not list one for each before it."""
+        properties = self.table.metadata.properties
+        if not property_as_bool(properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True):
+            return manifests
+        least = property_as_int(
+            properties, TableProperties.MANIFEST_MIN_MERGE_COUNT, TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT
+        )
+        most_bytes = property_as_int(
+            properties, TableProperties.MANIFEST_TARGET_SIZE_BYTES, TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+        )
+        assert least is not None
+        assert most_bytes is not None
+        merged: list[ManifestFile] = []
+        small: dict[int, list[ManifestFile]] = {}
+        for manifest in manifests:
+            if manifest.content == ManifestContent.DATA and manifest.manifest_length < most_bytes // 2:
+                small.setdefault(manifest.partition_spec_id, []).append(manifest)
+            else:
+                merged.append(manifest)
+        for spec, group in small.items():
+            merged += [self._as_one(spec, group)] if len(group) >= least else group
+        return merged
+
+    def _as_one(self, spec: int, manifests: Sequence[ManifestFile]) -> ManifestFile:
+        with self._writer(spec) as writer:
+            for manifest in manifests:
+                for entry in manifest.fetch_manifest_entry(self.table.io, discard_deleted=False):
+                    if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == self.snapshot_id:
+                        writer.add(entry)
+                    elif entry.status != ManifestEntryStatus.DELETED:
+                        writer.existing(entry)
+                    elif entry.snapshot_id == self.snapshot_id:
+                        writer.delete(entry)
+        return writer.to_manifest_file()
+
+    def _writer(self, spec: int) -> ManifestWriter:
+        metadata = self.table.metadata
+        return write_manifest(
+            format_version=metadata.format_version,
+            spec=metadata.specs()[spec],
+            schema=metadata.schema(),
+            output_file=self.table.io.new_output(self._new_file(f"{self.commit}-m{len(self.written)}.avro")),
+            snapshot_id=self.snapshot_id,
+            avro_compression=self._compression,
+        )
+
+    @property
+    def _compression(self) -> str:
+        found: str = self.table.metadata.properties.get(
+            TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+        )
+        return found
+
+    def _new_file(self, name: str) -> str:
+        path: str = self.table.location_provider().new_metadata_location(name)
+        self.written.append(path)
+        return path
+
+    def _summary(
+        self, parent: Snapshot | None, added: Sequence[DataFile], gone: Sequence[DataFile], trace: Mapping[str, str]
+    ) -> Summary:
+        metadata = self.table.metadata
+        limit = property_as_int(
+            metadata.properties,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
+        )
+        collector = SnapshotSummaryCollector(partition_summary_limit=limit or 0)
+        for file in added:
+            collector.add_file(file, metadata.schema(), metadata.specs()[file.spec_id])
+        for file in gone:
+            collector.remove_file(file, metadata.schema(), metadata.specs()[file.spec_id])
+        summary = Summary(operation=Operation.DELETE if gone else Operation.APPEND, **collector.build(), **trace)
+        return update_snapshot_summaries(summary, parent.summary if parent is not None else None)

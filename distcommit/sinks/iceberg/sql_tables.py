@@ -1,0 +1,142 @@
+"""Tables of a catalog in a database, as pyiceberg's `SqlCatalog` and Java's JDBC catalog keep them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.update import update_table_metadata
+from sqlalchemy import Connection, bindparam, false, func, select, update
+
+from distcommit.model.parallel import in_flight
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
+
+_NAMES_IN_QUERY = 1000
+_ROWS = IcebergTables.__table__
+
+
+class SqlTables(Tables):
+    """Moves the pointers of all tables of a call in one transaction, so that the number of calls to the database does
+    not depend on theirs."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        assert isinstance(catalog, SqlCatalog)
+        super().__init__(catalog)
+        self._engine, self._catalog_name = catalog.engine, catalog.name
+        self._io = load_file_io(catalog.properties, catalog.properties.get("warehouse"))
+
+    def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
+        with self._engine.connect() as connection:
+            locations = self._locations(connection, names)
+        found = in_flight(self.parallel_calls, lambda item: self._read(*item), list(locations.items()))
+        return dict(zip(locations, found, strict=True))
+
+    def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
+        targets = in_flight(self.parallel_calls, self._write, changes)
+        sync()
+        while True:
+            with self._engine.connect() as connection:
+                now = self._locations(connection, [change.table.name() for change in changes], lock=True)
+                same = [now.get(change.table.name()) == change.table.metadata_location for change in changes]
+                moves = [
+                    self._move(change, target) for change, target, ok in zip(changes, targets, same, strict=True) if ok
+                ]
+                if not moves:
+                    return same
+                moved = connection.execute(_MOVE, moves).rowcount
+                if moved in (len(moves), -1):
+                    connection.commit()
+                    return same
+            time.sleep(0.01)  # one has moved between the query and the change: look again
+
+    def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
+        query = select(_ROWS.c.table_name, _ROWS.c.metadata_location).where(
+            _ROWS.c.catalog_name == self._catalog_name, _ROWS.c.table_namespace == ".".join(namespace)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        return {(*namespace, name): partial(self._read, (*namespace, name), location) for name, location in rows}
+
+    def names(self, namespace: Identifier) -> list[Identifier]:
+        return list(self.listed(namespace))
+
+    def probe(self, namespace: Identifier) -> None:
+        with self._engine.connect() as connection:
+            connection.execute(select(func.count()).select_from(_ROWS).where(_ROWS.c.metadata_location == ""))
+            connection.execute(update(_ROWS).where(false()).values(metadata_location=""))
+            connection.commit()
+
+    def _locations(
+        self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
+    ) -> dict[Identifier, str]:
+        """Where the metadata of the tables is, of those that there are; with `lock`, until the transaction ends."""
+        found: dict[Identifier, str] = {}
+        by_namespace: dict[Identifier, list[str]] = {}
+        for *namespace, name in names:
+            by_namespace.setdefault(tuple(namespace), []).append(name)
+        for space, wanted in sorted(by_namespace.items()):
+            for some in _batched(sorted(set(wanted))):
+                query = (
+                    select(_ROWS.c.table_name, _ROWS.c.metadata_location)
+                    .where(
+                        _ROWS.c.catalog_name == self._catalog_name,
+                        _ROWS.c.table_namespace == ".".join(space),
+                        _ROWS.c.table_name.in_(some),
+                    )
+                    .order_by(_ROWS.c.table_name)
+                )
+                if lock:  # in one order, so that two of them wait for each other and do not block
+                    query = query.with_for_update()
+                found |= {(*space, name): location for name, location in connection.execute(query)}
+        return found
+
+    def _read(self, name: Identifier, location: str) -> Table:
+        metadata = FromInputFile.table_metadata(self._io.new_input(location))
+        return Table(name, metadata, location, self._io, self.catalog)
+
+    def _write(self, change: Change) -> str:
+        """Writes the metadata that the change comes to; where it is."""
+        table = change.table
+        for requirement in change.requirements:
+            requirement.validate(table.metadata)
+        metadata = update_table_metadata(table.metadata, change.updates, metadata_location=table.metadata_location)
+        provider = load_location_provider(metadata.location, metadata.properties)
+        number = table.metadata_location.rpartition("/")[2].partition("-")[0]
+        target = provider.new_table_metadata_file_location(int(number) + 1 if number.isdecimal() else 0)
+        ToOutputFile.table_metadata(metadata, self._io.new_output(target))
+        return target
+
+    def _move(self, change: Change, target: str) -> dict[str, str]:
+        *namespace, name = change.table.name()
+        return {
+            "of_catalog": self._catalog_name,
+            "of_namespace": ".".join(namespace),
+            "of_name": name,
+            "was": change.table.metadata_location,
+            "then": target,
+            "before": change.table.metadata_location,
+        }
+
+
+_MOVE = (
+    update(_ROWS)
+    .where(
+        _ROWS.c.catalog_name == bindparam("of_catalog"),
+        _ROWS.c.table_namespace == bindparam("of_namespace"),
+        _ROWS.c.table_name == bindparam("of_name"),
+        _ROWS.c.metadata_location == bindparam("was"),
+    )
+    .values(metadata_location=bindparam("then"), previous_metadata_location=bindparam("before"))
+)
+
+
+def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for begin in range(0, len(names), _NAMES_IN_QUERY):
+        yield names[begin : begin + _NAMES_IN_QUERY]

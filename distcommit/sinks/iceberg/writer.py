@@ -1,0 +1,247 @@
+"""The writer: data files in the table's own folder, which no version of the table knows until they are committed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import (
+    _determine_partitions,
+    _get_parquet_writer_kwargs,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+
+from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.covering import Covering
+from distcommit.sinks.iceberg.catalogs import known_tables, sync_locations
+from distcommit.sinks.iceberg.data_files import plain_file
+from distcommit.sinks.iceberg.making import table_for
+from distcommit.sinks.iceberg.schemas import Fitting
+from distcommit.sinks.iceberg.sink import IcebergSink
+
+_WAITING_BYTES = 64 << 20
+_OPEN_FILES = 32
+
+
+class IcebergWriter(SinkWriter):
+    """Rows wait in memory until they take 64 MB, and become a row group of each partition that they are of."""
+
+    def __init__(self, sink: IcebergSink, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
+        self._sink, self._attempt, self._fs = sink, attempt, area.fs
+        self._name = sink.table_of(attempt.dataset_urn)
+        self._covering = Covering(origin)
+        self._schema: pa.Schema | None = None
+        self._files: TableFiles | None = None
+        self._fitting: Fitting | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._closed: list[TableFiles] = []
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        """Takes records for the dataset.
+
+        Raises:
+            ConfigurationError: if they do not fit into the table, or there is none and none is to be made.
+            SourceError: if a row does not say where it comes from.
+        """
+        if not batch.num_rows:
+            return
+        self._covering.add(batch, origins)
+        if self._schema is None or not batch.schema.equals(self._schema):
+            self._adapt(batch.schema)
+        assert self._fitting is not None
+        fitted = self._fitting.fitted(batch)
+        self._waiting.append(fitted)
+        self._waiting_bytes += fitted.nbytes
+        if self._waiting_bytes >= _WAITING_BYTES:
+            self._flush()
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        self._flush()
+        if self._files is not None:
+            self._closed.append(self._files)
+        infos: list[dict[str, Any]] = []
+        for files in self._closed:
+            files.close()
+        if self._covering.rows:
+            last = self._closed[-1].table
+            infos.append(
+                {
+                    "table": list(self._name),
+                    "uuid": str(last.metadata.table_uuid),
+                    "files": [file for files in self._closed for file in files.plain()],
+                    "covered": self._covering.covered(),
+                }
+            )
+            sync_locations(self._fs, [last.location()])
+        return Prepared(infos)
+
+    def abort(self) -> None:
+        """Closes files, and takes them away: no attempt will name them."""
+        if self._files is not None:
+            self._closed.append(self._files)
+        for files in self._closed:
+            files.delete()
+
+    def _adapt(self, schema: pa.Schema) -> None:
+        """Has the table take records of another schema."""
+        self._flush()
+        known = known_tables(self._sink.catalog, self._name[:-1], self._attempt.run_id)
+        table = table_for(self._sink, self._name, schema, known)
+        if self._files is None or self._files.table.metadata.current_schema_id != table.metadata.current_schema_id:
+            if self._files is not None:
+                self._closed.append(self._files)
+            begun = sum(files.begun for files in self._closed)
+            self._files = TableFiles(table, self._attempt, self._sink.target_file_bytes, begun)
+        self._schema, self._fitting = schema, Fitting(self._files.file_schema, self._files.names_in(schema))
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        assert self._files is not None
+        rows = pa.Table.from_batches(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._files.write(rows)
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    path: str
+    partition: PartitionKey | None
+    stream: OutputStream
+    writer: pq.ParquetWriter
+    row_groups: int = 0
+
+
+class TableFiles:
+    """Data files of one schema and partition spec of a table, one open for each partition.
+
+    Args:
+        table: the table as it was when writing began.
+        attempt: goes into their names.
+        target_bytes: a file that has this many is closed.
+        begun: how many files the attempt has begun before.
+    """
+
+    def __init__(self, table: Table, attempt: AttemptIdentity, target_bytes: int, begun: int) -> None:
+        self.table, self.begun = table, 0
+        self.file_schema: Schema = sanitize_column_names(table.schema())
+        self._attempt, self._target_bytes, self._before = attempt, target_bytes, begun
+        self._open: dict[str, _OpenFile] = {}
+        self._closed: list[DataFile] = []
+        self._paths: list[str] = []
+        properties = table.metadata.properties
+        self._options = {**_get_parquet_writer_kwargs(properties), "store_decimal_as_integer": True}
+        self._statistics = compute_statistics_plan(self.file_schema, properties)
+        self._columns = parquet_path_to_id_mapping(self.file_schema)
+        self._sorted_by = _sort_keys(table)
+
+    def names_in(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of batches with the names that columns have in files."""
+        names = dict(zip(self.table.schema().column_names, self.file_schema.column_names, strict=True))
+        return pa.schema([field.with_name(names.get(field.name, field.name)) for field in schema])
+
+    def write(self, rows: pa.Table) -> None:
+        """Writes rows as one row group for each partition."""
+        if self._sorted_by:
+            rows = rows.sort_by(self._sorted_by)
+        for key, partition, part in self._split(rows):
+            file = self._open.pop(key, None) or self._begin(partition, part.schema)
+            self._open[key] = file  # the one written to last comes last
+            file.writer.write_table(part, row_group_size=part.num_rows)
+            file.row_groups += 1
+            if file.stream.tell() >= self._target_bytes:  # type: ignore[attr-defined]
+                self._finish(self._open.pop(key))
+            elif len(self._open) > _OPEN_FILES:
+                self._finish(self._open.pop(next(iter(self._open))))
+
+    def close(self) -> None:
+        """Finishes all files."""
+        while self._open:
+            self._finish(self._open.popitem()[1])
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The finished files as plain data."""
+        metadata = self.table.metadata
+        return [plain_file(file, metadata.spec(), metadata.schema()) for file in self._closed]
+
+    def delete(self) -> None:
+        """Closes and deletes all files."""
+        for file in self._open.values():
+            with contextlib.suppress(Exception):
+                file.writer.close()
+                file.stream.close()
+        for path in self._paths:
+            with contextlib.suppress(Exception):  # removing orphan files takes it
+                self.table.io.delete(path)
+
+    def _split(self, rows: pa.Table) -> Iterator[tuple[str, PartitionKey | None, pa.Table]]:
+        metadata = self.table.metadata
+        if metadata.spec().is_unpartitioned():
+            yield "", None, rows
+            return
+        for part in _determine_partitions(metadata.spec(), self.file_schema, rows):
+            yield part.partition_key.to_path(), part.partition_key, part.arrow_table_partition
+
+    def _begin(self, partition: PartitionKey | None, schema: pa.Schema) -> _OpenFile:
+        attempt = self._attempt
+        name = f"distcommit-{attempt.epoch:06d}-{attempt.attempt}-{self._before + self.begun:05d}.parquet"
+        self.begun += 1
+        path = self.table.location_provider().new_data_location(name, partition)
+        self._paths.append(path)
+        stream = self.table.io.new_output(path).create()
+        return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
+
+    def _finish(self, file: _OpenFile) -> None:
+        file.writer.close()
+        size = file.stream.tell()  # type: ignore[attr-defined]
+        file.stream.close()
+        statistics = data_file_statistics_from_parquet_metadata(
+            file.writer.writer.metadata, self._statistics, self._columns
+        )
+        whole_is_sorted = self._sorted_by and file.row_groups == 1
+        made = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=file.path,
+            file_format=FileFormat.PARQUET,
+            partition=file.partition.partition if file.partition is not None else Record(),
+            file_size_in_bytes=size,
+            sort_order_id=self.table.metadata.default_sort_order_id if whole_is_sorted else None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        made.spec_id = self.table.metadata.default_spec_id
+        self._closed.append(made)
+
+
+def _sort_keys(table: Table) -> list[tuple[str, str]]:
+    """How rows are sorted: by the columns of the table's sort order, as far as it sorts by columns themselves."""
+    keys: list[tuple[str, str]] = []
+    schema = table.schema()
+    for field in table.sort_order().fields:
+        name = schema.find_column_name(field.source_id)
+        if not isinstance(field.transform, IdentityTransform) or name is None or "." in name:
+            return []
+        keys.append((name, "ascending" if field.direction.value == "asc" else "descending"))
+    return keys

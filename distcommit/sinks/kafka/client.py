@@ -1,0 +1,223 @@
+"""Talking to the cluster: clients, topics, and the ledger topic with what it says."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import msgspec
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
+from distcommit.model.ledger import LedgerRow
+
+logger = logging.getLogger(__name__)
+
+_COMPACTED = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTarget:
+    """Where the cluster is, how to talk to it, and its ledger topic, with a partition for each transactional id.
+
+    `client` is handed to librdkafka; its values are masked in everything that is told.
+    """
+
+    brokers: str
+    client: tuple[tuple[str, str], ...] = field(repr=False)
+    ledger: str
+    lanes: int
+    transaction_timeout_s: float
+    request_timeout_s: float
+
+    def admin(self) -> AdminClient:
+        """A client for topics and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
+        return AdminClient(self._conf())
+
+    def producer(self, transactional_id: str) -> Producer:
+        """A producer that has not begun. Raises as `admin`."""
+        timeout_ms = str(int(self.transaction_timeout_s * 1000))
+        conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
+        return Producer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
+
+    def text(self, error: BaseException) -> str:
+        """What an error says, without secrets."""
+        inner = error.args[0] if error.args else error
+        text = (
+            f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else f"{type(error).__name__}: {error}"
+        )
+        return self.masked(text)
+
+    def masked(self, text: str) -> str:
+        """The text without the values of `client` that are longer than 3 characters."""
+        for _, value in sorted(self.client, key=lambda item: -len(item[1])):
+            text = text.replace(value, "***") if len(value) > 3 else text
+        return text
+
+    def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
+        """What requests of an admin client came to: values or KafkaExceptions."""
+        found: dict[Any, Any] = {}
+        for name, future in futures.items():
+            try:
+                found[name] = future.result(self.request_timeout_s)
+            except KafkaException as error:
+                found[name] = error
+        return found
+
+    def topic_id(self, admin: AdminClient) -> str:
+        """The ledger topic's id; empty if there is none.
+
+        Raises:
+            KafkaException: if it can't be asked for.
+            ConfigurationError: if it has another number of partitions than there are transactional ids.
+        """
+        futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
+        found = self.answers(futures)[self.ledger]
+        if isinstance(found, KafkaException):
+            if found.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return ""
+            raise found
+        if len(found.partitions) != self.lanes:
+            raise ConfigurationError(
+                "the ledger topic is not this job's",
+                topic=self.ledger,
+                expected=f"{self.lanes} partitions, as many as sink.transactional_ids",
+                found=str(len(found.partitions)),
+                todo="name another topic in sink.ledger",
+            )
+        return str(found.topic_id)
+
+    def make_topics(self, admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+        """Makes topics as the brokers do by default; why one could not be, by topic. One that is there is well."""
+        made = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
+        return {
+            topic: self.text(error)
+            for topic, error in made.items()
+            if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS
+        }
+
+    def rows(self, admin: AdminClient, lane: int) -> dict[bytes, LedgerRow]:
+        """The ledger's rows of all datasets of a transactional id, by key, as they are once all transactions that were
+        under way when this was asked have ended.
+
+        Raises:
+            KafkaException: if no broker answers.
+            TransientError: if a transaction of somebody else keeps its end from being read.
+            CorruptError: if a row can't be read.
+        """
+        place = TopicPartition(self.ledger, lane)
+        end = self._offset(admin, place, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        rows: dict[bytes, LedgerRow] = {}
+        if end == self._offset(admin, place, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
+            return rows
+        conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
+        wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
+        consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
+        try:
+            consumer.assign([TopicPartition(self.ledger, lane, 0)])
+            deadline_s = time.monotonic() + self.transaction_timeout_s + self.request_timeout_s
+            reached = 0
+            while reached < end:
+                if time.monotonic() > deadline_s:
+                    raise TransientError(
+                        "the ledger can't be read to its end",
+                        topic=self.ledger,
+                        expected=f"offset {end} of partition {lane}",
+                        found=f"{reached}: the brokers do not answer, or somebody's transaction is open",
+                    )
+                for message in consumer.consume(1000, timeout=0.2):
+                    error = message.error()
+                    if error is None:
+                        rows[message.key() or b""] = _row(message.value(), self.ledger)
+                        reached = (message.offset() or 0) + 1
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        reached = message.offset() or 0
+                    elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                        raise KafkaException(error)
+        finally:
+            consumer.close()
+        return rows
+
+    def _offset(self, admin: AdminClient, place: TopicPartition, spec: OffsetSpec) -> int:
+        """An offset as all records count, those of open transactions too."""
+        timeout_s = self.request_timeout_s
+        isolation = IsolationLevel.READ_UNCOMMITTED
+        futures = admin.list_offsets({place: spec}, isolation_level=isolation, request_timeout=timeout_s)
+        (found,) = self.answers(futures).values()
+        if isinstance(found, KafkaException):
+            raise found
+        return int(found.offset)
+
+    def _conf(self) -> dict[str, Any]:
+        return {**dict(self.client), "bootstrap.servers": self.brokers, "logger": _Log(self)}
+
+
+class _Log:
+    """librdkafka's log, as its `logger` setting wants it."""
+
+    def __init__(self, target: KafkaTarget) -> None:
+        self._target = target
+
+    def log(self, level: int, text: str, *values: object) -> None:
+        logger.log(min(level, logging.INFO), "%s", self._target.masked(text % values if values else text))
+
+
+@cache
+def ledger_made(target: KafkaTarget, run_id: str) -> str:
+    """The id of the ledger topic, which is made if it is missing; asked once in each process and run.
+
+    Raises:
+        ConfigurationError: if it is no ledger: it has other partitions, or loses rows in time.
+        TransientError: if it can't be asked for, or made.
+    """
+    admin = target.admin()
+    try:
+        topic_id = target.topic_id(admin)
+        if not topic_id:
+            made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED})
+            error = target.answers(admin.create_topics([made]))[target.ledger]
+            if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise error
+            deadline_s = time.monotonic() + target.request_timeout_s
+            while not (topic_id := target.topic_id(admin)) and time.monotonic() < deadline_s:
+                time.sleep(0.05)
+        asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)])
+        (found,) = target.answers(asked).values()
+        if isinstance(found, KafkaException):
+            raise found
+    except KafkaException as error:
+        raise TransientError("the ledger topic can't be had", topic=target.ledger, found=target.text(error)) from None
+    policy = found["cleanup.policy"].value
+    if policy != _COMPACTED:
+        raise ConfigurationError(
+            "the ledger topic would lose rows",
+            topic=target.ledger,
+            expected="cleanup.policy=compact",
+            found=f"cleanup.policy={policy}",
+            todo="correct the topic's configuration, or name another topic in sink.ledger",
+        )
+    return topic_id
+
+
+def _row(value: bytes | None, topic: str) -> LedgerRow:
+    try:
+        return msgspec.json.decode(value or b"", type=LedgerRow)
+    except msgspec.MsgspecError as error:
+        raise CorruptError("a row of the ledger can't be read", topic=topic, found=str(error)) from None

@@ -1,0 +1,284 @@
+"""Commits: records and the ledger's rows of many datasets in one transaction.
+
+A transactional id has one producer at a time: `init_transactions` ends what an older one has left and fences it. What
+the ledger says *after* that, read up to the end that even open transactions have, is all that can ever have been
+committed by others for these datasets, as each dataset always has the same transactional id.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from distcommit.model.committer import (
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+    SinkCommitter,
+)
+from distcommit.model.errors import ConflictError, DistcommitError, TransientError
+from distcommit.model.ledger import LedgerRow
+from distcommit.model.parallel import in_flight
+from distcommit.sinks.covering import covered_in
+from distcommit.sinks.kafka.client import KafkaTarget
+from distcommit.sinks.kafka.messages import staged_messages
+from distcommit.sinks.kafka.names import lane_of, ledger_key, topic_of
+from distcommit.sinks.ledgers import answered, committed, taken_back
+
+_TRIES = 4
+_AT_ONCE = 8
+_OF_A_MESSAGE = frozenset(
+    (
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    )
+)
+"""What a message fails with by itself, or for its topic: others are not to blame."""
+Failures = dict[int, CommitOutcome]
+Note = Callable[[KafkaError | None, Message | None], None]
+
+
+class KafkaCommitter(SinkCommitter):
+    """One transaction for all requests of a transactional id, up to eight ids at a time."""
+
+    def __init__(self, target: KafkaTarget, topic: str, context: CommitterContext, *, create: bool) -> None:
+        self._target, self._topic, self._context, self._create = target, topic, context, create
+        self._admin = target.admin()
+
+    def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        outcomes: dict[int, CommitOutcome] = {}
+        ledger_id = self._ledger_id()
+        for index, request in enumerate(requests):
+            if any(info["ledger"] != ledger_id for info in request.infos):
+                outcomes[index] = FailedForGood(
+                    f"the ledger topic {self._target.ledger} is another one than when this was prepared: it was deleted"
+                    " and made again, so that nobody knows what is committed. Nothing was written. Look at the topic,"
+                    " then release the dataset with accept or abandon"
+                )
+        lanes: dict[int, list[int]] = {}
+        for index, request in enumerate(requests):
+            if index not in outcomes:
+                lanes.setdefault(lane_of(request.dataset_urn, self._target.lanes), []).append(index)
+
+        def act(lane: int) -> None:
+            answers = self._commit_lane(lane, [requests[index] for index in lanes[lane]])
+            outcomes.update(zip(lanes[lane], answers, strict=True))
+
+        in_flight(_AT_ONCE, act, list(lanes))
+        return [outcomes[index] for index in range(len(requests))]
+
+    def abort(self, requests: Sequence[CommitRequest]) -> None:
+        """What is not committed never can be afterwards; what is stays: ConflictError."""
+        by_lane: dict[int, list[CommitRequest]] = {}
+        for request in requests:
+            by_lane.setdefault(lane_of(request.dataset_urn, self._target.lanes), []).append(request)
+        for writes in (False, True):
+            for lane, members in by_lane.items():
+                with self._session(lane) as producer:
+                    rows = self._target.rows(self._admin, lane)
+                    keys = {ledger_key(self._context.store_id, request): request for request in members}
+                    changed = {key: self._revoked(rows.get(key), request) for key, request in keys.items()}
+                    if writes:
+                        producer.begin_transaction()
+                        self._send_rows(producer, lane, changed)
+                        producer.commit_transaction(self._target.request_timeout_s)
+
+    def ledger(self) -> Iterator[LedgerRow]:
+        for lane in range(self._target.lanes):
+            for key, row in self._target.rows(self._admin, lane).items():
+                if msgspec.json.decode(key)[0] == self._context.store_id:
+                    yield row
+
+    def probe(self) -> None:
+        """Takes a transactional id that commits nothing, and asks for the ledger."""
+        self._ledger_id()
+        producer = self._target.producer(f"distcommit-{self._context.store_id}-probe")
+        producer.init_transactions(self._target.request_timeout_s)
+
+    def _ledger_id(self) -> str:
+        if found := self._target.topic_id(self._admin):
+            return found
+        raise TransientError(
+            "the ledger topic is gone",
+            topic=self._target.ledger,
+            expected="the topic that says what was committed",
+            found="nothing of that name",
+            todo="find out who has deleted it, and what is committed; then run again, which makes a new one, and what"
+            " was prepared for the old one has to be released by hand",
+        )
+
+    def _commit_lane(self, lane: int, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
+        """Tries until it is known what became of them: who is fenced, or gets no answer, asks the ledger anew."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._try(lane, requests)
+            except (KafkaException, TransientError, SystemError) as error:
+                # SystemError: the client raises that it was fenced, and calls back for its messages on top of it.
+                if not left:
+                    text = str(error) if isinstance(error, DistcommitError) else self._target.text(error)
+                    return [RetryLater(f"Kafka: {text}")] * len(requests)
+            time.sleep(random.uniform(0, 0.2 * (_TRIES - left)))
+        raise AssertionError("unreachable")
+
+    def _try(self, lane: int, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
+        outcomes: dict[int, CommitOutcome] = {}
+        with self._session(lane) as producer:
+            rows = self._target.rows(self._admin, lane)
+            self._refuse_topics(producer, rows, requests, outcomes)
+            while batch := self._next(rows, requests, outcomes):
+                moved = {
+                    key: committed(rows.get(key), requests[index], covered_in(requests[index].infos))
+                    for key, index in batch.items()
+                }
+                asked = {index: requests[index] for index in batch.values()}
+                failures = self._transaction(producer, lane, asked, moved)
+                outcomes.update(failures or dict.fromkeys(asked, Committed()))
+                if not failures:
+                    rows |= moved
+        return [outcomes[index] for index in range(len(requests))]
+
+    def _next(
+        self, rows: Mapping[bytes, LedgerRow], requests: Sequence[CommitRequest], outcomes: dict[int, CommitOutcome]
+    ) -> dict[bytes, int]:
+        """The requests for the next transaction, one for each row of the ledger; what it answers already is noted."""
+        batch: dict[bytes, int] = {}
+        for index, request in enumerate(requests):
+            key = ledger_key(self._context.store_id, request)
+            if index in outcomes or key in batch:
+                continue
+            if (outcome := answered(rows.get(key), request)) is None:
+                batch[key] = index
+            else:
+                outcomes[index] = outcome
+        return batch
+
+    def _transaction(
+        self, producer: Producer, lane: int, requests: Mapping[int, CommitRequest], rows: Mapping[bytes, LedgerRow]
+    ) -> Failures:
+        """Commits them all, or none: then which of them failed by themselves, at least one.
+
+        Raises:
+            KafkaException: if something else failed; whether they are committed is not known.
+        """
+        failures: Failures = {}
+        producer.begin_transaction()
+        for index, request in requests.items():
+            topic = topic_of(self._topic, request.dataset_urn)
+            note = partial(self._note, index, topic, failures)
+            try:
+                for path in (path for info in request.infos for path in info["paths"]):
+                    self._send_file(producer, topic, path, note, failures)
+            except FileNotFoundError as error:
+                failures[index] = FailedForGood(f"staged messages are gone: {error.filename or error}")
+            if failures:
+                break
+        if not failures:
+            self._send_rows(producer, lane, rows)
+            self._flush(producer)
+        if failures:
+            producer.abort_transaction(self._target.request_timeout_s)
+            return failures
+        producer.commit_transaction(self._target.request_timeout_s)
+        return failures
+
+    def _send_file(self, producer: Producer, topic: str, path: str, note: Note, failures: Failures) -> None:
+        for message in staged_messages(self._context.fs, f"{self._context.staging_root}/{path}"):
+            while not failures:
+                try:
+                    producer.produce(topic, on_delivery=note, **message)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+                except KafkaException as error:
+                    producer.poll(0)
+                    note(error.args[0], None)
+                    if not failures:
+                        raise
+            if failures:
+                return
+
+    def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
+        """Notes why a message could not be sent, where it is to blame."""
+        if error is not None and error.code() in _OF_A_MESSAGE:
+            reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
+            failures.setdefault(index, RetryLater(reason))
+
+    def _flush(self, producer: Producer) -> None:
+        """Waits as long as messages get through."""
+        left = len(producer)
+        while left:
+            now_left = producer.flush(self._target.request_timeout_s)
+            if now_left >= left:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{now_left} messages are not acknowledged"))
+            left = now_left
+
+    def _send_rows(self, producer: Producer, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
+        for key, row in rows.items():
+            producer.produce(self._target.ledger, msgspec.json.encode(row), key, partition=lane)
+
+    def _revoked(self, row: LedgerRow | None, request: CommitRequest) -> LedgerRow:
+        if row is not None and row.epoch == request.epoch:
+            raise ConflictError(
+                "Kafka can't take back what is committed",
+                dataset=request.dataset_urn,
+                epoch=request.epoch,
+                todo="release the dataset with accept",
+            )
+        return taken_back(row, request, ())
+
+    def _refuse_topics(
+        self,
+        producer: Producer,
+        rows: Mapping[bytes, LedgerRow],
+        requests: Sequence[CommitRequest],
+        outcomes: dict[int, CommitOutcome],
+    ) -> None:
+        """Answers those whose topic is missing or no place for records; makes missing ones, if it may."""
+        wanted = {
+            index: topic_of(self._topic, request.dataset_urn)
+            for index, request in enumerate(requests)
+            if answered(rows.get(ledger_key(self._context.store_id, request)), request) is None
+        }
+        there = producer.list_topics(timeout=self._target.request_timeout_s).topics if wanted else {}
+        missing = sorted({topic for topic in wanted.values() if topic not in there})
+        if self._create and missing:
+            why = self._target.make_topics(self._admin, missing)
+        else:
+            why = dict.fromkeys(missing, "it does not exist; make it, or set sink.create")
+        for index, topic in wanted.items():
+            if topic == self._target.ledger:
+                outcomes[index] = FailedForGood(f"the topic {topic} is the ledger: change sink.topic or sink.ledger")
+            elif topic in why:
+                outcomes[index] = RetryLater(f"no records can be sent to the topic {topic}: {why[topic]}")
+
+    @contextmanager
+    def _session(self, lane: int) -> Iterator[Producer]:
+        """The producer of a transactional id: from now on an older one can commit nothing. What is open when the block
+        ends is aborted, so that readers need not wait for it."""
+        producer = self._target.producer(f"distcommit-{self._context.store_id}-{lane}")
+        producer.init_transactions(self._target.request_timeout_s)
+        try:
+            yield producer
+        except BaseException:
+            with suppress(KafkaException):
+                producer.abort_transaction(self._target.request_timeout_s)
+            raise

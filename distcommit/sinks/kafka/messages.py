@@ -1,0 +1,172 @@
+"""Records as messages: what a writer stages, and a committer sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.covering import Covering
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_MESSAGE: pa.Schema = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+        ("timestamp", pa.int64()),
+        ("partition", pa.int32()),
+    ]
+)
+_FLUSH_BYTES = 32 * 1024 * 1024
+"""A staged file is read whole by the committer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Which columns become what of a message. Empty: none does.
+
+    Attributes:
+        format: `bytes`: the column `value` as it is; `json`: an object of all columns that nothing else names.
+        timestamp: a column of times; without one, and where it is null, a message has the time it is sent.
+        partition: a column of integers; without one, and where it is null, the client chooses by the key.
+    """
+
+    format: Literal["bytes", "json"]
+    key: str
+    value: str
+    headers: str
+    timestamp: str
+    partition: str
+
+    def check(self, schema: pa.Schema) -> None:
+        """Lets records through that can be messages.
+
+        Raises:
+            ConfigurationError: naming the column and what it has to be.
+        """
+        text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
+        wanted = [(setting, column, "bytes or text", _is_text) for setting, column in text.items()]
+        wanted += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
+        wanted += [("timestamp", self.timestamp, "a timestamp", pa.types.is_timestamp)]
+        wanted += [("partition", self.partition, "an integer", pa.types.is_integer)]
+        for setting, column, expected, fits in wanted:
+            found = schema.field(column).type if column in schema.names else None
+            if column and (found is None or not fits(found)):
+                raise ConfigurationError(
+                    "records can't be made messages of",
+                    setting=f"sink.{setting}",
+                    column=column,
+                    expected=expected,
+                    found="no such column" if found is None else str(found),
+                    todo="name another column, convert this one before (cast), or set sink.format to json",
+                )
+
+    def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as messages. Raises as `check`."""
+        self.check(batch.schema)
+        columns = [
+            self._column(batch, self.key, 0),
+            self._column(batch, self.value, 1) if self.format == "bytes" else self._json(batch),
+            self._column(batch, self.headers, 2),
+            self._times(batch),
+            self._column(batch, self.partition, 4),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=_MESSAGE)
+
+    def _column(self, batch: pa.RecordBatch, name: str, at: int) -> pa.Array:
+        kind = _MESSAGE.field(at).type
+        return pc.cast(batch.column(name), kind) if name else pa.nulls(batch.num_rows, kind)
+
+    def _times(self, batch: pa.RecordBatch) -> pa.Array:
+        if not self.timestamp:
+            return pa.nulls(batch.num_rows, pa.int64())
+        zone = batch.schema.field(self.timestamp).type.tz
+        times = pc.cast(batch.column(self.timestamp), pa.timestamp("ms", tz=zone), safe=False)
+        return pc.cast(times, pa.int64())
+
+    def _json(self, batch: pa.RecordBatch) -> pa.Array:
+        named = {self.key, self.headers, self.timestamp, self.partition}
+        rows = batch.select([name for name in batch.schema.names if name not in named]).to_pylist()
+        return pa.array([msgspec.json.encode(row) for row in rows], pa.binary())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
+class KafkaWriter(SinkWriter):
+    """Stages messages as Arrow IPC files of at most about 32 MB, which is what it holds in memory.
+
+    `ledger_id`: the identity of the ledger topic, which the committer has to find again.
+    """
+
+    def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
+        self._mapping, self._area, self._ledger_id = mapping, area, ledger_id
+        self._covering = Covering(origin)
+        self._paths: list[str] = []
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        messages = self._mapping.messages(batch)
+        self._covering.add(batch, origins)
+        rows_at_once = max(1, messages.num_rows * _FLUSH_BYTES // max(1, messages.nbytes))
+        for start in range(0, messages.num_rows, rows_at_once):
+            part = messages.slice(start, rows_at_once)
+            self._held.append(part)
+            self._held_bytes += part.nbytes
+            if self._held_bytes >= _FLUSH_BYTES:
+                self._flush()
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        self._flush()
+        if not self._paths:
+            return Prepared()
+        info = {"paths": self._paths, "ledger": self._ledger_id, "covered": self._covering.covered()}
+        return Prepared([info])
+
+    def abort(self) -> None:
+        self._held.clear()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        name = f"messages-{len(self._paths)}.arrow"
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_stream(buffer, _MESSAGE) as stream:
+            for part in self._held:
+                stream.write_batch(part)
+        self._held, self._held_bytes = [], 0
+        file, written = self._area.fs.create(f"{self._area.folder}/{name}"), False
+        try:
+            file.write(buffer.getvalue())
+            written = True
+        finally:
+            file.close_file(sync=written)
+        self._paths.append(f"{self._area.prefix}/{name}")
+
+
+def staged_messages(fs: FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    """The messages of a staged file as `Producer.produce` takes them, less the topic. FileNotFoundError: it is gone."""
+    with pa.ipc.open_stream(pa.BufferReader(fs.read(path))) as stream:
+        for batch in stream:
+            for row in batch.to_pylist():
+                headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]
+                message = {name: value for name, value in row.items() if value is not None}
+                yield {**message, "headers": headers} if headers else message

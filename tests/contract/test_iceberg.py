@@ -1,0 +1,106 @@
+"""The Iceberg sink keeps what a sink has to keep, with a catalog in SQLite, in PostgreSQL and behind REST."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote, urlparse
+
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from distcommit.model.committer import CommitRequest
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.iceberg.catalogs import close_opened
+from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.table_names import plain_name
+from distcommit.testing.contracts import SinkContract
+from tests.servers.iceberg_rest import IcebergRestServer
+from tests.servers.postgresql import PostgresServer
+
+_DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü")}
+
+
+class _OnIceberg(SinkContract):
+    """A table for each dataset."""
+
+    def catalog(self, place: Path) -> dict[str, str]:
+        """The catalog's settings, another one for each place."""
+        return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
+
+    def namespace(self, place: Path) -> str:
+        """Where the tables are."""
+        return "ingest"
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        return IcebergSink.model_validate(
+            {"type": "iceberg", "catalog": self.catalog(place), "namespace": self.namespace(place)}
+        )
+
+    @pytest.fixture(autouse=True)
+    def _close(self) -> Iterator[None]:
+        yield
+        close_opened()
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
+            return self.seen_by(client, place)
+
+    def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
+        """What pyiceberg alone finds."""
+        if not client.namespace_exists(self.namespace(place)):
+            return []
+        return [
+            (_DATASETS[name], offset)
+            for _, name in client.list_tables(self.namespace(place))
+            for offset in client.load_table((self.namespace(place), name)).scan().to_arrow()["offset"].to_pylist()
+        ]
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        Path(urlparse(request.infos[-1]["files"][0]["path"]).path).unlink()
+        return True
+
+
+class TestSqliteCatalog(_OnIceberg):
+    def cut_off(self, place: Path) -> bool:
+        with sqlite3.connect(place / "catalog.db") as db:
+            db.execute("ALTER TABLE iceberg_tables RENAME TO elsewhere")
+        db.close()
+        return True
+
+
+class TestPostgresCatalog(_OnIceberg):
+    """Tests share the database: each place is a catalog of its own in it."""
+
+    server: PostgresServer
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres_server: PostgresServer) -> None:
+        type(self).server = postgres_server
+
+    def catalog(self, place: Path) -> dict[str, str]:
+        host = self.server.url.removeprefix("postgresql://reader@")
+        return {
+            "type": "sql",
+            "name": sha256(str(place).encode()).hexdigest(),
+            "uri": f"postgresql+psycopg://reader:{quote(self.server.password)}@{host}",
+            "warehouse": f"file://{place}/warehouse",
+        }
+
+
+class TestRestCatalog(_OnIceberg):
+    """Tests share the catalog: each place is a namespace of its own in it."""
+
+    server: IcebergRestServer
+
+    @pytest.fixture(autouse=True)
+    def _server(self, iceberg_rest_server: IcebergRestServer) -> None:
+        type(self).server = iceberg_rest_server
+
+    def catalog(self, place: Path) -> dict[str, str]:
+        return {"type": "rest", "uri": self.server.url}
+
+    def namespace(self, place: Path) -> str:
+        return f"n{sha256(str(place).encode()).hexdigest()}"

@@ -1,0 +1,50 @@
+"""The Kafka sink keeps what a sink has to keep, on a real broker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from distcommit.model.committer import CommitRequest
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.kafka.names import topic_of
+from distcommit.sinks.kafka.sink import KafkaSink
+from distcommit.testing.contracts import SinkContract
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import committed_records
+
+
+class TestKafkaSink(SinkContract):
+    """Each place has topics of its own; one transactional id, so that the suite's kills see all of the committer."""
+
+    @pytest.fixture(autouse=True)
+    def _broker(self, kafka_server: KafkaServer) -> None:
+        self.brokers = kafka_server.bootstrap_servers
+
+    def name(self, place: Path) -> str:
+        return f"contract-{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        topics = {"topic": f"{self.name(place)}-{{dataset}}", "create": True, "ledger": f"{self.name(place)}.ledger"}
+        return KafkaSink.model_validate(
+            {"type": "kafka", "brokers": self.brokers, **topics, "transactional_ids": 1, "format": "json", "key": ""}
+        )
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        topics = {topic_of(f"{self.name(place)}-{{dataset}}", urn): urn for urn in ("a", "b", "c", "b/ü")}
+        records = committed_records(self.brokers, topics)
+        return [(topics[record.topic() or ""], json.loads(record.value() or b"")["offset"]) for record in records]
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        (place / "staging" / request.infos[-1]["paths"][-1]).unlink()
+        return True
+
+    def cut_off(self, place: Path) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        admin.delete_topics([f"{self.name(place)}.ledger"])[f"{self.name(place)}.ledger"].result()
+        return True

@@ -1,0 +1,40 @@
+"""Iceberg's own REST catalog, with its tables' pointers in SQLite and their files in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import urllib.request
+from pathlib import Path
+
+from tests.servers.java import java_command
+from tests.servers.process import Server, ServerProcess, free_ports
+
+_MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
+
+
+class IcebergRestServer(Server):
+    """One catalog without credentials."""
+
+    @property
+    def url(self) -> str:
+        """What clients have as `uri`."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="iceberg-rest-")))
+        self.port = free_ports(1)[0]
+        settings = {
+            "CATALOG_REST_PORT": str(self.port),
+            "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+            "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
+            "CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
+        }
+        server = stack.enter_context(
+            ServerProcess("Iceberg's REST catalog", java_command("iceberg_rest", _MAIN), folder / "log", settings)
+        )
+        server.wait_until(self._answers)
+
+    def _answers(self) -> bool:
+        with urllib.request.urlopen(f"{self.url}/v1/config", timeout=5) as answer:
+            return bool(answer.status == 200)
