@@ -11,6 +11,7 @@ from distcommit.model.log_records import (
     Checkpoint,
     Cut,
     CutPhase,
+    DatasetState,
     Decide,
     Done,
     Dropped,
@@ -32,7 +33,7 @@ from distcommit.model.log_records import (
     SetWatermarks,
 )
 from distcommit.model.unread import FailedReading, Unread, UnreadDataset
-from distcommit.model.watermark import Watermark
+from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import merged
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
@@ -190,14 +191,27 @@ def _still_unread(
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None) -> None:
+    state = fold.state_of(urn)
     _update(
         fold,
         urn,
         watermark=watermark,
-        origin=dict(watermark.positions) if watermark else {},
+        origin=_origin_after(state, watermark),
         closed_epoch=max(fold.state_of(urn).closed_epoch, fold.fence_epoch),
         unread=None,
     )
+
+
+def _origin_after(state: DatasetState, watermark: Watermark | None) -> dict[str, Position]:
+    """Where each partition begins once a person has set that watermark: there, or where it has begun before, if its
+    position is as it was."""
+    if watermark is None:
+        return {}
+    before = state.watermark
+    there = before.positions if before is not None and before.incarnation == watermark.incarnation else {}
+    stays = {partition for partition, at in watermark.positions.items() if there.get(partition) == at}
+    origin = {partition: at for partition, at in watermark.positions.items() if partition not in stays}
+    return origin | {partition: at for partition, at in state.origin.items() if partition in stays}
 
 
 def _open(fold: Fold, urn: str) -> OpenSequence:

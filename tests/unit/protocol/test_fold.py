@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from distcommit.model.log_records import (
@@ -343,3 +345,23 @@ def test_a_checkpoint_and_a_move_to_other_buckets_carry_it() -> None:
     assert again.datasets == fold.datasets
     apply(4, Moved(1, 1), fold)
     assert next_record.begin([fold], 0, lambda urn: 0).datasets == (fold.state_of("d"),)
+
+
+POSITIONS = st.dictionaries(st.sampled_from("012"), st.integers(0, 9), min_size=1)
+
+
+@given(before=POSITIONS, origin=POSITIONS, after=POSITIONS, incarnations=st.sampled_from(["same", "other"]))
+def test_a_watermark_set_by_hand_leaves_the_beginning_of_partitions_that_stay_where_they_are(
+    before: dict[str, int], origin: dict[str, int], after: dict[str, int], incarnations: str
+) -> None:
+    old, wanted = Watermark({**before}, "same"), Watermark({**after}, incarnations)
+    known = DatasetState("d", watermark=old, origin={**origin})
+    for record in (SetWatermark("d", wanted, "me"), SetWatermarks({"d": wanted}, "me")):
+        fold = folded(FENCED, Rebuilt(1, (known,), "me"), record)
+        found = fold.state_of("d").origin
+        for partition in "012":
+            if incarnations == "same" and partition in after and before.get(partition) == after[partition]:
+                assert found.get(partition) == origin.get(partition)
+            else:
+                assert found.get(partition) == after.get(partition)
+    assert folded(FENCED, Rebuilt(1, (known,), "me"), SetWatermark("d", None, "me")).state_of("d").origin == {}
