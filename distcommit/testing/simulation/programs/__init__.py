@@ -22,6 +22,7 @@ from distcommit.testing.simulation.programs.partial import PARTIAL
 from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.replaced import REPLACED
+from distcommit.testing.simulation.programs.replacing import REPLACING
 from distcommit.testing.simulation.programs.reprocess import REPROCESS
 from distcommit.testing.simulation.programs.restores import RESTORES
 from distcommit.testing.simulation.programs.retention import RETENTION
@@ -50,6 +51,7 @@ _ALL = (
     *ATTEMPTS,
     *SETTINGS,
     *REPROCESS,
+    *REPLACING,
     *UNREAD,
     *PARTIAL,
 )

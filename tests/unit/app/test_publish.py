@@ -1,0 +1,37 @@
+"""`sink.publish` in a job file: what goes with a publisher that replaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from distcommit.model.errors import ConfigurationError
+from tests.unit.app.test_delivery import config
+
+REPLACE = "sink: {publish: replace}\n"
+TWO = "fork: {{type: all, branches: {{a: {{sink: {{publish: replace}}}}, b: {{{0}}}}}}}\n"
+
+
+def test_files_are_added_unless_the_job_says_otherwise(tmp_path: Path) -> None:
+    assert config(tmp_path).task_flow().publish == "append"
+    assert config(tmp_path, REPLACE).task_flow().publish == "replace"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("sink: {publish: replace_partitions}\n", "goes with partition_by"),
+        (REPLACE + "commit: {delivery: at_least_once}\n", "goes with commit.delivery: exactly_once only"),
+        (REPLACE + "commit: {policy: successful}\n", "goes with policy: full only"),
+        (REPLACE + "commit: {policies: [{datasets: [a], policy: partial}]}\n", "goes with policy: full only"),
+        (REPLACE + "limits: {seconds: 5}\n", "goes without limits.seconds"),
+        (TWO.format("sink: {publish: append}"), "publish has to be the same in all branches"),
+        (TWO.format("sink: {publish: replace}, optional: true"), "goes without optional branches"),
+    ],
+)
+def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more: str, message: str) -> None:
+    config(tmp_path)
+    with pytest.raises(ConfigurationError) as refused:
+        config(tmp_path, more)
+    assert message in str(refused.value)
