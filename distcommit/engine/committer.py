@@ -147,7 +147,9 @@ class BucketCommitter:
         self._made.clear()
         sequences = []
         for plan, ready, staged in self._open.ready(fold, self._context, ended=ended):
-            sequence, steps = sequence_of(self._settings, self._context, plan, ready, staged)
+            sequence, steps = sequence_of(
+                self._settings, self._context, fold.state_of(plan.dataset_urn), plan, ready, staged
+            )
             if not self._settings.job_level:
                 self._made[name_of(sequence)] = sequence, steps
             sequences.append(sequence)

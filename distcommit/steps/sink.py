@@ -51,6 +51,10 @@ class SinkCommitStep(CommitStep):
         return self.sink.name
 
     @property
+    def target_branch(self) -> str:
+        return self.request.branch
+
+    @property
     def prepared_by(self) -> tuple[str, ...]:
         return self.request.attempts if self.sink.discards else ()
 

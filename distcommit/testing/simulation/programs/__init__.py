@@ -23,6 +23,7 @@ from distcommit.testing.simulation.programs.rebucket import REBUCKET
 from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.replaced import REPLACED
 from distcommit.testing.simulation.programs.reprocess import REPROCESS
+from distcommit.testing.simulation.programs.restored_targets import RESTORED_TARGETS
 from distcommit.testing.simulation.programs.restores import RESTORES
 from distcommit.testing.simulation.programs.retention import RETENTION
 from distcommit.testing.simulation.programs.settings import SETTINGS
@@ -46,6 +47,7 @@ _ALL = (
     *REBUCKET,
     *REPLACED,
     *RESTORES,
+    *RESTORED_TARGETS,
     *DELIVERY,
     *ATTEMPTS,
     *SETTINGS,
