@@ -19,6 +19,8 @@ from benchmarks.questions.latency import latency_on_hdfs
 from benchmarks.questions.operations import operations as run_operations
 from benchmarks.questions.recovery import recovery as run_recovery
 from benchmarks.questions.scale import scale as run_scale
+from benchmarks.questions.sinks import Size
+from benchmarks.questions.sinks import sinks as run_sinks
 from benchmarks.questions.visibility import visibility as run_visibility
 from benchmarks.reports import plots, table
 from benchmarks.results import Results
@@ -256,6 +258,21 @@ def hdfs(
         tell=_tell,
     )
     _show(results, as_json)
+
+
+@app.command()
+def sinks(
+    records: Annotated[int, typer.Option(min=1, help="Records in all, where speed is measured.")] = 1_000_000,
+    tables: Annotated[int, typer.Option(min=1, help="Tables, where many are committed at once.")] = 5000,
+    figures: Annotated[str, typer.Option(help="Figures that are wanted, with commas between; all if empty.")] = "",
+    repeats: Repeats = 5,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """How fast sinks bring records to their targets, next to what each target's own client does."""
+    wanted = frozenset(name for name in figures.split(",") if name)
+    _show(run_sinks(Size(records, tables, repeats, seed), folder, _tell, wanted), as_json)
 
 
 @app.command()

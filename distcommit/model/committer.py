@@ -145,6 +145,11 @@ class SinkCommitter(ABC):
         whose `abilities.audit` says so."""
         raise NotImplementedError(f"{type(self).__name__} tells nothing of what it has committed")
 
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        """How many rows of a dataset and branch readers of the target see, counted there and not by the ledger; None if
+        the target can't tell them from others. Asked by the deep audit."""
+        return None
+
     def probe(self) -> None:  # noqa: B027 - optional hook
         """Tries whether the target works at all, and changes nothing there: reads the ledger, or writes to it on a
         condition that never holds.

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import msgspec
 
+from distcommit.model.work import MAIN_BRANCH
+
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """What input records output rows stand for, of one incarnation of the source, in one branch.
+    """What input records output rows stand for, in one branch: of one incarnation of the source, as one flow made them.
 
     Attributes:
         incarnation: what the positions count in (a Kafka topic id); empty if the source has none.
+        branches: all branches that the flow had, without those of errors; others are not owed these input records.
         offsets: the input records that rows were made of, as text of `OffsetSets`; empty for none.
         holes: positions that were passed and had no record, likewise.
         filtered: input records that nothing was written of, on purpose, by branch, likewise. One of an attempt's
@@ -25,6 +28,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     incarnation: str = ""
+    branches: tuple[str, ...] = (MAIN_BRANCH,)
     offsets: str = ""
     holes: str = ""
     filtered: dict[str, str] = {}
@@ -41,7 +45,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         base: the one before it, which taking it back leaves; 0: none.
         revoked: the newest epoch that was taken back, before or after it was committed: it never can be again.
         commit_id: which commit that epoch was (`sinks.ledgers.commit_id`); empty: nobody knows.
-        covered: what all committed rows stand for, an entry for each incarnation.
+        covered: what all committed rows stand for, an entry for each incarnation and flow, the newest one last.
     """
 
     dataset_urn: str

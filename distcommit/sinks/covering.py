@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from distcommit.model.ledger import Covered
 from distcommit.model.sink import Filtered, Origin, Origins
@@ -20,6 +21,7 @@ class Covering:
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
         self._offsets, self._holes = OffsetSets(), OffsetSets()
+        self._ranges: list[SkippedRange] = []
         self._filtered: dict[str, str] = {}
         self._rows = 0
 
@@ -36,7 +38,9 @@ class Covering:
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
         """Notes positions without a record."""
-        self._holes.update(offsets_of(holes))
+        found = list(holes)
+        self._ranges += found
+        self._holes.update(offsets_of(found))
 
     def note_filtered(self, filtered: Filtered) -> bool:
         """Notes what nothing was written of; False if no row was: then no info will carry it."""
@@ -50,17 +54,23 @@ class Covering:
         """How many rows there are so far."""
         return self._rows
 
+    @property
+    def holes_left(self) -> Sequence[SkippedRange]:
+        """For `Prepared.holes`: those that no info carries, as no row was written."""
+        return () if self._rows else self._ranges
+
     def covered(self) -> dict[str, Any]:
         """All of it, as `covered_in` reads it."""
         found = Covered(
             incarnation=self._origin.incarnation,
+            branches=tuple(self._origin.branches),
             offsets=_text(self._offsets),
             holes=_text(self._holes),
             filtered=self._filtered,
             rows=self._rows,
             makes_several=self._origin.makes_several,
         )
-        plain: dict[str, Any] = msgspec.to_builtins(found)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))  # in lists, no tuples
         return plain
 
 
@@ -70,27 +80,36 @@ def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tupl
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """The parts as one entry for each incarnation, in the order of their names; what is in two is counted as twice."""
-    found: dict[str, Covered] = {}
+    """The parts as one entry for each incarnation and flow, that of the last part last; what two parts of one have is
+    counted as twice."""
+    found: dict[_Kind, Covered] = {}
     for part in parts:
-        there = found.get(part.incarnation)
-        found[part.incarnation] = part if there is None else _both(there, part)
-    return tuple(found[name] for name in sorted(found))
+        there = found.pop(_kind(part), None)
+        found[_kind(part)] = part if there is None else _both(there, part)
+    return tuple(found.values())
 
 
 def without(whole: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
     """What is left once some of it was taken back."""
-    less = {part.incarnation: part for part in taken_back}
-    left = (_less(part, less[part.incarnation]) if part.incarnation in less else part for part in whole)
+    less = {_kind(part): part for part in taken_back}
+    left = (_less(part, less[_kind(part)]) if _kind(part) in less else part for part in whole)
     return tuple(part for part in left if part.rows or part.offsets or part.filtered)
+
+
+_Kind = tuple[str, tuple[str, ...], bool]
+
+
+def _kind(part: Covered) -> _Kind:
+    """What entries are apart by: what of two flows is there twice, only the audit tells."""
+    return part.incarnation, part.branches, part.makes_several
 
 
 def _both(one: Covered, other: Covered) -> Covered:
     offsets, more = parsed(one.offsets), parsed(other.offsets)
     twice = offsets.intersection(more).count()
     offsets.update(more)
-    return Covered(
-        incarnation=one.incarnation,
+    return replace(
+        one,
         offsets=_text(offsets),
         holes=_text(parsed(one.holes).union(parsed(other.holes))),
         filtered={
@@ -99,7 +118,6 @@ def _both(one: Covered, other: Covered) -> Covered:
         },
         rows=one.rows + other.rows,
         twice=one.twice + other.twice + twice,
-        makes_several=one.makes_several or other.makes_several,
     )
 
 
@@ -108,7 +126,7 @@ def _less(one: Covered, other: Covered) -> Covered:
         branch: _text(parsed(text).difference(parsed(other.filtered.get(branch, ""))))
         for branch, text in one.filtered.items()
     }
-    return msgspec.structs.replace(
+    return replace(
         one,
         offsets=_text(parsed(one.offsets).difference(parsed(other.offsets))),
         holes=_text(parsed(one.holes).difference(parsed(other.holes))),

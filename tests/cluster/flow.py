@@ -188,7 +188,9 @@ def run_flow(topics: int, records: int, folder: Path, say: Say, reprocessed_topi
             if not place:
                 sent.produce(each, ("v2", "v1", "v2"))
         with timed("run 3"):
-            job.run()
+            code, told, errors = job.cli("run", timeout_s=_END_S)
+            if code:
+                raise RuntimeError(f"run 3 ended with {code}: {told} {errors[-2000:]}")
         with timed("audit, deep"):
             _require_exact(result, job, sent, set())
         with timed("reprocess after the fix"):

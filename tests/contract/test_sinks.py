@@ -12,10 +12,13 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
 from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.model.ledger import LedgerRow
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.sinks import ledgers
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.testing.contracts import SinkContract
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink, SqliteWriter
@@ -34,13 +37,13 @@ class TestSqliteSink(SinkContract):
         return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in rows]
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
-        Path(request.infos[-1]["path"]).unlink()
+        (place / "staging" / request.infos[-1]["path"]).unlink()
         return True
 
     def cut_off(self, place: Path) -> bool:
         with sqlite3.connect(place / "rows.db") as db:
             db.execute("DROP TABLE ledger")
-            db.execute("CREATE VIEW ledger AS SELECT 'a' AS dataset, 1 AS epoch, FALSE AS revoked")
+            db.execute("CREATE VIEW ledger AS SELECT 's' AS store, 'a' AS dataset, 'main' AS branch, '{}' AS row")
         db.close()
         return True
 
@@ -48,15 +51,16 @@ class TestSqliteSink(SinkContract):
 class Forgetful(SqliteCommitter):
     """Has no ledger."""
 
-    def _newest(self, dataset: str) -> tuple[int, bool]:
-        return 0, False
+    def _row(self, request: CommitRequest) -> LedgerRow | None:
+        return None
 
 
 class ShortSighted(SqliteCommitter):
     """Knows only of the newest epoch."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
-        if 0 < request.epoch < self._newest(request.dataset_urn)[0]:
+        row = self._row(request)
+        if row is not None and 0 < request.epoch < row.epoch:
             with self._transaction():
                 self._load(request)
             return Committed()
@@ -67,12 +71,13 @@ class InTwoTransactions(SqliteCommitter):
     """Moves its ledger after the rows."""
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
-        if self._newest(request.dataset_urn)[0] >= request.epoch:
+        row = self._row(request)
+        if ledgers.answered(row, request) is not None:
             return super()._commit(request)
         with self._transaction():
             self._load(request)
         with self._transaction():
-            self._record(request, revoked=False)
+            self._put(request, ledgers.committed(row, request, ()))
         return Committed()
 
 
@@ -82,14 +87,14 @@ class LooksTooEarly(SqliteCommitter):
     meeting = threading.Barrier(8)
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
-        done = self._newest(request.dataset_urn)[0] >= request.epoch
+        row = self._row(request)
         if threading.current_thread() is not threading.main_thread():
             self.meeting.wait(20)
-        if done:
+        if ledgers.answered(row, request) is not None:
             return super()._commit(request)
         with self._transaction():
             self._load(request)
-            self._record(request, revoked=False)
+            self._put(request, ledgers.committed(row, request, ()))
         return Committed()
 
 
@@ -103,18 +108,16 @@ class TakesNothingBack(SqliteCommitter):
 class ForgetsWhatItTookBack(SqliteCommitter):
     """Removes rows, and would commit them again."""
 
-    def _record(self, request: CommitRequest, *, revoked: bool) -> None:
-        if revoked:
-            self._db.execute("DELETE FROM ledger WHERE dataset = ?", (request.dataset_urn,))
-        else:
-            super()._record(request, revoked=revoked)
+    def _put(self, request: CommitRequest, row: LedgerRow) -> None:
+        super()._put(request, replace(row, revoked=0))
 
 
 class TakesLostForCommitted(SqliteCommitter):
     """Passes over staged files that are gone."""
 
     def _load(self, request: CommitRequest) -> None:
-        there = tuple(info for info in request.infos if Path(info["path"]).exists())
+        root = Path(self._context.staging_root)
+        there = tuple(info for info in request.infos if (root / info["path"]).exists())
         super()._load(CommitRequest(request.dataset_urn, request.epoch, there))
 
 
@@ -136,7 +139,7 @@ class TriesWithRows(SqliteCommitter):
     """Tries its target with a row that readers see."""
 
     def probe(self) -> None:
-        self._db.execute("INSERT INTO records VALUES ('a', 0, '{\"offset\": 0}')")
+        self._db.execute("INSERT INTO records VALUES ('', 'a', 'main', 0, '{\"offset\": 0}')")
 
 
 class Eager(SqliteWriter):
@@ -147,8 +150,8 @@ class Eager(SqliteWriter):
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         super().write(batch, origins)
-        rows = [(self.attempt.dataset_urn, 1, msgspec.json.encode(row)) for row in batch.to_pylist()]
-        self.committer._db.executemany("INSERT INTO records VALUES (?, ?, ?)", rows)
+        rows = [("", self.attempt.dataset_urn, "main", 1, msgspec.json.encode(row)) for row in batch.to_pylist()]
+        self.committer._db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?)", rows)
 
 
 class InTuples(SqliteWriter):
@@ -166,13 +169,14 @@ class FlawedSink(SqliteSink):
     writer: type[SqliteWriter] = SqliteWriter
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        writer = self.writer(f"{area.folder}/rows.jsonl")
+        writer = self.writer(area, origin)
         if isinstance(writer, Eager):
-            writer.attempt, writer.committer = attempt, SqliteCommitter(self.path)
+            context = CommitterContext(area.fs, "", area.output_root, "")
+            writer.attempt, writer.committer = attempt, SqliteCommitter(self.path, context)
         return writer
 
     def open_committer(self, context: CommitterContext) -> SqliteCommitter:
-        return self.committer(self.path)
+        return self.committer(self.path, context)
 
 
 class _Suite(TestSqliteSink):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,10 +17,12 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.model.source import Source
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.rest.source import RestSource
 from distcommit.sources.sql.source import SqlSource
 from distcommit.testing.contracts import SourceContract
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from tests.servers.postgresql import PostgresServer
+from tests.servers.rest import RestServer
 
 HELD = {"orders": {"0": 10, "1": 7}, "clicks": {"0": 3}, "empty": {"0": 0}}
 
@@ -136,3 +139,49 @@ class TestSqlSourceOfPostgreSQL(TestSqlSource):
         for urn, plan in first.items():
             assert [unit.size for unit in plan.work_units] == [unit.size for unit in again[urn].work_units]
             assert self.reached(again[urn]).covers(self.reached(plan))
+
+
+class TestRestSource(SourceContract):
+    """Integers, each there once, whose end is known as they are read; records are numbered."""
+
+    rows: ClassVar = {"orders": 10, "clicks": 3, "empty": 0}
+    field: ClassVar = {"field": "id", "type": "integer", "since": "since", "lookback": 0, "unique": True}
+
+    @pytest.fixture(autouse=True)
+    def _lists(self, tmp_path: Path, rest_server: RestServer) -> None:
+        self.server, self.prefix = rest_server, tmp_path.name
+        for name, rows in self.rows.items():
+            made = [self.record(row) for row in range(rows)]
+            rest_server.put(f"{self.prefix}-{name}", rows=made, field="id", is_number=self.field["type"] == "integer")
+
+    def record(self, row: int) -> str:
+        return f'{{"id": {row}, "name": "x"}}'
+
+    def make_source(self) -> Source:
+        datasets = [f"{self.prefix}-{name}" for name in self.rows]
+        where = {"url": f"{self.server.url}/cursor/{{dataset}}", "datasets": datasets, "records": "data.items"}
+        paging = {"type": "cursor", "path": "next", "param": "cursor"}
+        return RestSource.model_validate({"type": "rest", **where, "watermark": self.field, "paging": paging})
+
+    def holds(self) -> Mapping[str, Mapping[str, int]]:
+        return {f"{self.prefix}-{name}": {"": 0, "rows": rows} for name, rows in self.rows.items()}
+
+
+class TestRestSourceOfTimes(TestRestSource):
+    """Times, the same in pairs, read up to the present of the machine that plans."""
+
+    field: ClassVar = {"field": "id", "type": "time", "since": "since", "until": "until", "lookback": 0}
+
+    def record(self, row: int) -> str:
+        return f'{{"id": "2024-01-01T00:00:{row // 2:02d}Z", "n": {row}}}'
+
+    @pytest.fixture(autouse=True)
+    def _stopped_clock(self, _lists: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        from distcommit.sources.rest import source
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Clock:
+                return cls(2024, 1, 2, tzinfo=tz)
+
+        monkeypatch.setattr(source, "datetime", Clock)

@@ -26,12 +26,12 @@ class HeldSink(SqliteSink):
         return dataset_urn[:-1]
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        return HeldCommitter(self)
+        return HeldCommitter(self, context)
 
 
 class HeldCommitter(SqliteCommitter):
-    def __init__(self, sink: HeldSink) -> None:
-        super().__init__(sink.path)
+    def __init__(self, sink: HeldSink, context: CommitterContext) -> None:
+        super().__init__(sink.path, context)
         self.sink = sink
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:

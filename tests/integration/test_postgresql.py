@@ -100,7 +100,7 @@ def test_types(schema: Schema) -> None:
     reader = Reader(schema.source())
     plan = reader.plan()
     assert plan is not None, reader.problems
-    with closing(reader.sql.open()) as extractor:
+    with closing(reader.source.open()) as extractor:
         (batch,) = extractor.extract(plan.work_units[0])
     assert batch.schema == pa.schema([("id", pa.int32()), *((name, column[2]) for name, column in columns.items())])
     first, second = batch.to_pylist()
@@ -174,7 +174,7 @@ def test_a_time_that_commits_late_is_lost_without_lookback_and_read_with_it(sche
         for reader in (naive, careful):
             reader.run()
         slow.commit()
-    careful.sql = naive.sql  # as if the ten minutes were over
+    careful.source = naive.source  # as if the ten minutes were over
     for reader in (naive, careful):
         reader.run()
     assert [row["n"] for row in naive.rows] == [2]
@@ -255,7 +255,7 @@ def test_a_work_unit_sees_one_snapshot(schema: Schema) -> None:
     reader = Reader(schema.source(batch_rows=500))
     plan = reader.plan()
     assert plan is not None
-    with closing(reader.sql.open()) as extractor:
+    with closing(reader.source.open()) as extractor:
         batches = iter(extractor.extract(plan.work_units[0]))
         rows = next(batches).num_rows
         schema.run("UPDATE t SET n = 1", "DELETE FROM t WHERE id > 4000")
@@ -272,7 +272,7 @@ def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) 
     reader = Reader(schema.source(batch_rows=100))
     plan = reader.plan()
     assert plan is not None
-    extractor = reader.sql.open()
+    extractor = reader.source.open()
     batches = iter(extractor.extract(plan.work_units[0]))
     next(batches)
     schema.server.kill()
@@ -281,7 +281,7 @@ def test_a_server_that_is_killed_while_it_is_read_loses_nothing(schema: Schema) 
             list(batches)
         assert schema.server.password not in str(failure.value)
         with pytest.raises(DistcommitError, match="can't be reached"):
-            planned(reader.sql)
+            planned(reader.source)
     finally:
         schema.server.restart()
     again = sum(batch.num_rows for batch in extractor.extract(plan.work_units[0]))

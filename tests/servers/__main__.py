@@ -1,5 +1,5 @@
-"""`python -m tests.servers kafka|registry|hdfs|postgresql|spark|s3|smb`: starts a server, prints how to reach it as
-variables for a shell, and ends it on Ctrl-C."""
+"""`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|smb`: starts a server, prints how to reach
+it as variables for a shell, and ends it on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
+from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError
 from tests.servers.registry import RegistryServer
@@ -43,6 +44,12 @@ def _postgresql() -> Iterator[str]:
 
 
 @contextmanager
+def _mariadb() -> Iterator[str]:
+    with MariadbServer() as server:
+        yield f'URL={server.url} PASSWORD="{server.password}"'
+
+
+@contextmanager
 def _spark() -> Iterator[str]:
     with SparkCluster() as cluster:
         yield f"MASTER={cluster.master}"
@@ -67,6 +74,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "registry": _registry,
     "hdfs": _hdfs,
     "postgresql": _postgresql,
+    "mariadb": _mariadb,
     "spark": _spark,
     "s3": _s3,
     "smb": _smb,

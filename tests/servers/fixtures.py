@@ -9,8 +9,10 @@ import pytest
 
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
+from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.registry import RegistryServer
+from tests.servers.rest import RestServer
 from tests.servers.s3 import S3Server
 from tests.servers.smb import SmbServer
 from tests.servers.spark import SparkCluster, SparkConnectServer
@@ -69,6 +71,20 @@ def registry_server() -> Iterator[RegistryServer]:
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server. Tests share it: use a schema of your own. A test that kills it starts it again."""
     with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariadbServer]:
+    """A MariaDB server. Tests share it: use a database of your own. A test that kills it starts it again."""
+    with MariadbServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rest_server() -> Iterator[RestServer]:
+    """A server of lists of records. Tests share it: use lists of your own."""
+    with RestServer() as server:
         yield server
 
 

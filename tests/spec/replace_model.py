@@ -1,5 +1,5 @@
-"""Executable model of replacing published files: reprocess, by a tombstone in the sequence, beside the rules of
-`log_model`.
+"""Executable model of replacing published files: reprocess, and publishers that replace, by a tombstone in the
+sequence, beside the rules of `log_model`.
 
     python -m tests.spec.replace_model                      the table: every scenario and every naive variant
     python -m tests.spec.replace_model abandon outside      one scenario (with naive switches), history in full
@@ -11,13 +11,20 @@ and a tombstone that names the error files it read, seals all of it as one seque
 order, and closes. What it feeds again is good now, or turned away again. A person quarantines a pending sequence and
 abandons it: REVOKING, what is staged goes (the tombstone first), then what was published, ABANDONED.
 
+A publisher that replaces (a run of its own kind here) reads one record more and stages its file. Who seals looks at
+what is live on the done epoch that it sees, stages a replacement (a tombstone of such a publisher), and seals it with
+the file: it names all that is live (or what is good in the record's own partition, of two), the replacement before it
+too, and says which records these have held. So the newest replacement alone says all that was replaced; it stays when
+what it names is deleted, until the next one's turn.
+
 One action is one effect: a record, one rename, one deletion. Who never moves again has crashed; who goes on after a
 newer fence with what it holds in its hands is a zombie (a publisher, or a late deleter). Records are put only as they
 are valid, which `log_model` shows of twins that race for a number.
 
 The auditor: of files whose epoch is at most the done epoch, those that no tombstone names whose epoch is, too.
-Invariants, on every state: each record below the watermark is in exactly one of them, published or turned away, and
-none above it; no file is named by two tombstones; what a pending sequence needs is staged or published; no false alarm
+Invariants, on every state: each record below the watermark is in exactly one of them, published or turned away, or
+said to be replaced, and none above it; of what was replaced nothing older is seen beside the new; no file is named by
+two tombstones; what a pending sequence needs is staged or published; no false alarm
 (`stores.anchors.require_published`): of what a run has done that died, nothing is missing. When nobody can move any
 more, nothing is pending.
 
@@ -39,9 +46,10 @@ URN, READ = 1, 2
 
 
 class File(NamedTuple):
-    """`names`: of a tombstone, what it retires; `wrote`: which attempt, so that names are nobody else's."""
+    """`names`: of a tombstone, what it retires; `wrote`: which attempt, so that names are nobody else's. `records`: of
+    a replacement those that it says to be replaced."""
 
-    kind: str  # good, error, tomb
+    kind: str  # good, error, tomb, repl
     e: int
     wrote: str
     records: tuple[int, ...] = ()
@@ -70,6 +78,7 @@ class Scen(NamedTuple):
     v: frozenset[str]
     beside: bool
     init: State
+    by_partition: bool = False
 
 
 Moves = Iterator[tuple[str, State]]
@@ -87,26 +96,47 @@ def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
 
 
 # ---- what is live
+STONES = ("tomb", "repl")
+
+
 def tombs(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
     """Those that count."""
-    return [file for file in output if file.kind == "tomb" and (file.e <= done or "all_tombs" in v)]
+    return [file for file in output if file.kind in STONES and (file.e <= done or "all_tombs" in v)]
 
 
 def live(output: frozenset[File], done: int, v: frozenset[str]) -> list[File]:
+    """What is published, and the newest replacement."""
     gone = {name for tomb in tombs(output, done, v) for name in tomb.names}
     return sorted(file for file in output if file.kind != "tomb" and file.e <= done and file not in gone)
+
+
+def partition(file: File) -> int:
+    return file.records[0] % 2
+
+
+def seen_beside(files: list[File], newest: int, scen: Scen) -> bool:
+    """Whether something is live that a replacement should have taken the place of."""
+    if not scen.by_partition:
+        return any(file.e < newest for file in files)
+    good = [file for file in files if file.kind == "good"]
+    return any(len({file.e for file in good if partition(file) == p}) > 1 for p in (0, 1))
 
 
 def check(s: State, scen: Scen, last: bool) -> str:
     v, t = scen.v, fold(s.log, scen.v).ds
     if s.bad:
         return s.bad
-    places = Counter(record for file in live(s.output, t.done, v) for record in file.records)
+    there = live(s.output, t.done, v)
+    files, replacements = ([f for f in there if (f.kind == "repl") is wanted] for wanted in (False, True))
+    places = Counter(record for file in files for record in file.records)
+    replaced = {record for file in replacements for record in file.records}
     for record in range(t.wm):
-        if places[record] != 1:
+        if places[record] + (record in replaced) != 1:
             return "IN NEITHER PLACE" if not places[record] else "IN BOTH PLACES"
     if any(record >= t.wm for record in places):
         return "PUBLISHED AND NOT DONE"
+    if replacements and seen_beside(files, max(file.e for file in replacements), scen):
+        return "OLD SEEN BESIDE NEW"
     named = Counter(name for tomb in tombs(s.output, t.done, v) for name in tomb.names)
     if any(count > 1 for count in named.values()):
         return "RETIRED TWICE"
@@ -145,7 +175,7 @@ def publishes(m: Mover, after: str) -> Moves:
     """One of the files in its hands, whatever the log says by now: that is what a zombie does."""
     for file in m.p.x:
         left = tuple(other for other in m.p.x if other != file)
-        if file in m.s.staged or (file.kind == "tomb" and "outside" in m.v):
+        if file in m.s.staged or (file.kind in STONES and "outside" in m.v):
             gone, there = m.s.staged - {file}, m.s.output | {file}
             yield m.go(f"publishes {shown(file)}", x=left, phase="" if left else after, staged=gone, output=there)
         else:  # published by a twin, or withdrawn: it is found out at the close
@@ -181,13 +211,18 @@ def replay(m: Mover) -> Moves:
 
 
 def retired(m: Mover) -> tuple[File, ...]:
-    """What may be deleted by now, each tombstone behind what it names."""
+    """What may be deleted by now, each tombstone behind what it names, and the oldest first: a replacement goes with
+    what the next one names."""
     done = m.t.done
-    found = [file for file in sorted(m.s.output) if file.kind == "tomb" and (file.e <= done or "no_wait" in m.v)]
+    found = [file for file in sorted(m.s.output) if file.kind in STONES and (file.e <= done or "no_wait" in m.v)]
     found = [tomb for tomb in found if tomb.e <= m.s.ended or m.v & {"unended", "no_wait"}]
-    if "tombstone_first" in m.v:
-        return tuple(file for tomb in found for file in (tomb, *tomb.names))
-    return tuple(file for tomb in found for file in (*tomb.names, tomb))
+    found.sort(key=lambda tomb: tomb.e, reverse="newest_first" in m.v)
+    todo: list[File] = []
+    for tomb in found:
+        own = [tomb] if tomb.kind == "tomb" or "no_newest" in m.v else []
+        names = sorted(tomb.names, key=lambda name: name.kind == "repl")
+        todo += [*own, *names] if "tombstone_first" in m.v else [*names, *own]
+    return tuple(file for file in dict.fromkeys(todo) if file in m.s.output)
 
 
 def deletes(m: Mover) -> Moves:
@@ -202,6 +237,9 @@ def deletes(m: Mover) -> Moves:
 
 def plans(m: Mover) -> Moves:
     """Reads the live error files; what it feeds again is good now, or turned away again."""
+    if m.p.kind == "replacer":
+        yield from replaces(m)
+        return
     errors = [file for file in live(m.s.output, m.t.done, m.v) if file.kind == "error"]
     fed = tuple(record for file in errors for record in file.records)
     e, own = m.p.e, m.p.id
@@ -216,6 +254,25 @@ def plans(m: Mover) -> Moves:
                        staged=m.s.staged | set(files))  # fmt: skip
         else:
             yield m.go("has nothing to do", "ends")
+
+
+def replaces(m: Mover) -> Moves:
+    """Reads a record, then looks at what is live; whoever seals does both."""
+    t, e, own = m.t, m.p.e, m.p.id
+    if t.state != "idle" or t.closed >= e:
+        yield m.go("has nothing to do", "ends")
+        return
+    new = File("good", e, own, (t.wm,))
+    there = live(m.s.output, t.done, m.v)
+    if m.scen.by_partition:
+        names = [f for f in there if f.kind == "repl" or (f.kind == "good" and partition(f) == partition(new))]
+    else:
+        names = [f for f in there if f.kind != "error" or "keep_errors" not in m.v]
+    said = {record for f in names if f.kind != "repl" or "no_inherit" not in m.v for record in f.records}
+    stone = File("repl", e, own, tuple(sorted(said)), tuple(names))
+    sequence = LOG.Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
+    yield m.go(f"stages {shown(new)}, in the place of {len(names)}", "seals", (sequence,),
+               staged=m.s.staged | {new, stone})  # fmt: skip
 
 
 def seals(m: Mover) -> Moves:
@@ -271,7 +328,7 @@ def person(m: Mover) -> Moves:
             else:
                 yield m.go("finds it tried again", "over")
         case "takes":
-            files = sorted(t.seq.files, key=lambda file: file.kind != "tomb")
+            files = sorted(t.seq.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
             there = [("undo", file) for file in files]
             yield m.go("begins to take back", "takes back",
@@ -287,7 +344,7 @@ def person(m: Mover) -> Moves:
                 yield m.go(f"undoes {shown(file)}", x=tuple(left), output=m.s.output - {file})
 
 
-ACTORS = {"run": run, "person": person}
+ACTORS = {"run": run, "replacer": run, "person": person}
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -300,6 +357,7 @@ def moves(s: State, scen: Scen) -> Moves:
 def scenario(name: str, switches: str = "") -> Scen:
     fenced = LOG.Rec("FENCE", 2, "A")
     planning = Proc("A", e=2, phase="plans")
+    replacing = planning._replace(kind="replacer")
     twin, person_ = Proc("B", e=2, phase="plans"), Proc("H", "person")
     procs: dict[str, tuple[Proc, ...]] = {
         "twins": (planning, twin, Proc("N")),
@@ -308,6 +366,12 @@ def scenario(name: str, switches: str = "") -> Scen:
         "beside": (planning, person_, Proc("N")),
         "chain": (Proc("A"), Proc("B"), Proc("C")),
         "deleters": (planning, Proc("N"), Proc("O"), person_),
+        "replace twins": (replacing, Proc("B", "replacer", 2, "plans"), Proc("N", "replacer")),
+        "replace abandon": (replacing, person_, Proc("N", "replacer")),
+        "replace chain": (Proc("A", "replacer"), Proc("B", "replacer"), Proc("C", "replacer")),
+        "replace reprocess": (replacing, Proc("R"), Proc("N", "replacer")),
+        "partition abandon": (replacing, person_, Proc("N", "replacer")),
+        "partition chain": (Proc("A", "replacer"), Proc("B", "replacer"), Proc("C", "replacer")),
     }
     init = State(
         (fenced,) if procs[name][0].e else (),
@@ -316,10 +380,13 @@ def scenario(name: str, switches: str = "") -> Scen:
         1,
         procs[name],
     )
-    return Scen(name, frozenset(switches.split()), name == "beside", init)
+    return Scen(name, frozenset(switches.split()), name == "beside", init, name.startswith("partition"))
 
 
-DESIGN = ("twins", "abandon", "abandon twins", "beside", "chain", "deleters")
+DESIGN = (
+    *("twins", "abandon", "abandon twins", "beside", "chain", "deleters"),
+    *("replace twins", "replace abandon", "replace chain", "replace reprocess", "partition abandon", "partition chain"),
+)
 NAIVE = (
     ("abandon", "delete_first", "error files go before DONE"),
     ("abandon", "outside", "a tombstone that is put by whoever closes, from the log"),
@@ -330,6 +397,16 @@ NAIVE = (
     ("chain", "unended", "deletion before the run of the tombstone, or a later one, has ended"),
     ("twins", "no_closed", "nothing keeps a twin from sealing again, as the watermark stands still"),
     ("twins", "no_fence", "INTENT and DONE of a fenced epoch count"),
+    ("replace abandon", "delete_first", "what is replaced goes before DONE"),
+    ("replace abandon", "outside", "a replacement that is put by whoever closes, from the log"),
+    ("replace abandon", "all_tombs", "replacements count whatever their epoch"),
+    ("replace abandon", "targets_first", "abandon: what is published, then what is staged"),
+    ("replace chain", "no_newest", "the newest replacement goes with what it names: nothing says what was replaced"),
+    ("replace chain", "no_inherit", "a replacement does not say what the one before it says"),
+    ("replace chain", "newest_first", "a replacement goes before what it names"),
+    ("replace reprocess", "keep_errors", "error files outlive what they were turned away from"),
+    ("partition chain", "no_inherit", "a replacement of a partition does not say what the one before it says"),
+    ("partition chain", "no_newest", "the newest replacement of partitions goes with what it names"),
 )
 
 

@@ -7,6 +7,8 @@ import pytest
 from tests.spec.replace_model import DESIGN, NAIVE, explore
 
 SMALL = ("twins", "abandon", "beside")
+REPLACING = ("replace twins", "replace abandon", "replace reprocess", "partition abandon")
+MANY = tuple(name for name in DESIGN if name not in (*SMALL, *REPLACING))
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -16,7 +18,14 @@ def test_each_record_is_in_one_live_place_over_all_states(name: str) -> None:
     assert states > 6_000
 
 
-@pytest.mark.parametrize("name", [name for name in DESIGN if name not in SMALL])
+@pytest.mark.parametrize("name", REPLACING)
+def test_the_newest_alone_is_seen_of_what_is_replaced_over_all_states(name: str) -> None:
+    wrong, states, history = explore(name)
+    assert wrong == "none", history
+    assert states > 2_500
+
+
+@pytest.mark.parametrize("name", MANY)
 def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_from_there(name: str) -> None:
     wrong, states, history = explore(name, limit=10_000, walks=300)
     assert wrong == "none*", history
@@ -25,7 +34,7 @@ def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_fro
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", [name for name in DESIGN if name not in SMALL])
+@pytest.mark.parametrize("name", MANY)
 def test_each_record_is_in_one_live_place_over_the_states_of_many_actors(name: str) -> None:
     wrong, _, history = explore(name, limit=400_000, walks=3_000)
     assert wrong.startswith("none"), history

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileAccess
 from distcommit.model.sink import (
     Abilities,
@@ -18,6 +19,7 @@ from distcommit.model.sink import (
     Origin,
     Origins,
     Prepared,
+    Publish,
     SealRequest,
     SinkSettings,
     SinkWriter,
@@ -63,12 +65,23 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
-    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own."""
+    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
+
+    `publish`: whether the files of a run are added to those that are there; or take the place of all of the dataset's;
+    or of those in the folders of `partition_by` that they go to.
+    """
 
     type: Literal["files"] = "files"
     access: AccessSettings | None = None
+    publish: Publish = "append"
 
     abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
+
+    @model_validator(mode="after")
+    def _has_partitions(self) -> FileSink:
+        if self.publish == "replace_partitions" and not self.partitions:
+            raise ValueError("publish: replace_partitions goes with partition_by, which says what a partition is")
+        return self
 
     @property
     def name(self) -> str:
@@ -176,8 +189,12 @@ class AttemptFiles(SinkWriter):
             batch = batch.replace_schema_metadata(None)  # or the footer of a file that was read ends up in ours
         if origins is not None:
             batch = with_origins(batch, origins)
-        for folder, rows in self._split(batch):
+        parts = list(self._split(batch))
+        for folder, _ in parts:
             self._count_folder(folder)
+        # A file has one schema.
+        self._finish([folder for folder, rows in parts if self._has_another_schema(folder, rows)])
+        for folder, rows in parts:
             for piece, plain_bytes in _pieces(rows, self._piece_bytes):
                 self._wait(folder, piece, plain_bytes)
         if self._waiting_bytes > self._max_waiting_bytes:
@@ -195,18 +212,17 @@ class AttemptFiles(SinkWriter):
             OSError: if a file can't be written, closed or renamed.
         """
         self._begin_change()
-        for key in list(self._files):
-            self._finish(key)
+        self._finish(list(self._files))
         by_target: dict[str, list[ClosedFile]] = {}
         for file in sorted(self._closed, key=lambda closed: (len(closed.path), closed.path)):
             by_target.setdefault(file.final_path.rpartition("/")[0], []).append(file)
-        outputs: list[StagedFile] = []
-        for number, files in enumerate(by_target.values(), 1):
-            below = ""
-            if len(by_target) > 1 and self._fs.has_folders:
-                below = f"/{number:04d}"
-                self._fs.make_folder(self._area.folder + below)
-            outputs += [self._put_in_place(file, below) for file in files]
+        apart = len(by_target) > 1 and self._fs.has_folders
+        placed = in_flight(
+            self._fs.parallel_calls,
+            lambda numbered: self._put_in_place(f"/{numbered[0]:04d}" if apart else "", numbered[1]),
+            list(enumerate(by_target.values(), 1)),
+        )
+        outputs = [output for outputs_of_folder in placed for output in outputs_of_folder]
         self._state = "closed"
         content = added_content(file.content_sum for file in self._closed)
         return Prepared(files=outputs, holes=self._holes, content_sum=content)
@@ -245,9 +261,6 @@ class AttemptFiles(SinkWriter):
 
     def _wait(self, key: str, rows: pa.RecordBatch, plain_bytes: int) -> None:
         file = self._files.get(key)
-        if file is not None and not file.schema.equals(rows.schema, check_metadata=True):
-            self._finish(key)  # a file has one schema
-            file = None
         if file is None:
             file = self._files[key] = self._new_file(key, rows.schema)
         self._waiting_bytes += file.add(rows, plain_bytes)
@@ -265,25 +278,36 @@ class AttemptFiles(SinkWriter):
     def _write(self, key: str) -> None:
         file = self._files[key]
         if not self._settings.streams:
-            self._finish(key)
+            self._finish([key])
             return
         self._waiting_bytes -= file.waiting_bytes
         file.write_row_group()
         if file.size_bytes >= self._settings.target_file_bytes:
-            self._finish(key)
+            self._finish([key])
             return
         self._files[key] = self._files.pop(key)  # last in line for being finished early
         begun = [other for other, candidate in self._files.items() if candidate.is_begun]
         if len(begun) > self._max_open_files:
-            self._finish(begun[0])
+            self._finish(begun[:1])
 
-    def _finish(self, key: str) -> None:
-        file = self._files[key]
-        self._waiting_bytes -= file.waiting_bytes
-        self._closed.append(file.finish())
-        del self._files[key]  # only now: until then `abort` has to find it
+    def _has_another_schema(self, key: str, rows: pa.RecordBatch) -> bool:
+        file = self._files.get(key)
+        return file is not None and not file.schema.equals(rows.schema, check_metadata=True)
 
-    def _put_in_place(self, file: ClosedFile, below: str) -> StagedFile:
+    def _finish(self, keys: Sequence[str]) -> None:
+        """Finishes several at a time, where a call waits for a network."""
+        files = [self._files[key] for key in keys]
+        self._waiting_bytes -= sum(file.waiting_bytes for file in files)
+        self._closed += in_flight(self._fs.parallel_calls, OpenFile.finish, files)
+        for key in keys:
+            del self._files[key]  # only now: until then `abort` has to find it
+
+    def _put_in_place(self, below: str, files: Sequence[ClosedFile]) -> list[StagedFile]:
+        if below:
+            self._fs.make_folder(self._area.folder + below)
+        return [self._staged(file, below) for file in files]
+
+    def _staged(self, file: ClosedFile, below: str) -> StagedFile:
         if self._fs.has_folders:
             name = f"{below}/" + file.final_path.rpartition("/")[2]
             self._fs.rename(file.path, self._area.folder + name)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import types
 
 from distcommit.model.errors import SourceError
-from distcommit.sources.sql.positions import Kind
+from distcommit.sources.watermark_column import Kind
 
 __all__ = ["Column", "column_of", "kind_of", "watermark_expression"]
 

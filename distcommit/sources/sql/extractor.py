@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +14,9 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import WorkUnit
 from distcommit.sources.sql.database import Database
-from distcommit.sources.sql.positions import PARTITION
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Table, reflect_columns, table_of
+from distcommit.sources.watermark_column import PARTITION, InOrder
 
 __all__ = ["SqlExtractor"]
 
@@ -66,18 +64,19 @@ class SqlExtraction(Extraction):
         self._extractor, self._unit = extractor, unit
         self._reached = unit.low
         self._bytes = 0
+        self._table: Table
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        rows: list[Sequence[Any]] = []
-        positions: list[Position] = []
+        low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
+        held: InOrder[Sequence[Any]] = InOrder(low, high, self._refused)
         for table, came in self._extractor.rows(self._unit):
-            ahead = self._in_order(table, positions[-1:], [table.position(row[-1]) for row in came])
-            whole = bisect_left(positions, ahead[0])
-            if whole:
-                yield self._batch(table, rows[:whole], {PARTITION: ahead[0]})
-            rows, positions = [*rows[whole:], *came], [*positions[whole:], *ahead]
-        if rows:
-            yield self._batch(table, rows, self._unit.expected_high.positions)
+            self._table = table
+            positions = [table.position(row[-1]) for row in came]
+            held.add(came, positions)
+            if whole := held.take_below(positions[0]):
+                yield self._batch(whole, positions[0])
+        if rest := held.take_below(high):
+            yield self._batch(rest, high)
         self._reached = self._unit.expected_high
 
     def actual_high(self) -> Watermark:
@@ -86,29 +85,20 @@ class SqlExtraction(Extraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def _batch(self, table: Table, rows: Sequence[Sequence[Any]], reached: Any) -> pa.RecordBatch:
-        columns = list(zip(*rows, strict=True))
-        arrays = [column.array(values) for column, values in zip(table.columns, columns[:-1], strict=True)]
-        batch = pa.record_batch(arrays, schema=pa.schema([(column.name, column.type) for column in table.columns]))
-        self._reached = self._reached.advanced(reached)
+    def _batch(self, rows: Sequence[Sequence[Any]], reached: Position) -> pa.RecordBatch:
+        columns, of_table = list(zip(*rows, strict=True)), self._table.columns
+        arrays = [column.array(values) for column, values in zip(of_table, columns[:-1], strict=True)]
+        batch = pa.record_batch(arrays, schema=pa.schema([(column.name, column.type) for column in of_table]))
+        self._reached = self._reached.advanced({PARTITION: reached})
         self._bytes += batch.nbytes
         return batch
 
-    def _in_order(self, table: Table, before: list[Position], positions: list[Position]) -> list[Position]:
-        """The positions, if they go on where those before them ended, and lie in the range.
-
-        Raises:
-            SourceError: if they do not: what else the range has, or the next one will have, can't be known.
-        """
-        low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
-        for one, next_one in pairwise([*(before or [low]), *positions]):
-            if next_one < one or next_one >= high:  # type: ignore[operator]
-                raise SourceError(
-                    "the database gave rows in another order than that of their watermark column",
-                    table=table.name,
-                    column=table.rules.watermark,
-                    expected=f"a value from {one!r} on, below {high!r}",
-                    found=repr(next_one),
-                    todo="see to the column's collation, its index and the driver; nothing of it is published",
-                )
-        return positions
+    def _refused(self, least: Position, found: Position) -> SourceError:
+        return SourceError(
+            "the database gave rows in another order than that of their watermark column",
+            table=self._table.name,
+            column=self._table.rules.watermark,
+            expected=f"a value from {least!r} on, below {self._unit.expected_high.positions[PARTITION]!r}",
+            found=repr(found),
+            todo="see to the column's collation, its index and the driver; nothing of it is published",
+        )

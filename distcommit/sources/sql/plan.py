@@ -19,8 +19,8 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.sources.sql.positions import BEGINNINGS, PARTITION, Kind, is_position, position_of
 from distcommit.sources.sql.tables import Table
+from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of
 
 __all__ = ["plan_table", "without_value"]
 

@@ -16,8 +16,8 @@ from sqlalchemy.exc import NoSuchTableError, SAWarning
 from distcommit.model.errors import SourceError
 from distcommit.model.watermark import Position
 from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark_expression
-from distcommit.sources.sql.positions import BEGINNINGS, Kind, position_of, time_at
 from distcommit.sources.sql.rules import TableRules
+from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
 __all__ = ["Reflected", "Table", "reflect", "reflect_columns", "reflect_one", "table_names", "table_of"]
 

@@ -83,6 +83,16 @@ class SourceContract(ABC):
                 at[partition] = unit.least_end.positions[partition]
         return Watermark(at, plan.start.incarnation)
 
+    def read_to(self, extractor: Extractor, plan: DatasetPlan, units: Iterable[WorkUnit]) -> Watermark:
+        """Where the dataset is once these work units are read: where no end was known before, as far as they came."""
+        at = dict(plan.start.positions)
+        for unit in units:
+            extraction = extractor.extract(unit)
+            for _ in extraction:
+                pass
+            at.update(extraction.actual_high().positions)
+        return Watermark(at, plan.start.incarnation)
+
     def count(self, extractor: Extractor, unit: WorkUnit) -> int:
         """Records of a work unit, read to its end."""
         extraction = extractor.extract(unit)
@@ -126,7 +136,7 @@ class SourceContract(ABC):
             assert self.plan(source, busy).keys() == self.holds().keys() - busy.keys()
 
     def test_nothing_is_left_once_all_is_read(self, source: Source, extractor: Extractor) -> None:
-        ends = {urn: self.reached(plan) for urn, plan in self.plan(source).items()}
+        ends = {urn: self.read_to(extractor, plan, plan.work_units) for urn, plan in self.plan(source).items()}
         after = self.plan(source, {urn: DatasetState(urn, watermark=end) for urn, end in ends.items()})
         for urn, plan in after.items():
             assert plan.planned_low == self.reached(plan) == ends[urn]
@@ -136,7 +146,7 @@ class SourceContract(ABC):
         for urn, plan in self.plan(source).items():
             begin = plan.start.positions
             first = next(u for u in plan.work_units if all(begin[p] == low for p, low in u.low.positions.items()))
-            done = Watermark({**begin, **first.expected_high.positions}, plan.start.incarnation)
+            done = self.read_to(extractor, plan, [first])
             again = self.plan(source, {urn: DatasetState(urn, watermark=done)}).get(urn)
             read = self.count(extractor, first)
             rest = sum(self.count(extractor, unit) for unit in again.work_units) if again else 0
@@ -193,7 +203,7 @@ class SourceContract(ABC):
             return
         for plan in self.plan(source).values():
             for unit in plan.work_units:
-                at = {p: as_offset(low) for p, low in unit.low.positions.items() if not isinstance(low, tuple)}
+                at = {p: low for p, low in unit.low.positions.items() if isinstance(low, int)}
                 extraction = extractor.extract(unit)
                 for batch in extraction:
                     partitions = batch[source.provenance.partition_column].to_pylist()

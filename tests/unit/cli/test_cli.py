@@ -155,7 +155,7 @@ class TestWrongJobFile:
     def test_a_secret_file_is_for_clients_only(self, job_file: Path) -> None:
         result = invoke("status", job_file, "--set", "source.brokers=${file:/run/secrets/brokers}")
         assert result.exit_code == 2
-        assert "secrets in source.client, source.password and a converter's registry.client only" in result.stderr
+        assert "secrets only: source.client, a password of the source or a sink, a registry.client" in result.stderr
         assert "source.brokers" in result.stderr
         result = invoke("status", job_file, "--set", "source.client.sasl=${file:/run/secrets/none}")
         assert "there is no store here" in result.stderr, "it is read only when it is used"

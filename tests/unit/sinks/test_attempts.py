@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,6 +105,34 @@ def test_abort_after_close_changes_nothing(tmp_path: Path) -> None:
             again()
 
 
+class InTurn(RealPosixCalls):
+    """System calls of files that are only closed once three are being closed at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.three = threading.Barrier(3)
+
+    def close(self, fd: int) -> None:
+        self.three.wait(30)
+        super().close(fd)
+
+
+@pytest.mark.parametrize("ends", ["commit", "schema"])
+def test_files_of_several_folders_are_finished_at_once_where_calls_wait_for_a_network(
+    tmp_path: Path, ends: str
+) -> None:
+    fs = LocalFileSystem(InTurn(), durable=False, parallel_calls=3)
+    files = files_in(tmp_path, FileSink(partition_by=TimePartition()), fs=fs)
+    days = [numbered(day * 10, 10, time_ms=day * DAY_MS) for day in range(3)]
+    files.write(pa.Table.from_batches(days).combine_chunks().to_batches()[0])
+    if ends == "schema":
+        wider = [day.append_column("more", pa.array(range(10))) for day in days]
+        files.write(pa.Table.from_batches(wider).combine_chunks().to_batches()[0].slice(0, 30))
+    outputs = files.prepare_commit().files
+    assert [output.records for output in outputs] == [10] * len(outputs)
+    assert len({output.final_path for output in outputs}) == len(outputs) == (6 if ends == "schema" else 3)
+
+
 class FullDisk(RealPosixCalls):
     """System calls of a disk with room for so many bytes."""
 
@@ -118,15 +147,21 @@ class FullDisk(RealPosixCalls):
         return super().write(fd, data)
 
 
+@pytest.mark.parametrize("calls", [1, 3])
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("room_bytes", [0, 10, 40_000, 500_000])
-def test_a_full_disk_fails_the_attempt_for_good(tmp_path: Path, file_format: FileFormat, room_bytes: int) -> None:
-    form = FileSink(format=file_format, compression=LEAST.get(file_format, "none"), target_file_bytes=300_000)
-    files = files_in(tmp_path, form, fs=LocalFileSystem(FullDisk(room_bytes)), row_group_bytes=100_000)
+def test_a_full_disk_fails_the_attempt_for_good(
+    tmp_path: Path, file_format: FileFormat, room_bytes: int, calls: int
+) -> None:
+    compression = LEAST.get(file_format, "none")
+    partition = TimePartition() if calls > 1 else None
+    form = FileSink(format=file_format, compression=compression, target_file_bytes=300_000, partition_by=partition)
+    fs = LocalFileSystem(FullDisk(room_bytes), parallel_calls=calls)
+    files = files_in(tmp_path, form, fs=fs, row_group_bytes=100_000)
 
     def write_all() -> None:
         for start in range(0, 1000, 100):
-            files.write(numbered(start, 100, random_bytes=1000))
+            files.write(numbered(start, 100, random_bytes=1000, time_ms=start // 200 * DAY_MS))
         files.prepare_commit()
 
     with pytest.raises(OSError, match="No space left") as caught:

@@ -1,4 +1,4 @@
-"""A database in a file, the SQL source on it, and runs of one table by hand."""
+"""A database in a file, the SQL source on it, and runs of one dataset by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.model.log_records import DatasetState
-from distcommit.model.source import DatasetProblem, Planned
+from distcommit.model.source import DatasetProblem, Planned, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
@@ -31,31 +31,31 @@ def source(file: Path | str, **settings: Any) -> SqlSource:
     return SqlSource.model_validate({**base, **settings})
 
 
-def planned(sql: SqlSource, states: Mapping[str, DatasetState] | None = None) -> list[Planned]:
-    """What it plans of all tables."""
-    return list(sql.plan(lambda urn: True, states or {}))
+def planned(source: Source, states: Mapping[str, DatasetState] | None = None) -> list[Planned]:
+    """What it plans of all datasets."""
+    return list(source.plan(lambda urn: True, states or {}))
 
 
 class Reader:
-    """One table, run after run: what was read of it, and how far."""
+    """One dataset, run after run: what was read of it, and how far."""
 
-    def __init__(self, sql: SqlSource, table: str = "t") -> None:
-        self.sql, self.table = sql, table
+    def __init__(self, source: Source, dataset: str = "t") -> None:
+        self.source, self.dataset = source, dataset
         self.rows: list[dict[str, Any]] = []
         self.watermark: Watermark | None = None
         self.problems: list[str] = []
 
     def plan(self) -> DatasetPlan | None:
         """The next plan; problems are kept."""
-        states = {self.table: DatasetState(self.table, watermark=self.watermark)} if self.watermark else {}
-        found = planned(self.sql, states)
+        states = {self.dataset: DatasetState(self.dataset, watermark=self.watermark)} if self.watermark else {}
+        found = planned(self.source, states)
         self.problems = [each.error for each in found if isinstance(each, DatasetProblem)]
-        plans = [each for each in found if isinstance(each, DatasetPlan)]
+        plans = [each for each in found if isinstance(each, DatasetPlan) and each.dataset_urn == self.dataset]
         return plans[0] if plans else None
 
     def read(self, plan: DatasetPlan, batches: int | None = None) -> list[dict[str, Any]]:
         """Reads a plan, to its end or so many batches, and moves the watermark."""
-        extractor = self.sql.open()
+        extractor = self.source.open()
         came: list[dict[str, Any]] = []
         with contextlib.closing(extractor):
             for unit in plan.work_units:

@@ -161,7 +161,7 @@ def test_another_watermark_column_is_refused(file: Path) -> None:
     insert(file, "t", (1, 100), (2, 200))
     reader = Reader(source(file))
     reader.run()
-    reader.sql = source(file, watermark="other")
+    reader.source = source(file, watermark="other")
     assert reader.plan() is None
     assert "is not one of the watermark column" in reader.problems[0]
     assert "id:integer" in reader.problems[0]
@@ -285,7 +285,7 @@ def test_types_of_sqlite(file: Path, declared: str, value: Any, arrow: pa.DataTy
     reader = Reader(source(file))
     plan = reader.plan()
     assert plan is not None
-    with closing(reader.sql.open()) as extractor:
+    with closing(reader.source.open()) as extractor:
         (batch,) = extractor.extract(plan.work_units[0])
     assert batch.schema.field("v").type == arrow
     assert batch["v"].to_pylist() == [read, None]

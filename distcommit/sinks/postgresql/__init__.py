@@ -1,0 +1,3 @@
+"""Tables of PostgreSQL: binary COPY and the ledger's row in one transaction."""
+
+SETTINGS = "sink:PostgresqlSink"

@@ -1,0 +1,227 @@
+"""Arrow columns as PostgreSQL's columns want them.
+
+Binary COPY does not check types: eight bytes are eight bytes to it, so that a float lands in a `bigint` as another
+number. So what goes to a column is brought to its very type here, or refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pgpq
+import pyarrow as pa
+from pgpq.encoders import StringEncoderBuilder
+from pgpq.schema import Jsonb
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.files.text_values import values_of
+from distcommit.sinks.table_committer import RefusedError
+
+_UTC = pa.timestamp("us", "UTC")
+_SIMPLE: Mapping[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int2": pa.int16(),
+    "int4": pa.int32(),
+    "int8": pa.int64(),
+    "float4": pa.float32(),
+    "float8": pa.float64(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "bpchar": pa.string(),
+    "json": pa.string(),
+    "jsonb": pa.string(),
+    "bytea": pa.binary(),
+    "uuid": pa.binary(16),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": _UTC,
+    "interval": pa.duration("us"),
+}
+"""By the type of a column, what is sent to it. `numeric` depends on its digits."""
+_MADE: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    pa.time64("us"): "time",
+    pa.timestamp("us"): "timestamp",
+    _UTC: "timestamptz",
+    pa.duration("us"): "interval",
+}
+_MAX_DIGITS = 38
+_VARHDRSZ = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: `kind` is its type, of a domain that below it, as pg_type has it; `modifier` what it says of
+    lengths and digits, -1 for nothing; `shown` both as people write them."""
+
+    name: str
+    kind: str
+    modifier: int
+    shown: str
+
+
+def column_type(field: pa.Field) -> str:
+    """The type that a column is made with.
+
+    Raises:
+        ConfigurationError: if there is none for it.
+    """
+    kind = pa.string() if pa.types.is_null(field.type) else _plain(field.type)
+    if pa.types.is_fixed_size_binary(kind):
+        return "bytea"
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MAX_DIGITS:
+        return f"numeric({kind.precision}, {kind.scale})"
+    if pa.types.is_list(kind) and kind.value_type in _MADE:
+        return f"{_MADE[kind.value_type]}[]"
+    if pa.types.is_nested(kind):
+        return "jsonb"
+    if kind in _MADE:
+        return _MADE[kind]
+    raise ConfigurationError(
+        "PostgreSQL has no type for this column",
+        column=field.name,
+        found=str(field.type),
+        todo="convert it with the converter `cast`, or drop it",
+    )
+
+
+def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
+    """What encodes batches that `fitted` has made for these columns."""
+    jsonb = {field.name for field in schema if columns[field.name].kind == "jsonb"}
+    if not jsonb:
+        return pgpq.ArrowToPostgresBinaryEncoder(schema)
+    encoders = {field.name: pgpq.ArrowToPostgresBinaryEncoder.infer_encoder(field) for field in schema}
+    for name in jsonb:
+        encoders[name] = StringEncoderBuilder.new_with_output(schema.field(name), Jsonb())
+    return pgpq.ArrowToPostgresBinaryEncoder.new_with_encoders(schema, encoders)
+
+
+def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
+    """Raises:
+    RefusedError: if a column of the rows can't go to the table's column of its name.
+    """
+    for field in schema:
+        column = columns[field.name]
+        if _sent(_plain(field.type), column) is None:
+            raise RefusedError(
+                f"column {field.name!r} has the type {field.type}, which does not go into the table's {column.shown};"
+                " convert it with the converter `cast`, or alter the table, then release the dataset"
+            )
+
+
+def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
+    """The batch in the types that the table's columns want.
+
+    Raises:
+        RefusedError: if a value does not go into its column, which is named.
+    """
+    arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
+    return pa.record_batch(arrays, names=batch.schema.names)
+
+
+def _array(array: pa.Array, column: Column) -> pa.Array:
+    kind = _plain(array.type)
+    sent = _sent(kind, column)
+    if sent is None:
+        raise RefusedError(f"column {column.name!r} does not go into the table's {column.shown}")
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if column.kind in ("json", "jsonb") and pa.types.is_nested(kind):
+        values = values_of(array.cast(_pairs(kind)) if pa.types.is_map(kind) else array)
+        return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+    if array.type == sent:
+        return array
+    try:
+        return array.cast(sent)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RefusedError(
+            f"a value of column {column.name!r} does not go into the table's {column.shown}: {error}. Alter the table"
+            " and release the dataset with retry; or abandon it and convert or reject such values"
+        ) from error
+
+
+def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
+    """What is sent to a column for values of a plain type; None if they do not go there."""
+    wanted, there = column.kind, _SIMPLE.get(column.kind)
+    if pa.types.is_null(kind) and (there is not None or wanted == "numeric"):
+        return there or pa.decimal128(_MAX_DIGITS, 0)
+    if wanted in ("json", "jsonb"):
+        return pa.string() if pa.types.is_string(kind) or pa.types.is_nested(kind) else None
+    if wanted == "numeric":
+        return _digits(kind, column.modifier)
+    if wanted.startswith("_") and pa.types.is_list(kind):
+        below = _sent(kind.value_type, Column(column.name, wanted[1:], column.modifier, column.shown))
+        return None if below is None else pa.list_(below)
+    if there is None or there == kind:
+        return there
+    if wanted == "bytea" and pa.types.is_fixed_size_binary(kind):
+        return there
+    if pa.types.is_integer(there) and pa.types.is_integer(kind):
+        return there  # each value is looked at as it is cast
+    wider = pa.types.is_floating(there) and pa.types.is_floating(kind) and there.bit_width >= kind.bit_width
+    return there if wider else None
+
+
+def _digits(kind: pa.DataType, modifier: int) -> pa.DataType | None:
+    if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        return None
+    if modifier < 0:
+        return kind if pa.types.is_decimal(kind) else pa.decimal128(20, 0)
+    precision, scale = (modifier - _VARHDRSZ) >> 16 & 0xFFFF, (modifier - _VARHDRSZ) & 0x7FF
+    return pa.decimal128(precision, scale) if scale <= precision <= _MAX_DIGITS else None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without what makes no difference to a database: how long offsets are, dictionaries, units of time."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_decimal256(kind):
+        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= _MAX_DIGITS else kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pa.types.is_fixed_size_binary(kind):
+        return kind if kind.byte_width == 16 else pa.binary()
+    return _ALIKE.get(kind, kind)
+
+
+_ALIKE: Mapping[pa.DataType, pa.DataType] = {
+    pa.int8(): pa.int16(),
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
+    pa.time64("ns"): pa.time64("us"),
+    pa.duration("s"): pa.duration("us"),
+    pa.duration("ms"): pa.duration("us"),
+    pa.duration("ns"): pa.duration("us"),
+}
+
+
+def _pairs(kind: pa.DataType) -> pa.DataType:
+    """The type of a map as a list of keys and values."""
+    return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))

@@ -1,0 +1,92 @@
+"""Connections to a PostgreSQL server, their transactions, and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import pq
+
+from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
+from distcommit.model.errors import TransientError, plain_text
+from distcommit.sinks.table_committer import CollisionError
+
+_BEGIN = """
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL lock_timeout = '10s';
+SET LOCAL idle_in_transaction_session_timeout = '60s';
+SET CONSTRAINTS ALL IMMEDIATE;
+SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
+"""
+"""A committer that was stopped lets go of its locks after a minute. What is checked late by default is checked at once,
+so that it fails at the savepoint of the rows that are to blame. And what COMMIT has answered is on disk."""
+
+
+def connected(url: str, password: str) -> psycopg.Connection:
+    """A connection in autocommit, which prepares no statements, so that poolers in front of the server do no harm."""
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,
+        password=password or None,
+        client_encoding="UTF8",
+        application_name="distcommit",
+        connect_timeout=10,
+        keepalives_idle=30,  # a server that is gone without a word is noticed within a minute
+        keepalives_interval=10,
+        keepalives_count=3,
+        tcp_user_timeout=60_000,
+    )
+
+
+@contextmanager
+def transaction(connection: psycopg.Connection) -> Iterator[None]:
+    """A transaction that was committed when the block ends.
+
+    COMMIT of a transaction that has failed undoes it, and says so by its tag alone, which is looked at.
+
+    Raises:
+        CollisionError: if the server has undone it as another one was in its way.
+    """
+    try:
+        connection.execute(_BEGIN)
+        yield
+        tag = connection.execute("COMMIT").statusmessage
+    except psycopg.errors.TransactionRollback as error:
+        _undo(connection)
+        raise CollisionError(_text(error)) from error
+    except BaseException:
+        _undo(connection)
+        raise
+    if tag != "COMMIT":
+        raise TransientError("the transaction was not committed", expected="COMMIT", found=str(tag))
+
+
+def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
+    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    state = error.sqlstate or ""
+    if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
+        return None
+    if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, or what a trigger says
+        return FailedForGood(
+            f"the table does not take the rows: {_text(error)}. Alter the table and release the dataset with retry; or"
+            " abandon it, and convert or reject such records"
+        )
+    if state[:2] in ("08", "40", "53", "57", "58"):  # the connection, collisions, resources, operators, the system
+        return None
+    return RetryLater(f"{_text(error)} (SQLSTATE {state})")
+
+
+def _undo(connection: psycopg.Connection) -> None:
+    if not connection.broken and connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error:
+            connection.close()
+
+
+def _text(error: psycopg.Error) -> str:
+    said = error.diag
+    parts = (said.message_primary or str(error), said.message_detail, said.column_name and f"column {said.column_name}")
+    return plain_text("; ".join(part for part in parts if part), 1000)

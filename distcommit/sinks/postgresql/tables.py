@@ -1,0 +1,202 @@
+"""The tables that rows go to: found, checked, made and widened in the transaction of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import LiteralString
+
+import psycopg
+import pyarrow as pa
+from pgpq import ArrowToPostgresBinaryEncoder
+from psycopg import sql
+
+from distcommit.model.errors import plain_text
+from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted
+from distcommit.sinks.table_committer import RefusedError
+
+_ROWS = sql.Identifier("_distcommit_rows")
+_ORDER = sql.Identifier("_distcommit_order")
+_COLUMNS = """
+SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'text' WHEN 'd' THEN b.typname ELSE t.typname END,
+    CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod)
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_type b ON b.oid = t.typbasetype
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+"""
+_IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_class WHERE oid = to_regclass(%s)"
+
+
+@dataclass
+class Table:
+    """A table that is locked against being altered until the transaction ends.
+
+    `tags`: what each row says in columns beside its own.
+    """
+
+    connection: psycopg.Connection
+    schema: str
+    name: str
+    oid: int
+    columns: Mapping[str, Column]
+    tags: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """Its name in statements."""
+        return sql.Identifier(self.schema, self.name)
+
+    def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
+        """Makes sure that rows of that schema, with tags, can go into it.
+
+        Raises:
+            RefusedError: if they can't; what is missing and may not be added is named.
+            ConfigurationError: if a column that is to be added has no type here.
+        """
+        whole = _with_tags(schema, self.tags)
+        missing = [each for each in whole if each.name not in self.columns]
+        if missing and not add_columns:
+            names = ", ".join(repr(each.name) for each in missing)
+            raise RefusedError(
+                f"table {self.schema}.{self.name} has no column {names}; add it, or set `evolve: add_columns`, then"
+                " release the dataset with retry"
+            )
+        for each in missing:
+            self.connection.execute(
+                sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
+                    self.identifier, sql.Identifier(each.name), sql.SQL(column_type(each))
+                )
+            )
+        if missing:
+            self.columns = _columns(self.connection, self.oid)
+        check_fits(whole, self.columns)
+
+    def copy(self, batches: Sequence[pa.RecordBatch], into: sql.Identifier | None = None) -> None:
+        """Sends batches, all of one schema.
+
+        Raises:
+            RefusedError: if a value does not go into its column, or not all rows have come in.
+        """
+        ready = [fitted(_tagged(batch, self.tags), self.columns) for batch in batches]
+        encoder = encoder_of(ready[0].schema, self.columns)
+        names = sql.SQL(", ").join(map(sql.Identifier, ready[0].schema.names))
+        made = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into or self.identifier, names)
+        with self.connection.cursor() as cursor:
+            with cursor.copy(made) as copy:
+                copy.write(encoder.write_header())
+                for batch in ready:
+                    copy.write(_encoded(encoder, batch))
+                copy.write(encoder.finish())
+            sent = sum(batch.num_rows for batch in ready)
+            if cursor.rowcount != sent:
+                raise RefusedError(
+                    f"a trigger of table {self.schema}.{self.name} leaves out rows: {sent} were sent,"
+                    f" {cursor.rowcount} came in; take it away, then release the dataset with retry"
+                )
+
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
+        """Puts each row in the place of the one with the same keys; of several that are sent the last one stays.
+
+        Raises:
+            RefusedError: as `copy`.
+        """
+        names = batches[0].schema.names
+        listed, by = (sql.SQL(", ").join(map(sql.Identifier, each)) for each in (names, keys))
+        parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER}
+        self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)
+        self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
+        self.copy(batches, into=_ROWS)
+        others = [sql.Identifier(name) for name in names if name not in keys]
+        changed = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
+        self._execute(
+            "INSERT INTO {table} ({listed}) SELECT {listed} FROM"
+            " (SELECT DISTINCT ON ({by}) * FROM {rows} ORDER BY {by}, {order} DESC) AS newest"
+            " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if others else "NOTHING"),
+            {**parts, "changed": changed},
+        )
+        self._execute("DROP TABLE {rows}", parts)
+
+    def _execute(self, statement: LiteralString, parts: Mapping[str, sql.Composable]) -> None:
+        self.connection.execute(sql.SQL(statement).format(**parts))
+
+    def delete(self, tags: Mapping[str, int]) -> int:
+        """Deletes the rows with these tags, all if there are none; how many there were."""
+        made = sql.SQL("DELETE FROM {}").format(self.identifier)
+        if tags:
+            where = [sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in tags.items()]
+            made += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(where)
+        return self.connection.execute(made).rowcount
+
+
+def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
+    """The table, locked; None if there is none.
+
+    Raises:
+        RefusedError: if what is there does not keep rows as a transaction left them.
+    """
+    identifier = sql.Identifier(schema, name)
+    shown = identifier.as_string(connection)
+    if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
+        return None
+    connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier))
+    found = connection.execute(_IDENTITY, (shown,)).fetchone()
+    if found is None:
+        return None
+    oid, kind, persistence = found
+    if kind not in ("r", "p") or persistence != "p":
+        raise RefusedError(
+            f"{schema}.{name} is no ordinary table: a view, a foreign table, or an unlogged one, which a crash of the"
+            " server empties; make it a logged table, then release the dataset with retry"
+        )
+    return Table(connection, schema, name, oid, _columns(connection, oid), tags)
+
+
+def make(
+    connection: psycopg.Connection,
+    schema: str,
+    name: str,
+    rows: pa.Schema,
+    keys: Sequence[str],
+    tags: Mapping[str, int],
+) -> Table:
+    """Makes the table for rows of that schema, unless somebody else just did."""
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{schema}.{name}",))
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(column_type(each)))
+        for each in _with_tags(rows, tags)
+    ]
+    if keys:
+        columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, keys))))
+    made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+        sql.Identifier(schema, name), sql.SQL(", ").join(columns)
+    )
+    connection.execute(made)
+    found = find(connection, schema, name, tags)
+    if found is None:
+        raise RefusedError(f"table {schema}.{name} was made, and is not there")
+    return found
+
+
+def _columns(connection: psycopg.Connection, oid: int) -> dict[str, Column]:
+    found = connection.execute(_COLUMNS, (oid,)).fetchall()
+    return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in found}
+
+
+def _with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
+    return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
+
+
+def _tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
+    for name, value in tags.items():
+        batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
+    return batch
+
+
+def _encoded(encoder: ArrowToPostgresBinaryEncoder, batch: pa.RecordBatch) -> bytes:
+    try:
+        return encoder.write_batch(batch)
+    except ValueError as error:  # such as a time that PostgreSQL has no number for
+        raise RefusedError(
+            f"a value can't be written to PostgreSQL: {plain_text(error, 500)}; abandon the dataset, and convert or"
+            " reject such records"
+        ) from error

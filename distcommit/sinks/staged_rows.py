@@ -1,0 +1,100 @@
+"""Rows that wait in the attempt's own folder until a committer puts them into a table: Arrow streams of some MB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
+
+from distcommit.model.committer import CommitterContext
+from distcommit.model.errors import LostError
+from distcommit.model.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.covering import Covering
+
+FILE_BYTES = 16 << 20
+"""About what a writer and a committer hold in memory, and how much is in one file, before it is compressed."""
+
+
+class StagedRows(SinkWriter):
+    """Stages batches as they come. Its commit info says which files there are, in order, and what they stand for:
+    `{"files": [[path below the staging root, xxh3-64 of its bytes], ...], "rows": ..., "covered": ...}`."""
+
+    def __init__(self, area: StagingArea, origin: Origin) -> None:
+        self._area, self._covering = area, Covering(origin)
+        self._files: list[list[Any]] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        self._covering.add(batch, origins)
+        if not batch.num_rows:
+            return
+        if self._waiting and self._waiting[0].schema != batch.schema:
+            self._flush()
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= FILE_BYTES:
+            self._flush()
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        if not self._covering.rows:
+            return Prepared(holes=self._covering.holes_left)
+        self._flush()
+        info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
+        return Prepared([info])
+
+    def abort(self) -> None:
+        self._waiting.clear()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        made = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(made, self._waiting[0].schema, options=options) as stream:
+            for batch in self._waiting:
+                stream.write_batch(batch)
+        name = f"{len(self._files):05}.arrows"
+        file = self._area.fs.create(f"{self._area.folder}/{name}")
+        try:
+            file.write(memoryview(made.getvalue()))
+        finally:
+            file.close_file(sync=False)
+        self._files.append([f"{self._area.prefix}/{name}", file.checksum])
+        self._waiting, self._waiting_bytes = [], 0
+
+
+def files_of(infos: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Path and checksum of each staged file, in the order of the work units."""
+    for info in infos:
+        yield from info["files"]
+
+
+def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
+    """How many rows are staged."""
+    return sum(info["rows"] for info in infos)
+
+
+def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
+    """The rows of one staged file; all of them have one schema.
+
+    Raises:
+        LostError: if the file is gone, or is not what was staged.
+        OSError: if it can't be read now.
+    """
+    try:
+        data = context.fs.read(f"{context.staging_root}/{path}")
+    except FileNotFoundError as error:
+        raise LostError("staged rows are gone", path=path) from error
+    if xxh3_64_intdigest(data) != checksum:
+        raise LostError("staged rows are damaged", path=path, expected="the bytes that were staged", found="others")
+    yield from pa.ipc.open_stream(pa.py_buffer(data))

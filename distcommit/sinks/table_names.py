@@ -1,0 +1,45 @@
+"""Names of tables, made of datasets' URNs: no two datasets have the same one, unless one table for all is asked for."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+DATASET = "{dataset}"
+_HASH_BYTES = 8
+_SHORTENED = re.compile(r"_[0-9a-f]{16}$")
+
+
+def check_template(template: str) -> str:
+    """Returns the template of tables' names if it is one.
+
+    Raises:
+        ValueError: if it is empty, or has other braces than those of `{dataset}`, once.
+    """
+    rest = template.replace(DATASET, "", 1)
+    if not template or "{" in rest or "}" in rest or not template.isprintable():
+        raise ValueError("is a table's name, in which `{dataset}` may stand once for the dataset's URN")
+    return template
+
+
+def table_name(template: str, urn: str, *, most_bytes: int, any_case: bool = True, taken: tuple[str, ...] = ()) -> str:
+    """The table of a dataset: the template with the URN as it is.
+
+    A name that the database would not keep as it is, and one that looks as if it had been altered here, ends in a hash
+    of the whole of it.
+
+    Args:
+        template: as `check_template` lets it through. Without `{dataset}` all datasets have one table.
+        urn: the dataset.
+        most_bytes: the longest name that the database has.
+        any_case: whether it tells names apart by their case.
+        taken: names of tables that are no dataset's.
+    """
+    name = template.replace(DATASET, urn)
+    raw = name.encode()
+    kept = name.isprintable() and not name.endswith(" ") and (any_case or name == name.lower())
+    if kept and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
+        return name
+    plain = "".join(each if each.isprintable() else "_" for each in (name if any_case else name.lower()))
+    begin = plain.encode()[: most_bytes - 2 * _HASH_BYTES - 1].decode(errors="ignore")
+    return f"{begin}_{blake2b(raw, digest_size=_HASH_BYTES).hexdigest()}"

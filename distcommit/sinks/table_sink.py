@@ -1,0 +1,135 @@
+"""What the sections of all sinks have in common that put rows into a database's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from xxhash import xxh3_64_intdigest
+
+from distcommit.fs.secret_files import SECRET_FILE
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.pins import Pin
+from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.staged_rows import StagedRows
+from distcommit.sinks.table_names import DATASET, check_template
+
+LEDGER = "distcommit_ledger"
+OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
+"""Columns of tags, both integers of 64 bits: which store, dataset and branch a row is of, and which epoch put it
+there."""
+ANOTHER_TARGET = (
+    "put it back: what was committed, and the ledger that says so, are at the old one. For a new target give the job"
+    " new folders (paths)"
+)
+
+
+class TableSink(BaseModel, CommitterSink, SinkSettings):
+    """Rows go to a table for each dataset, or to one for all.
+
+    Attributes:
+        table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
+        mode: `append` adds rows. `upsert` puts each in the place of the one with the same keys; of several the last
+            one stays. `replace` puts what a run has read in the place of all that is there of the dataset.
+        keys: of `upsert`, the columns that tell rows apart, on which the table has a unique index.
+        tags: whether each row says where it is from, in two columns more. So a committed epoch can be taken back, and
+            datasets that share a table can be replaced.
+        create: whether tables that are missing are made.
+        evolve: what is done with a column that the table does not have: `none` refuses the rows, `add_columns` adds it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
+
+    table: str = DATASET
+    mode: Literal["append", "upsert", "replace"] = "append"
+    keys: tuple[str, ...] = ()
+    tags: bool = False
+    create: bool = True
+    evolve: Literal["none", "add_columns"] = "none"
+
+    @field_validator("table")
+    @classmethod
+    def _is_template(cls, table: str) -> str:
+        return check_template(table)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TableSink:
+        if (self.mode == "upsert") != bool(self.keys):
+            raise ValueError("`keys` names the columns of mode `upsert`, and of no other")
+        if len(set(self.keys)) < len(self.keys):
+            raise ValueError("`keys` names a column twice")
+        if self.mode == "upsert" and self.tags:
+            raise ValueError("`tags` goes with append and replace: an upsert leaves nothing that could be taken back")
+        if self.mode == "replace" and DATASET not in self.table and not self.tags:
+            raise ValueError("to replace datasets in a table that they share needs `tags: true`")
+        return self
+
+    @property
+    def name(self) -> str:
+        return f"{self.type}:{self.table}"
+
+    def pins(self) -> Mapping[str, Pin]:
+        return {"table": Pin(self.table, ANOTHER_TARGET)}
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether the rows of an epoch can be told from all others."""
+        return self.tags and self.mode == "append"
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raises:
+        ConfigurationError: if keys are missing, or a column has a name twice or one that tags have.
+        """
+        names = schema.names
+        wrong = [key for key in self.keys if key not in names]
+        if wrong:
+            raise ConfigurationError("there is no such column", key="keys", column=wrong[0], found=", ".join(names))
+        wrong = [name for name in names if names.count(name) > 1 or name in (OF, EPOCH)]
+        if wrong:
+            todo = "rename it with the converter `rename`"
+            raise ConfigurationError("a table can't have this column", column=wrong[0], todo=todo)
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return StagedRows(area, origin)
+
+
+class ServerSink(TableSink):
+    """Tables of a database that a server has.
+
+    Attributes:
+        url: the database, without a password.
+        password: as the server wants it; `${file:/path}` is read where it is used.
+    """
+
+    url: str
+    password: SecretStr = Field(default=SecretStr(""))
+
+    @field_validator("url")
+    @classmethod
+    def _has_no_password(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
+            raise ValueError("has no password in it: that is sink.password")
+        if parts.port == 0 or not parts.path.strip("/"):
+            raise ValueError("names a database: TYPE://user@host:port/database")
+        return url
+
+    @field_validator("password")
+    @classmethod
+    def _is_absolute(cls, password: SecretStr) -> SecretStr:
+        for path in SECRET_FILE.findall(password.get_secret_value()):
+            if not path.startswith("/"):
+                raise ConfigurationError(
+                    "a secret's file has to be named by an absolute path", key="password", found=f"${{file:{path}}}"
+                )
+        return password
+
+
+def tag_of(store_id: str, dataset_urn: str, branch: str) -> int:
+    """The tag `OF` of rows: signed, of 64 bits."""
+    return xxh3_64_intdigest("\0".join((store_id, branch, dataset_urn)).encode()) - (1 << 63)

@@ -1,0 +1,87 @@
+"""What an answer says: its records, each as the bytes that came, and what leads to the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+_OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class NoSuchFieldError(ValueError):
+    """There is no such field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of a server.
+
+    Attributes:
+        body: as it came.
+        records: the JSON of each record.
+        next_link: what its header `Link` names as next; empty if nothing.
+    """
+
+    body: bytes
+    records: list[bytes]
+    next_link: str = ""
+
+    @classmethod
+    def parse(cls, body: bytes, records: str, next_link: str = "") -> Answer:
+        """The answer of a body.
+
+        Args:
+            body: JSON.
+            records: where the list of records is in it; empty if it is that.
+            next_link: see above.
+
+        Raises:
+            ValueError: if it is no JSON, or there is no list there.
+        """
+        try:
+            found = _LIST.decode(_raw_at(body, records))
+        except RecursionError:
+            raise ValueError("JSON that is nested too deeply") from None
+        return cls(body, [bytes(record) for record in found], next_link)
+
+    def text_at(self, path: str) -> str:
+        """The text or number there; empty if there is nothing, or null.
+
+        Raises:
+            ValueError: if it is anything else.
+        """
+        try:
+            found = value_at(self.body, path)
+        except NoSuchFieldError:
+            return ""
+        if found is None or found is False:
+            return ""
+        if isinstance(found, str) or type(found) is int:
+            return str(found)
+        raise ValueError(f"at {path} a {type(found).__name__}, which leads nowhere")
+
+
+def value_at(json: bytes, path: str) -> Any:
+    """The value of the field that a path with dots names.
+
+    Raises:
+        NoSuchFieldError: if it is not there.
+        ValueError: if what should have the field is no object.
+    """
+    try:
+        return msgspec.json.decode(_raw_at(json, path))
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+
+
+def _raw_at(json: bytes, path: str) -> bytes | msgspec.Raw:
+    at: bytes | msgspec.Raw = json
+    for name in path.split(".") if path else ():
+        fields = _OBJECT.decode(at)
+        if name not in fields:
+            raise NoSuchFieldError(f"no field {name!r} among {', '.join(fields) or 'none'}"[:300])
+        at = fields[name]
+    return at

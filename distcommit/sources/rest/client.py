@@ -1,0 +1,164 @@
+"""Asks a server, waits and asks again where that may help, and says what its refusals mean."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import requests
+from requests.auth import HTTPBasicAuth
+from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3.util import Retry
+
+from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text
+from distcommit.sources.rest.paging import Request
+
+_MOST_BODY_BYTES = 256 << 20
+_MOST_WAIT_S = 60.0
+_BLOCK_BYTES = 64 << 10
+_TOO_EARLY = {408, 425, 429}
+_SHOWN = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came: the body, unpacked, and the link to what comes next, of the header `Link`."""
+
+    body: bytes
+    next_link: str
+
+
+@dataclass(frozen=True)
+class RestClient:
+    """Connections to servers, kept between requests. Nothing is connected before the first one.
+
+    Attributes:
+        headers: sent with each request.
+        basic: user and password; empty for none.
+        timeout_s: how long it waits for a connection, and for each byte.
+        retries: how often it asks again where a server is away, busy or broken.
+        secrets: masked in all that is told.
+    """
+
+    headers: Mapping[str, str] = field(repr=False)
+    basic: tuple[str, str] | None = field(repr=False)
+    timeout_s: float
+    retries: int
+    secrets: Sequence[str] = field(default=(), repr=False)
+
+    def get(self, request: Request, dataset: str) -> Reply:
+        """What the server answers.
+
+        Raises:
+            TransientError: if it is away, busy or broken, also after the last try, or wants more than a minute.
+            SourceError: if it refuses, or sends elsewhere.
+        """
+        for tried in range(self.retries + 1):
+            wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)
+            try:
+                return self._asked(request, dataset)
+            except _AskLaterError as error:
+                asked_s = error.wait_s
+                wait_s = wait_s if asked_s is None else asked_s
+                if tried == self.retries or wait_s > _MOST_WAIT_S:
+                    raise self._away(request, dataset, error) from None
+            time.sleep(wait_s)
+        raise AssertionError("the last try ends it")
+
+    def close(self) -> None:
+        """Lets go of connections. Safe to call twice."""
+        self._session.close()
+
+    @cached_property
+    def _session(self) -> requests.Session:
+        session = requests.Session()
+        session.headers.update({"Accept": "application/json", **self.headers})
+        if self.basic is not None:
+            user, password = self.basic
+            session.auth = HTTPBasicAuth(user.encode(), password.encode())
+        else:
+            session.auth = _as_it_is  # else whatever .netrc has for the server would take the place of `headers`
+        return session
+
+    def _asked(self, request: Request, dataset: str) -> Reply:
+        try:
+            with self._session.get(
+                request.url, params=request.params, timeout=self.timeout_s, stream=True, allow_redirects=False
+            ) as response:
+                if response.status_code == 200:
+                    return Reply(self._body(response, dataset), response.links.get("next", {}).get("url", ""))
+                told = f"{response.status_code} {response.reason}"
+                if response.status_code in _TOO_EARLY or response.status_code >= 500:
+                    raise _AskLaterError(told, _wait_asked_s(response))
+                said = response.raw.read(_SHOWN, decode_content=True).decode(errors="replace")
+                raise self._refused(request, dataset, response.status_code, f"{told}: {said}" if said else told)
+        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError) as error:
+            raise self._refused(request, dataset, 0, str(error)) from None
+        except (requests.RequestException, HTTPError) as error:
+            raise _AskLaterError(f"{type(error).__name__}: {error}", None) from None
+
+    def _body(self, response: requests.Response, dataset: str) -> bytes:
+        body = bytearray()
+        for block in response.iter_content(_BLOCK_BYTES):
+            body += block
+            if len(body) > _MOST_BODY_BYTES:
+                raise SourceError(
+                    "an answer is too large",
+                    dataset=dataset,
+                    expected=f"at most {_MOST_BODY_BYTES:,} bytes",
+                    found="more",
+                    todo="ask for smaller pages by source.params",
+                )
+        return bytes(body)
+
+    def _refused(self, request: Request, dataset: str, status: int, found: str) -> SourceError:
+        todo = _TODO.get(status, "correct source.url, source.params or the names of its parameters")
+        if 300 <= status < 400:
+            todo = "set source.url to where it sends: credentials are not taken elsewhere"
+        url = self._shown(request.url.partition("?")[0])
+        return SourceError("the server refused", dataset=dataset, url=url, found=self._shown(found), todo=todo)
+
+    def _away(self, request: Request, dataset: str, error: _AskLaterError) -> DistcommitError:
+        asked = f", and asks to wait {error.wait_s:.0f} s" if error.wait_s is not None else ""
+        return TransientError(
+            "the server can't be reached, is busy, or broke off",
+            dataset=dataset,
+            url=self._shown(request.url.partition("?")[0]),
+            found=self._shown(f"{error}{asked}"),
+            todo="see to the server, then run again; nothing was lost",
+        )
+
+    def _shown(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return plain_text(text, 1000)
+
+
+class _AskLaterError(Exception):
+    """Asking again may help. `wait_s`: when, if the server said so."""
+
+    def __init__(self, told: str, wait_s: float | None) -> None:
+        super().__init__(told)
+        self.wait_s = wait_s
+
+
+_TODO = {
+    401: "correct source.headers, or source.username and source.password",
+    403: "let this user read it, or correct source.headers, or source.username and source.password",
+    404: "correct source.url or the dataset's name, or take it out of source.datasets",
+}
+
+
+def _wait_asked_s(response: requests.Response) -> float | None:
+    """How long to wait, in seconds or until a time, by the header `Retry-After`."""
+    try:
+        return Retry().get_retry_after(response.raw)
+    except InvalidHeader:
+        return None
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request

@@ -1,0 +1,201 @@
+"""Reads ranges of lists, answer by answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from distcommit.model.errors import SourceError
+from distcommit.model.source import Extraction, Extractor
+from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
+from distcommit.model.work import WorkUnit
+from distcommit.sources.rest.answers import Answer, value_at
+from distcommit.sources.rest.paging import Paging, Request
+from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.watermark_column import PARTITION, InOrder
+
+if TYPE_CHECKING:
+    from distcommit.sources.rest.client import RestClient
+
+VALUE, PARTITION_COLUMN, OFFSET_COLUMN = "value", "_partition", "_offset"
+RECORD_SCHEMA = pa.schema([(VALUE, pa.binary()), (PARTITION_COLUMN, pa.string()), (OFFSET_COLUMN, pa.int64())])
+"""A record's JSON as it came, and its number."""
+_MOST_EMPTY_PAGES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ListOfRecords:
+    """Where a dataset's records are, and how they are asked for: see `source.RestSource`."""
+
+    request: Request
+    records: str
+    watermark: WatermarkField
+    paging: Paging
+
+
+class RestExtractor(Extractor):
+    """Reads the work units of one task attempt, with connections that are kept between them.
+
+    Args:
+        client: what asks.
+        lists: by dataset.
+    """
+
+    def __init__(self, client: RestClient, lists: dict[str, ListOfRecords]) -> None:
+        self.client, self.lists = client, lists
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return RestExtraction(self.client, self.lists[unit.dataset_urn], unit)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class RestExtraction(Extraction):
+    """One range of a list. Records of the same value come in one batch, so that reading can end after each of them."""
+
+    def __init__(self, client: RestClient, of: ListOfRecords, unit: WorkUnit) -> None:
+        self._client, self._list, self._unit = client, of, unit
+        self._low = unit.low.positions[PARTITION]
+        self._high = unit.expected_high.positions.get(PARTITION)
+        self._reached = unit.low
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        field, held = self._list.watermark, InOrder[bytes](self._low, None, self._out_of_order)
+        for answer in self._answers(self._low):
+            self._add(answer, held)
+            if self._is_behind(held.newest):
+                break
+            end = field.end_of_read(held.newest, is_last=False)
+            if whole := held.take_below(end):
+                yield self._batch(whole, end)
+        else:
+            self._require_whole(held)
+        end = field.end_of_read(held.newest, is_last=True) if self._high is None else self._high
+        if rest := held.take_below(end):
+            yield self._batch(rest, end)
+        if self._high is not None:
+            self._reached = self._reached.advanced({PARTITION: self._high})
+
+    def actual_high(self) -> Watermark:
+        return self._reached
+
+    def bytes_read(self) -> int:
+        return self._bytes
+
+    def _add(self, answer: Answer, held: InOrder[bytes]) -> None:
+        """Adds an answer's records; of the first ones not those that lie below the range."""
+        positions = [self._position(record) for record in answer.records]
+        below = 0 if len(held) else sum(at < self._low for at in positions)  # type: ignore[operator]
+        held.add(answer.records[below:], positions[below:])
+
+    def _is_behind(self, position: Position) -> bool:
+        return self._high is not None and at_or_past(position, self._high)
+
+    def _answers(self, low: Position) -> Iterator[Answer]:
+        """The answers for what is from `low` on, one after the other.
+
+        Raises:
+            SourceError: if one can't be read, or they would never end.
+        """
+        of, urn = self._list, self._unit.dataset_urn
+        asked = of.watermark.asked(low, self._high)
+        request: Request | None = of.paging.first(Request(url=of.request.url, params={**of.request.params, **asked}))
+        seen, before, empty = set[bytes](), b"", 0
+        while request is not None:
+            seen.add(_digest(request))
+            reply = self._client.get(request, urn)
+            try:
+                answer = Answer.parse(reply.body, of.records, reply.next_link)
+                following = of.paging.following(request, answer)
+            except ValueError as error:
+                raise self._unreadable(f"{error}; it begins with {reply.body[:60]!r}") from None
+            empty = 0 if answer.records else empty + 1
+            if answer.records and reply.body == before:
+                raise self._endless("the same answer twice")
+            if empty > _MOST_EMPTY_PAGES:
+                raise self._endless(f"{empty} answers without records")
+            if following is not None and _digest(following) in seen:
+                raise self._endless("one that leads to another one before it")
+            yield answer
+            request, before = following, reply.body
+
+    def _require_whole(self, held: InOrder[bytes]) -> None:
+        """Where all before a time is to be read, asks once more from the newest record on: a server that has more than
+        its pages led to has not been read to its end.
+
+        Raises:
+            SourceError: if it has.
+        """
+        if self._high is None or not len(held):
+            return
+        again = [self._position(record) for record in next(self._answers(held.newest)).records]
+        found = [at for at in again if at_or_past(at, held.newest) and not self._is_behind(at)]
+        if len(found) > len(held):
+            raise SourceError(
+                "the pages ended, and the server has more records",
+                dataset=self._unit.dataset_urn,
+                expected=f"nothing behind {held.newest!r} and below {self._high!r}",
+                found=f"{len(found) - len(held)} records, when asked from there on",
+                todo="correct source.paging; or, if they came late, set a longer source.watermark.lookback",
+            )
+
+    def _position(self, record: bytes) -> Position:
+        field = self._list.watermark
+        try:
+            return field.position(value_at(record, field.field))
+        except ValueError as error:
+            raise SourceError(
+                "a record has no position",
+                dataset=self._unit.dataset_urn,
+                field=field.field,
+                expected=f"{field.kind}",
+                found=f"{error}; in {record[:200]!r}",
+                todo="correct the record at its source, or name another field: source.watermark.field",
+            ) from None
+
+    def _batch(self, records: list[bytes], reached: Position) -> pa.RecordBatch:
+        row = as_offset(self._reached.positions[ROWS])
+        self._reached = self._reached.advanced({PARTITION: reached, ROWS: row + len(records)})
+        self._bytes += sum(map(len, records))
+        numbers = pa.array(np.arange(row, row + len(records)))
+        columns = [pa.array(records, pa.binary()), pa.repeat(pa.scalar(ROWS), len(records)), numbers]
+        return pa.record_batch(columns, schema=RECORD_SCHEMA)
+
+    def _out_of_order(self, least: Position, found: Position) -> SourceError:
+        return SourceError(
+            "the server gave records in another order than that of their watermark field",
+            dataset=self._unit.dataset_urn,
+            field=self._list.watermark.field,
+            expected=f"a value from {least!r} on",
+            found=repr(found),
+            todo="ask for ascending order by source.params; nothing of it is published",
+        )
+
+    def _endless(self, found: str) -> SourceError:
+        return SourceError(
+            "the answers would never end",
+            dataset=self._unit.dataset_urn,
+            expected="that each leads to another one, and one of them to none",
+            found=found,
+            todo="correct source.paging; nothing of it is published",
+        )
+
+    def _unreadable(self, found: str) -> SourceError:
+        return SourceError(
+            "an answer can't be read",
+            dataset=self._unit.dataset_urn,
+            expected=f"JSON with a list of records {f'at {self._list.records}' if self._list.records else ''}".strip(),
+            found=found,
+            todo="correct source.url, source.records or source.paging",
+        )
+
+
+def _digest(request: Request) -> bytes:
+    return blake2b(request.model_dump_json().encode(), digest_size=16).digest()

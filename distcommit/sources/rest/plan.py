@@ -1,0 +1,66 @@
+"""The plan of one dataset: from its watermark on; times up to the present, and all else as far as reading comes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from distcommit.model.errors import SourceError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Position, Watermark, at_or_past
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.watermark_column import PARTITION
+
+_NOT_KNOWN = (
+    "it is not known how far it was read: its watermark was made from published files, which number records and do not"
+    " say it"
+)
+
+
+def plan_dataset(urn: str, field: WatermarkField, state: DatasetState | None, now: datetime) -> DatasetPlan | None:
+    """The plan of one dataset; None if nothing of it can be new. No server is asked.
+
+    Args:
+        urn: the dataset.
+        field: its watermark field.
+        state: what is stored of it.
+        now: the present time, with a zone.
+
+    Raises:
+        SourceError: if its stored position is none of the field.
+    """
+    stored = state.watermark if state else None
+    positions = stored.positions if stored else {}
+    low = _stored(urn, field, stored) if stored and positions else field.beginning
+    high = field.end_of_plan(now)
+    if high is not None and not at_or_past(high, low):
+        high = low
+    if positions and high == low:
+        return None
+    rows = positions.get(ROWS, 0)
+    begin = Watermark({PARTITION: low, ROWS: rows}, field.incarnation)
+    end = Watermark({} if high is None else {PARTITION: high}, field.incarnation)
+    new = {partition: at for partition, at in begin.positions.items() if partition not in positions}
+    unit = WorkUnit("", urn, begin, end, 1)
+    return DatasetPlan(urn, stored, Watermark(new, field.incarnation), (unit,))
+
+
+def _stored(urn: str, field: WatermarkField, stored: Watermark) -> Position:
+    position = stored.positions.get(PARTITION)
+    numbers = {name: at for name, at in stored.positions.items() if name != PARTITION}
+    fits = field.is_position(position) and is_count(numbers.pop(ROWS, 0)) and not numbers
+    if fits and position is not None and stored.incarnation in ("", field.incarnation):
+        return position
+    raise SourceError(
+        "the stored position is not one of the watermark field",
+        dataset=urn,
+        expected=f"a position of {field.incarnation}",
+        found=_NOT_KNOWN if position is None else f"{stored.positions} of {stored.incarnation or 'an unnamed field'}",
+        todo="name the field that it was read by, or set its watermark by hand (distcommit set-watermark), to null to"
+        " begin anew",
+    )
+
+
+def is_count(position: Position) -> bool:
+    """Whether it is a number of records."""
+    return type(position) is int and position >= 0

@@ -1,0 +1,209 @@
+"""Lists of records that a server gives: which, how they are asked for, and the plan that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import ClassVar, Literal
+from urllib.parse import quote, urlsplit
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import Pin
+from distcommit.model.source import DatasetProblem, Provenance, SourceSettings
+from distcommit.model.urn import check_urn
+from distcommit.model.watermark import Position
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.rest.extractor import (
+    OFFSET_COLUMN,
+    PARTITION_COLUMN,
+    RECORD_SCHEMA,
+    ListOfRecords,
+    RestExtractor,
+)
+from distcommit.sources.rest.paging import Paging, Request
+from distcommit.sources.rest.plan import is_count, plan_dataset
+from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.watermark_column import PARTITION
+
+_DATASET = "{dataset}"
+
+
+class ListOverrides(BaseModel):
+    """What is different with one dataset. What it does not name is as with all.
+
+    Attributes:
+        records, watermark: as those of the source.
+        params: added to those of the source.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    records: str | None = None
+    watermark: WatermarkField | None = None
+    params: dict[str, str] = Field(default_factory=dict)
+
+
+class RestSource(BaseModel, SourceSettings):
+    """Lists of JSON records that a server gives over HTTP, by GET, page by page, in the order of a field.
+
+    Each record comes as the bytes of its JSON, with its number in the dataset.
+
+    Attributes:
+        type: `rest`.
+        url: `https://host/path` or `http://...`, where `{dataset}` stands for a dataset's name. No password.
+        datasets: the names of the datasets.
+        params: parameters of each request, `{dataset}` as above.
+        records: where the list of records is in an answer: names with dots between; empty if the answer is the list.
+        watermark: the field that says what is new.
+        paging: how one answer leads to the next.
+        headers: sent with each request. `${file:PATH}` in one stands for what that file holds, read by each process
+            that connects.
+        username: for basic authentication; empty for none.
+        password: its password, `${file:PATH}` as above.
+        timeout_s: how long it waits for a connection, and for each byte.
+        retries: how often it asks again where the server is away, busy (429) or broken (5xx): after half a second, then
+            twice as long each time, less up to a half by chance; or as long as `Retry-After` says, if that is at most a
+            minute.
+        overrides: what is different with single datasets, by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
+
+    provenance: ClassVar[Provenance | None] = Provenance(PARTITION_COLUMN, OFFSET_COLUMN)
+
+    type: Literal["rest"]
+    url: str
+    datasets: tuple[str, ...] = Field(min_length=1)
+    params: dict[str, str] = Field(default_factory=dict)
+    records: str = ""
+    watermark: WatermarkField
+    paging: Paging
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    timeout_s: float = Field(default=30, gt=0)
+    retries: int = Field(default=4, ge=0, le=20)
+    overrides: dict[str, ListOverrides] = Field(default_factory=dict)
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or _DATASET in parts.netloc:
+            raise ValueError("begins with https://host/ or http://host/")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("has no user in it, and nothing after a ?: these are source.username, source.params")
+        if parts.port == 0:
+            raise ValueError("names a port that there is")
+        return url
+
+    @field_validator("datasets")
+    @classmethod
+    def _are_names(cls, datasets: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(datasets)) < len(datasets):
+            raise ValueError("a dataset is named twice")
+        return tuple(map(check_urn, datasets))
+
+    @model_validator(mode="after")
+    def _fits(self) -> RestSource:
+        texts = (
+            self.url,
+            *self.params.values(),
+            *(text for o in self.overrides.values() for text in o.params.values()),
+        )
+        if len(self.datasets) > 1 and not any(_DATASET in text for text in texts):
+            raise ValueError("url or params must have {dataset}, where there are several")
+        if unknown := [name for name in self.overrides if name not in self.datasets]:
+            raise ValueError(f"overrides names datasets that are not read: {', '.join(unknown)}")
+        for secret in (*self.headers.values(), self.password):
+            for path in SECRET_FILE.findall(secret.get_secret_value()):
+                if not path.startswith("/"):
+                    raise ConfigurationError(
+                        "a secret's file has to be named by an absolute path", found=f"${{file:{path}}}"
+                    )
+        return self
+
+    @property
+    def batch_schema(self) -> pa.Schema:
+        return RECORD_SCHEMA
+
+    def pins(self) -> Mapping[str, Pin]:
+        """Where the lists are: the path of the URL, since servers may be renamed. The watermark field is in each
+        dataset's watermark, as its incarnation."""
+        another = (
+            "put it back: positions in other lists are those of other records. To read these, give the job new folders"
+            " (paths)."
+        )
+        return {"url": Pin(urlsplit(self.url).path, another)}
+
+    def plan(
+        self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]
+    ) -> Iterator[DatasetPlan | DatasetProblem]:
+        """Plans owned datasets that are idle, by the clock of this machine. No server is asked."""
+        now = datetime.now(UTC)
+        for urn in sorted(filter(owned, self.datasets)):
+            state = states.get(urn)
+            if state is not None and state.status is not DatasetStatus.IDLE:
+                continue
+            try:
+                planned = plan_dataset(urn, self._watermark_of(urn), state, now)
+            except SourceError as error:
+                yield DatasetProblem(urn, str(error))
+                continue
+            if planned is not None:
+                yield planned
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Positions are a value of the dataset's field, and a number of records."""
+        for urn, positions in datasets.items():
+            if urn not in self.datasets:
+                yield f"{urn!r} is not a dataset of this job (see source.datasets)"
+                continue
+            field = self._watermark_of(urn)
+            if PARTITION not in positions:
+                yield f"{urn!r}: there is no position of {PARTITION!r}, a value of {field.field}"
+            for partition, position in positions.items():
+                if partition == PARTITION and not field.is_position(position):
+                    shape = "a list of one integer" if field.type == "integer" else field.type
+                    yield f"{urn!r}: {position!r} is no value of {field.field}: {shape}"
+                elif partition == ROWS and not is_count(position):
+                    yield f"{urn!r}: {position!r}, for partition {ROWS!r}, is no number of records"
+                elif partition not in (PARTITION, ROWS):
+                    yield f"{urn!r}: {partition!r} is not one of its partitions, {PARTITION!r} and {ROWS!r}"
+
+    def open(self) -> RestExtractor:
+        """An extractor that connects with its first work unit.
+
+        Raises:
+            ConfigurationError: if the HTTP client is missing, or a secret's file.
+        """
+        try:
+            from distcommit.sources.rest.client import RestClient  # noqa: PLC0415 - an extra of its own
+        except ImportError as error:
+            raise ConfigurationError(
+                "the REST source needs requests",
+                found=str(error),
+                todo="pip install 'distcommit[rest]', also where the executors run",
+            ) from error
+        headers = {name: with_secret_files(value.get_secret_value()) for name, value in self.headers.items()}
+        password = with_secret_files(self.password.get_secret_value())
+        basic = (self.username, password) if self.username else None
+        secrets = [text for text in (*headers.values(), password) if text]
+        client = RestClient(headers, basic, self.timeout_s, self.retries, secrets)
+        return RestExtractor(client, {urn: self._list_of(urn) for urn in self.datasets})
+
+    def _watermark_of(self, urn: str) -> WatermarkField:
+        override = self.overrides.get(urn)
+        return (override and override.watermark) or self.watermark
+
+    def _list_of(self, urn: str) -> ListOfRecords:
+        override = self.overrides.get(urn, ListOverrides())
+        params = {name: text.replace(_DATASET, urn) for name, text in {**self.params, **override.params}.items()}
+        request = Request(url=self.url.replace(_DATASET, quote(urn, safe="")), params=params)
+        records = self.records if override.records is None else override.records
+        return ListOfRecords(request, records, self._watermark_of(urn), self.paging)

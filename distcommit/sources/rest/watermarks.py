@@ -1,0 +1,123 @@
+"""The watermark field of records: as a job file declares it, as positions, and as what a server is asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from distcommit.model.watermark import Position, as_offset
+from distcommit.sources.watermark_column import BEGINNINGS, Kind, is_position, position_of, time_at
+
+ROWS = "rows"
+"""The source partition in which records are numbered, as they are read."""
+_ISO = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class WatermarkField(BaseModel):
+    """The field of each record that says what is new.
+
+    Positions of integers are lists of one number, as a mere number would be an offset to the audit.
+
+    Attributes:
+        field: its name; with dots, of a field of an object in it.
+        type: `time` (ISO 8601 as text; without a zone it is UTC), `integer` or `text`, ordered by code points.
+        since: the parameter that asks for records from a value on. It is sent a second (a day, if `format` has no
+            seconds), or one, less than the watermark, and records below that are dropped; so it does not matter whether
+            the server takes it as inclusive. With text there is nothing less: there it has to be.
+        until: of times, the parameter that asks for records up to a value; empty if there is none.
+        format: of times, how they are sent, as strftime has it, in UTC.
+        lookback: how far the end of what is read stays behind, in seconds for times, and as a number for integers.
+        unique: of integers, whether no two records have the same: the newest is read then.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    field: str = Field(min_length=1)
+    type: Literal["time", "integer", "text"]
+    since: str = Field(min_length=1)
+    until: str = ""
+    format: str = _ISO
+    lookback: int = Field(ge=0, le=10**9)
+    unique: bool = False
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> WatermarkField:
+        if self.type != "time" and (self.until or self.format != _ISO):
+            raise ValueError("until and format are of times")
+        if self.type != "integer" and self.unique:
+            raise ValueError("unique is of integers")
+        if self.type == "text" and self.lookback:
+            raise ValueError("there is no lookback in text: 0")
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """What it holds."""
+        return Kind(self.type)
+
+    @property
+    def incarnation(self) -> str:
+        """What positions count in."""
+        return f"{self.field}:{self.kind}"
+
+    @property
+    def beginning(self) -> Position:
+        """The position that no value lies below."""
+        return self._position(BEGINNINGS[self.kind])
+
+    def position(self, value: object) -> Position:
+        """The position of a value, as JSON has it.
+
+        Raises:
+            ValueError: if it is of another type, or beyond what can be a position.
+        """
+        if self.kind is not Kind.TIME:
+            return self._position(position_of(self.kind, value))
+        try:
+            return position_of(Kind.TIME, datetime.fromisoformat(value) if isinstance(value, str) else value)
+        except OverflowError:
+            raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
+
+    def is_position(self, position: Position | None) -> bool:
+        """Whether it can be one of this field."""
+        if position is None or isinstance(position, tuple) is not (self.kind is Kind.INTEGER):
+            return False
+        return is_position(self.kind, position[0] if isinstance(position, tuple) and position else position)
+
+    def end_of_plan(self, now: datetime) -> Position | None:
+        """What a run reads up to, as far as that is known before: times up to the present, less the lookback."""
+        if self.kind is not Kind.TIME:
+            return None
+        return position_of(Kind.TIME, now.astimezone(UTC) - timedelta(seconds=self.lookback))
+
+    def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
+        """Up to which position all records are known, once those up to `newest` came and, if `is_last`, no more. Others
+        may come later, with its value or with lower ones that are within the lookback."""
+        if not isinstance(newest, tuple):
+            return newest
+        return self._position(as_offset(newest[0]) + (is_last and self.unique) - self.lookback)
+
+    def asked(self, low: Position, high: Position | None) -> dict[str, str]:
+        """The parameters that ask for [low, high), and a little more."""
+        found: dict[str, str] = {}
+        if low != self.beginning:
+            found[self.since] = self._written(low, -1)
+        if self.until and high is not None:
+            found[self.until] = self._written(high, 1)
+        return found
+
+    def _position(self, position: Position) -> Position:
+        return (position,) if isinstance(position, int) else position
+
+    def _written(self, position: Position, further: int) -> str:
+        if isinstance(position, tuple):
+            return str(as_offset(position[0]) + further)
+        if self.kind is Kind.TEXT:
+            return str(position)
+        step = timedelta(seconds=1) if any(part in self.format for part in ("%S", "%T", "%s")) else timedelta(days=1)
+        try:
+            return (time_at(position) + further * step).strftime(self.format)
+        except OverflowError:  # the first or the last second that there is
+            return time_at(position).strftime(self.format)

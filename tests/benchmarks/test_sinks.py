@@ -1,0 +1,43 @@
+"""What is measured of sinks: a target that can't be had is missing with the reason, and never a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.questions import sinks as question
+from benchmarks.questions.sinks import FIGURES, Answer, Size, sinks
+from benchmarks.runner import Tell
+from tests.benchmarks.commands import answer
+from tests.servers.process import ServerUnavailableError
+
+SIZE = Size(records=10, tables=2, repeats=1, seed=1)
+
+
+def test_a_target_that_cannot_be_had_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(size: Size, folder: Path, tell: Tell) -> Answer:
+        raise ServerUnavailableError("no such server here")
+
+    def answers(size: Size, folder: Path, tell: Tell) -> Answer:
+        return Answer({"a_over_b": size.records / 4}, notes=["read it so"])
+
+    monkeypatch.setattr(
+        question, "_QUESTIONS", {("postgresql_over_copy",): refuses, ("a_over_b", "not_given"): answers}
+    )
+    found = sinks(SIZE, tmp_path, lambda _: None)
+    assert found.ratios == {"a_over_b": 2.5}
+    assert found.skipped["postgresql_over_copy"] == "no such server here"
+    assert found.skipped["not_given"] == "its question gave no figure"
+    assert set(found.skipped) == {*FIGURES, "not_given"}
+    assert found.notes == ["read it so"]
+    only = sinks(SIZE, tmp_path, lambda _: None, frozenset({"postgresql_over_copy"}))
+    assert not only.ratios
+    assert only.skipped["a_over_b"] == "not asked for"
+
+
+def test_each_figure_is_there_or_missing_with_the_reason(tmp_path: Path) -> None:
+    results = answer("sinks", "--records", "1", "--figures", "none", folder=tmp_path)
+    assert results.question == "sinks"
+    assert {*FIGURES} <= {*results.ratios, *results.skipped}
+    assert all(results.skipped.values())

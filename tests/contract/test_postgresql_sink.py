@@ -1,0 +1,88 @@
+"""The PostgreSQL sink keeps what a sink has to keep, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from psycopg import sql
+
+from distcommit.model.committer import CommitRequest
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.postgresql.sink import PostgresqlSink
+from distcommit.testing.contracts import SinkContract
+from tests.servers.postgresql import PostgresServer
+
+
+class OnPostgresql(SinkContract):
+    """Each place is a schema."""
+
+    settings: ClassVar[dict[str, Any]]
+
+    @pytest.fixture(autouse=True)
+    def _has_server(self, postgres_server: PostgresServer) -> None:
+        self.server = postgres_server
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        schema = _schema_of(place)
+        with self.server.connect() as connection:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        made = {"type": "postgresql", "url": self.server.url, "password": self.server.password, "schema": schema}
+        return PostgresqlSink.model_validate({**made, **self.settings})
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+        return True
+
+    def cut_off(self, place: Path) -> bool:
+        with self.server.connect() as connection:
+            ledger = sql.Identifier(_schema_of(place), "distcommit_ledger")
+            connection.execute(sql.SQL("DROP TABLE {}").format(ledger))
+            connection.execute(sql.SQL("CREATE VIEW {} AS SELECT 1 AS epoch").format(ledger))
+        return True
+
+    def tables(self, place: Path) -> list[str]:
+        asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'distcommit_ledger'"
+        with self.server.connect() as connection:
+            return [name for (name,) in connection.execute(asked, (_schema_of(place),))]
+
+    def offsets(self, place: Path, table: str) -> list[tuple[Any, ...]]:
+        with self.server.connect() as connection:
+            asked = sql.SQL('SELECT "offset", * FROM {}').format(sql.Identifier(_schema_of(place), table))
+            return connection.execute(asked).fetchall()
+
+
+class TestATableForEach(OnPostgresql):
+    settings: ClassVar = {}
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        return [(table, row[0]) for table in self.tables(place) for row in self.offsets(place, table)]
+
+
+class TestUpsert(TestATableForEach):
+    settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines, and take a minute."""
+
+
+class TestOneTableWithTags(OnPostgresql):
+    settings: ClassVar = {"table": "rows", "tags": True}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines, and take a minute."""
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        if not self.tables(place):
+            return []
+        joined = sql.SQL('SELECT dataset, "offset" FROM {} JOIN {} ON tag = _distcommit_of')
+        names = (sql.Identifier(_schema_of(place), name) for name in ("rows", "distcommit_ledger"))
+        with self.server.connect() as connection:
+            return connection.execute(joined.format(*names)).fetchall()
+
+
+def _schema_of(place: Path) -> str:
+    return f"s{sha256(str(place).encode()).hexdigest()[:20]}"

@@ -1,0 +1,38 @@
+"""A server of lists of records over HTTP, in a process: see `rest_app`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.servers.process import Server, ServerProcess, free_ports
+
+
+class RestServer(Server):
+    """Lists are the tests'; it forgets them where it is killed."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def put(self, name: str, **of: Any) -> None:
+        """Makes a list, or another one of it."""
+        requests.put(f"{self.url}/lists/{name}", json=of, timeout=20).raise_for_status()
+
+    def asked(self, name: str) -> list[dict[str, Any]]:
+        """The requests for a list, since it was made."""
+        found: list[dict[str, Any]] = requests.get(f"{self.url}/lists/{name}/asked", timeout=20).json()
+        return found
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rest-")))
+        self.port = free_ports(1)[0]
+        command = [sys.executable, str(Path(__file__).with_name("rest_app.py")), str(self.port)]
+        process = stack.enter_context(ServerProcess("the REST server", command, folder / "log"))
+        process.wait_until(lambda: requests.get(self.url, timeout=5).ok)
