@@ -150,7 +150,8 @@ class BucketCommitter:
         found = self._open.ready(fold, self._context, ended=ended)
         whole = with_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
         for plan, ready, staged, replacement in whole:
-            sequence, steps = sequence_of(self._settings, self._context, plan, ready, staged, replacement)
+            known = fold.state_of(plan.dataset_urn)
+            sequence, steps = sequence_of(self._settings, self._context, known, plan, ready, staged, replacement)
             if not self._settings.job_level:
                 self._made[name_of(sequence)] = sequence, steps
             sequences.append(sequence)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import plain_text
-from distcommit.model.log_records import SealedSequence, SequenceName
+from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
 from distcommit.model.sink import SealRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext
 from distcommit.model.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas
@@ -35,13 +35,14 @@ def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles
         return True
     if not settings.at_least_once:
         return False
-    steps = _steps(settings, context, state.dataset_urn, [state], lambda *_: False)
+    steps = _steps(settings, context, DatasetState(state.dataset_urn), [state], lambda *_: False)
     return not any(isinstance(step.verify(), Lost) for step in steps)
 
 
 def sequence_of(
     settings: RunSettings,
     context: StepContext,
+    state: DatasetState,
     plan: DatasetPlan,
     ready: Ready,
     staged: StagedFiles,
@@ -49,10 +50,10 @@ def sequence_of(
 ) -> tuple[SealedSequence, list[CommitStep]]:
     """The sequence of a dataset that is ready, and its steps as they are. With at-least-once it carries none.
 
-    `replacement`: what retires the files that the new ones take the place of. Its step is the last: who abandons the
-    sequence takes it away first.
+    `state`: what the bucket's log says of the dataset. `replacement`: what retires the files that the new ones take the
+    place of. Its step is the last: who abandons the sequence takes it away first.
     """
-    steps = _steps(settings, context, plan.dataset_urn, ready.winners, staged.are_whole)
+    steps = _steps(settings, context, state, ready.winners, staged.are_whole)
     steps += FsRenameCommitStep.of_all(context, [replacement] if replacement is not None else [])
     results = [result for state in ready.winners for result in state.branches]
     files = [(result, _of_records(result)) for result in results]
@@ -69,8 +70,16 @@ def sequence_of(
         left_out=plain_text(ready.left_out, 500),
         content_sum=added_content(result.content_sum for result, count in files if count),
         schemas=added_schemas(*(state.schemas for state in ready.winners)),
+        targets=_targets(settings, state, steps),
     )
     return sequence, steps
+
+
+def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitStep]) -> TargetEpochs:
+    """What the targets of all branches have once these steps are done; what they had, of one that gets nothing."""
+    committed = {step.target_branch for step in steps}
+    branches = [branch.name for branch in settings.flow.branches if branch.sink.committers]
+    return {name: (settings.epoch,) if name in committed else state.bases(name) for name in branches}
 
 
 def _of_records(result: BranchResult) -> int:
@@ -81,7 +90,7 @@ def _of_records(result: BranchResult) -> int:
 def _steps(
     settings: RunSettings,
     context: StepContext,
-    urn: str,
+    known: DatasetState,
     winners: Sequence[TaskState],
     are_whole: Callable[[TaskState, BranchResult], bool],
 ) -> list[CommitStep]:
@@ -94,6 +103,7 @@ def _steps(
     # Files first: they can be taken back.
     for branch, found in sorted(by_branch.items(), key=lambda item: bool(settings.flow.sink_of(item[0]).committers)):
         results, whole, attempts = zip(*found, strict=True)
-        request = SealRequest(urn, settings.epoch, branch, results, whole, attempts=attempts)
+        urn, bases = known.dataset_urn, known.bases(branch)
+        request = SealRequest(urn, settings.epoch, branch, results, whole, bases, attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
     return steps

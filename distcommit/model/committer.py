@@ -20,7 +20,8 @@ class CommitRequest:
 
     `bases`: the epochs that the target's ledger may have for this dataset and branch before it (0: no row), as the
     store knows it; empty if the store does not, as what was sealed by older programs. A target with another epoch below
-    this one is not the target that the store knows. `infos_version`: the sink's `infos_version` that wrote the infos.
+    this one is not the target that the store knows. `infos_version`: the version of the infos; a
+    committer is given those of the sink's own version.
     `attempts`: whose infos they are, by the id that their writers were opened with; empty if nobody knows.
     """
 
@@ -43,7 +44,7 @@ class LostAttempt:
         attempt: its id, as its writers were opened with.
         folder: of its staged files, relative to the staging root. They are deleted afterwards, and may be gone already.
         infos: what its writers for this sink have prepared, as far as that is known: nothing of an attempt that died.
-        infos_version: as in a request.
+            They are as they were written, which may have been by an older program.
     """
 
     epoch: int
@@ -51,7 +52,6 @@ class LostAttempt:
     attempt: str
     folder: str
     infos: tuple[Any, ...] = ()
-    infos_version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,15 @@ class OpensCommitter(Protocol):
     @property
     def discards(self) -> bool:
         """Whether its writers leave anything at the target before it is committed, but staged files."""
+        ...
+
+    @property
+    def infos_version(self) -> int:
+        """The version of the commit infos that its writers make, stored with every commit."""
+        ...
+
+    def upgraded(self, info: Any, version: int) -> Any:
+        """A commit info of an older version, as its writers would make it now. An error leaves the commit pending."""
         ...
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:

@@ -44,6 +44,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         epoch: the newest one that is committed; 0: none.
         base: the one before it, which taking it back leaves; 0: none.
         revoked: the newest epoch that was taken back, before or after it was committed: it never can be again.
+        commit_id: which commit that epoch was (`sinks.ledgers.commit_id`); empty: nobody knows.
         covered: what all committed rows stand for, an entry for each incarnation and flow, the newest one last.
     """
 
@@ -52,4 +53,5 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     base: int = 0
     revoked: int = 0
+    commit_id: str = ""
     covered: tuple[Covered, ...] = ()

@@ -14,6 +14,10 @@ from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SchemaIds, SkippedRange
 
+TargetEpochs = dict[str, tuple[int, ...]]
+"""By branch that is committed at a target of its own: the epochs that the target's ledger may have for the dataset (0:
+no row); none if nobody knows."""
+
 
 class StepBatch(Struct, frozen=True, array_like=True):
     """Consecutive steps of one registered type, as data. `rows` is the MessagePack list of the steps' rows."""
@@ -29,7 +33,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     Named (dataset_urn, epoch): at most one per dataset and run. `start` says where partitions without a position in
     `low` begin; `left_out` why work units of the plan are not in it, if any are not; `content_sum` what the records of
     its files come to (`sinks.files.content`), empty if that is not known; `schemas`: by converter, the ids of the
-    schemas that the dataset's records may be of from then on.
+    schemas that the dataset's records may be of from then on; `targets`: what targets have once it is done.
     """
 
     dataset_urn: str
@@ -44,6 +48,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     left_out: str = ""
     content_sum: str = ""
     schemas: SchemaIds = {}
+    targets: TargetEpochs = {}
 
 
 class SequenceName(Struct, frozen=True, array_like=True):
@@ -200,7 +205,7 @@ class DatasetState(Struct, frozen=True):
     `accepted_epochs`: the newest sequence that a person declared done (older programs kept all of them);
     `done_records`, `done_files`, `done_content_sum` and `done_left_out`: what the sequence of `done_epoch` published,
     and why not more; `unread`: what could not be read, if that was so the last time; `schemas`: by converter, the ids
-    of the schemas that its records are of.
+    of the schemas that its records are of; `targets`: what targets have, as the store knows it.
     """
 
     dataset_urn: str
@@ -217,6 +222,12 @@ class DatasetState(Struct, frozen=True):
     done_content_sum: str = ""
     unread: FailedReading | None = None
     schemas: SchemaIds = {}
+    targets: TargetEpochs = {}
+
+    def bases(self, branch: str) -> tuple[int, ...]:
+        """The epochs that the ledger of a branch's target may have for the dataset before its next commit there; none
+        if nobody knows: older programs have committed, or the branch is new to the dataset."""
+        return self.targets.get(branch, () if self.done_epoch else (0,))
 
     @property
     def is_stopped(self) -> bool:

@@ -70,6 +70,11 @@ class CommitStep(ABC):
         return ""
 
     @property
+    def target_branch(self) -> str:
+        """The branch whose target's ledger it changes; empty if it changes none."""
+        return ""
+
+    @property
     def prepared_by(self) -> tuple[str, ...]:
         """The ids of attempts that have left at the target what this step makes visible; none if all that it needs is
         in staging, or in the step."""

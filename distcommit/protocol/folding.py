@@ -28,9 +28,11 @@ from distcommit.model.log_records import (
     Rebucket,
     Rebuilt,
     Record,
+    SealedSequence,
     SequenceName,
     SetWatermark,
     SetWatermarks,
+    TargetEpochs,
 )
 from distcommit.model.unread import FailedReading, Unread, UnreadDataset
 from distcommit.model.watermark import Position, Watermark
@@ -130,8 +132,9 @@ def _by_hand(fold: Fold, record: ByHand) -> None:
     urn = record.sequence.dataset_urn
     match record.action:
         case HandAction.ACCEPT | HandAction.GIVEN_UP:
+            targets = _after_accept(fold.state_of(urn), _open(fold, urn).sequence)
             _publish(fold, record.sequence)
-            _update(fold, urn, accepted_epochs=(record.sequence.epoch,))
+            _update(fold, urn, accepted_epochs=(record.sequence.epoch,), targets=targets)
         case HandAction.ABANDONED:
             _update(fold, urn, open=None)
         case HandAction.RETRY:
@@ -165,7 +168,18 @@ def _publish(fold: Fold, name: SequenceName) -> None:
         done_content_sum=sequence.content_sum,
         unread=_still_unread(state.unread, state.watermark, high, in_part=bool(sequence.left_out)),
         schemas={**state.schemas, **sequence.schemas},
+        targets={**state.targets, **sequence.targets},
     )
+
+
+def _after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
+    """What targets may have once a sequence was accepted: nobody knows whether it was committed, or will be by a
+    zombie."""
+    both = dict(state.targets)
+    for branch, done in sequence.targets.items():
+        before = state.bases(branch)
+        both[branch] = tuple(sorted({*before, *done})) if before and done else ()
+    return both
 
 
 def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> FailedReading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from distcommit.model.committer import CommitRequest, CommitterContext, OpensCommitter, SinkCommitter
 from distcommit.model.sink import SealRequest, Sink
@@ -19,9 +19,16 @@ class CommitterSink(Sink):
     Attributes:
         discards: whether writers leave anything at the target before it is committed, but staged files: then the
             committer's `discard` takes away what lost.
+        infos_version: of the infos that writers make; raised with each change that a committer could not read.
     """
 
     discards: ClassVar[bool] = False
+    infos_version: ClassVar[int] = 1
+
+    def upgraded(self, info: Any, version: int) -> Any:
+        """A commit info that was stored with an older version, as writers would make it now. To be given by sinks whose
+        `infos_version` is not the first."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what its infos of version {version} are now")
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
@@ -37,6 +44,7 @@ class CommitterSink(Sink):
             infos=infos,
             branch=request.branch,
             bases=request.bases,
+            infos_version=self.infos_version,
             attempts=request.attempts,
         )
         return [SinkCommitStep(self, commit, context.for_committers)]

@@ -1,8 +1,8 @@
 """The rule of every ledger: by compare-and-set from the epoch that the store knows.
 
-A row below the request that is not one of its bases belongs to a target that is not the one the store knows: it was put
-back from a copy, made again, or the store was. `epoch > stored` alone would publish twice where a bucket's log has lost
-its tail.
+A row below the request that is not one of its bases, or above it, belongs to a target that is not the one the store
+knows: it was put back from a copy, made again, or the store was. `epoch > stored` alone would publish twice where a
+bucket's log has lost its tail.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec.structs import replace
+from xxhash import xxh3_128_hexdigest
 
 from distcommit.model.committer import AlreadyCommitted, CommitOutcome, CommitRequest, FailedForGood
 from distcommit.model.errors import ConflictError
@@ -17,28 +18,52 @@ from distcommit.model.ledger import Covered, LedgerRow
 from distcommit.sinks.covering import added, without
 
 
+def commit_id(request: CommitRequest) -> str:
+    """Which commit a request asks for: the same for the same attempts, and no other ones. Epochs are numbers, which a
+    store that was put back from a copy gives once more. Empty if the attempts are not known."""
+    return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
+
+
+def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
+    """Whether the row's epoch is that of the request, and its commit is not."""
+    ids = row.commit_id, commit_id(request)
+    return row.epoch == request.epoch and all(ids) and ids[0] != ids[1]
+
+
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
     """What a target with that row answers a request; None: commit it, and have `committed` as the row in the same
-    transaction."""
+    transaction.
+
+    A row above the request is a refusal, too: what is sealed now stands on all that was committed before. (A zombie or
+    a twin that asks for what is done long since may be told anything: what it says of it is not valid any more.)
+    """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
-    if epoch >= request.epoch:
+    if row is not None and (epoch > request.epoch or _is_another(row, request)):
+        return _another_store(request, f"epoch {epoch}, which this store has not committed")
+    if epoch == request.epoch:
         return AlreadyCommitted()
     if request.epoch <= revoked:
         return FailedForGood(f"epoch {request.epoch} was taken back from this target")
     if not request.bases or epoch in request.bases:
         return None
-    expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases)
+    return _another_store(request, f"epoch {epoch}" if epoch else "no row")
+
+
+def _another_store(request: CommitRequest, found: str) -> FailedForGood:
+    expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases) or "an older epoch"
     return FailedForGood(
-        f"this is not the target that the store knows: its ledger has {f'epoch {epoch}' if epoch else 'no row'} for the"
-        f" dataset, expected {expected}; the target or the store was put back from a copy, or made again. Nothing was"
-        " written. Restore the other one, or set the watermark by hand and release the dataset"
+        f"this is not the target that the store knows: its ledger has {found} for the dataset, expected {expected}; the"
+        " target or the store was put back from a copy, or made again. Nothing was written. Restore the other one, or"
+        " set the watermark by hand and release the dataset"
     )
 
 
 def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
     """The row once the request is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
-    return replace(row, epoch=request.epoch, base=row.epoch, covered=added(*row.covered, *covered))
+    return replace(
+        row, epoch=request.epoch, base=row.epoch, commit_id=commit_id(request), covered=added(*row.covered, *covered)
+    )
 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
@@ -46,12 +71,12 @@ def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[
     `row.epoch == request.epoch`) or not.
 
     Raises:
-        ConflictError: if a later epoch is committed.
+        ConflictError: if a later epoch is committed, or another commit of that number.
     """
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
-    if row.epoch > request.epoch:
+    if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(
-            "a later epoch of the dataset is committed",
+            "another epoch of the dataset is committed",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=f"epoch {row.epoch}",
@@ -60,4 +85,4 @@ def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[
     revoked = max(row.revoked, request.epoch)
     if row.epoch < request.epoch:
         return replace(row, revoked=revoked)
-    return replace(row, revoked=revoked, epoch=row.base, base=0, covered=without(row.covered, covered))
+    return replace(row, revoked=revoked, epoch=row.base, base=0, commit_id="", covered=without(row.covered, covered))

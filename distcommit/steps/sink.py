@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Self, assert_never
 
 from distcommit.model.committer import (
@@ -49,6 +50,10 @@ class SinkCommitStep(CommitStep):
     @property
     def sink_name(self) -> str:
         return self.sink.name
+
+    @property
+    def target_branch(self) -> str:
+        return self.request.branch
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
@@ -108,8 +113,8 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self]) -> list[DistcommitError | None]:
-        requests = [step.request for step in steps]
         try:
+            requests = [step._current() for step in steps]
             with open_committer(steps[0].sink, steps[0].context) as committer:
                 outcomes = committer.commit(requests)
         except SinkUnavailableError as error:  # trying each by itself would only wait as often
@@ -132,7 +137,7 @@ class SinkCommitStep(CommitStep):
         """
         with open_committer(self.sink, self.context) as committer:
             try:
-                committer.abort([self.request])
+                committer.abort([self._current()])
             except DistcommitError:
                 raise
             except Exception as error:
@@ -142,6 +147,32 @@ class SinkCommitStep(CommitStep):
                     found=f"{type(error).__name__}: {error}",
                     todo="mend the sink's target, then abandon the dataset again",
                 ) from error
+
+    def _current(self) -> CommitRequest:
+        """The request with infos as the sink makes them now.
+
+        Raises:
+            SinkUnavailableError: if a newer version of the sink has made them, or it can't say what older ones are now.
+        """
+        asked, version = self.request, self.sink.infos_version
+        if asked.infos_version == version:
+            return asked
+        found = f"infos of version {asked.infos_version}"
+        try:
+            if asked.infos_version < version:
+                infos = tuple(self.sink.upgraded(info, asked.infos_version) for info in asked.infos)
+                return replace(asked, infos=infos, infos_version=version)
+        except Exception as error:  # noqa: BLE001 - of the sink, whatever it is
+            found += f": {type(error).__name__}: {error}"
+        raise SinkUnavailableError(
+            "a stored commit is of another version of the sink",
+            dataset=asked.dataset_urn,
+            epoch=asked.epoch,
+            sink=self.sink.name,
+            expected=f"infos of version {version}, or of an older one that the sink's `upgraded` knows",
+            found=found,
+            todo="run the version of the sink that wrote it, or a newer one; nothing was lost",
+        )
 
     def undo(self) -> None:
         """Nothing is left to do: `withdraw` has taken back both."""

@@ -36,6 +36,7 @@ from distcommit.model.log_records import (
     SealedSequence,
     SetWatermark,
     SetWatermarks,
+    TargetEpochs,
 )
 from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Position, Watermark
@@ -73,6 +74,7 @@ class StoredState(Struct, frozen=True, array_like=True):
     done_content_sum: str = ""
     unread: FailedReading | None = None
     schemas: SchemaIds = {}
+    targets: TargetEpochs = {}
 
 
 class StoredRebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):

@@ -189,8 +189,11 @@ def make_16(folder: Path) -> None:
 
 
 def make_17(folder: Path) -> None:
-    """Writes what came with bases: of sinks' commit steps version 3."""
+    """Writes what came with bases: of sinks' commit steps version 3, and fields at the end of sequences and
+    states."""
     folder.mkdir(parents=True)
+    for name, segment in samples.SEGMENTS_WITH_TARGETS.items():
+        (folder / f"{name}.seg").write_bytes(encode_segment(segment))
     (folder / "intent-sink.seg").write_bytes(encode_segment(samples.SINK_SEGMENT_3))
 
 

@@ -285,6 +285,13 @@ def test_what_came_with_schemas_is_read_as_what_was_written(name: str) -> None:
     assert decode_segment(data, PATH) == samples.SEGMENTS_WITH_SCHEMAS[name]
 
 
+@pytest.mark.parametrize("name", samples.SEGMENTS_WITH_TARGETS)
+def test_what_came_with_targets_is_read_as_what_was_written(name: str) -> None:
+    data = (GOLDEN_17 / f"{name}.seg").read_bytes()
+    assert decode_segment(data, PATH) == samples.SEGMENTS_WITH_TARGETS[name]
+    assert data.startswith(b"distcommit-segment 1 "), "programs that know no targets pass them over"
+
+
 def sink_step(sealed: SealedSequence) -> SinkCommitStep:
     context = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
     (step,) = load_steps(sealed.steps, context)

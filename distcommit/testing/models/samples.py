@@ -367,6 +367,14 @@ SEGMENTS_WITH_SCHEMAS = {
     ),
 }
 """Seal schemas, and remember them."""
+_TARGETS = {"main": (7,), "late": (0, 5), "older": ()}
+SEGMENTS_WITH_TARGETS = {
+    "intent-targets": Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, targets=_TARGETS),))),
+    "checkpoint-targets": Segment(
+        9, WRITER_ID, Checkpoint(9, RUN_ID, (), (DatasetState(_URN, done_epoch=7, targets=_TARGETS),), 12)
+    ),
+}
+"""Seal what targets' ledgers may have, and remember it."""
 PUBLISHED_SEGMENT = Segment(7, WRITER_ID, Intent(7, (msgspec.structs.replace(_SEQUENCE, steps=()),), Gate.PASSED))
 """Seals and closes what at-least-once has published."""
 

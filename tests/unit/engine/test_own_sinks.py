@@ -275,7 +275,7 @@ class TestAbandon:
         by_hand.abandon(WORLD.store(machine), "a", "person", sink.committers)
         (taken_back,) = sink.taken_back
         infos = ({"values": ["a/0/0"]},)
-        assert taken_back == CommitRequest("a", sequence.epoch, infos, attempts=taken_back.attempts)
+        assert taken_back == CommitRequest("a", sequence.epoch, infos, bases=(0,), attempts=taken_back.attempts)
         assert len(taken_back.attempts) == 1
         assert statuses(WORLD, machine) == {"a": "idle"}
         run_with(sink, machine, source(a=2))

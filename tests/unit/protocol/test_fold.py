@@ -365,3 +365,43 @@ def test_a_watermark_set_by_hand_leaves_the_beginning_of_partitions_that_stay_wh
             else:
                 assert found.get(partition) == after.get(partition)
     assert folded(FENCED, Rebuilt(1, (known,), "me"), SetWatermark("d", None, "me")).state_of("d").origin == {}
+
+
+def with_targets(epoch: int, low: Watermark | None, high: Watermark, **targets: tuple[int, ...]) -> SealedSequence:
+    return replace(sequence(epoch, low, high), targets=targets)
+
+
+def test_done_leaves_the_epoch_that_is_committed_at_each_target() -> None:
+    fold = folded(FENCED, Intent(1, (with_targets(1, None, at(5), main=(1,), late=(0,)),)))
+    assert (fold.state_of("d").bases("main"), fold.state_of("d").bases("late")) == ((0,), (0,))
+    apply(3, Done(1, (D1,)), fold)
+    state = fold.state_of("d")
+    assert (state.bases("main"), state.bases("late")) == ((1,), (0,))
+    assert state.bases("new") == (), "of what was never told nobody knows"
+    assert folded(fold.checkpoint()).state_of("d") == state
+
+
+def test_accept_leaves_both_and_what_is_abandoned_or_dropped_leaves_the_old() -> None:
+    failed = Failed(1, D1, True, "no")
+    sealed = Intent(1, (with_targets(1, None, at(5), main=(1,), late=(0,)),))
+    accepted = folded(FENCED, sealed, failed, ByHand(HandAction.ACCEPT, D1, "p")).state_of("d")
+    assert (accepted.bases("main"), accepted.bases("late")) == ((0, 1), (0,))
+    by_hand = [ByHand(action, D1, "p") for action in (HandAction.REVOKING, HandAction.ABANDONED)]
+    assert folded(FENCED, sealed, failed, *by_hand).state_of("d").bases("main") == (0,)
+
+
+def test_what_nobody_knows_stays_unknown_by_accept_and_is_known_by_done() -> None:
+    """Older programs have committed the first sequence."""
+    older: list[Record] = [FENCED, SEALED, Done(1, (D1,)), Fence(2, "r2")]
+    name = SequenceName("d", 2)
+    then = Intent(2, (with_targets(2, at(5), at(6), main=(2,)),))
+    assert folded(*older).state_of("d").bases("main") == ()
+    assert folded(*older, then, Done(2, (name,))).state_of("d").bases("main") == (2,)
+    accept = ByHand(HandAction.ACCEPT, name, "p")
+    assert folded(*older, then, Failed(2, name, True, "no"), accept).state_of("d").bases("main") == ()
+
+
+def test_a_watermark_set_by_hand_leaves_what_targets_have() -> None:
+    sealed = Intent(1, (with_targets(1, None, at(5), main=(1,)),))
+    fold = folded(FENCED, sealed, Done(1, (D1,)), SetWatermark("d", at(2), "p"))
+    assert fold.state_of("d").bases("main") == (1,)

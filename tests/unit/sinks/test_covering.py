@@ -96,9 +96,10 @@ def test_what_is_taken_back_is_as_if_it_had_never_been_added(parts: tuple[Covere
 
 
 @given(disjoint())
-def test_the_order_in_which_parts_are_added_does_not_matter(parts: tuple[Covered, Covered]) -> None:
+def test_the_order_in_which_parts_are_added_decides_only_which_is_last(parts: tuple[Covered, Covered]) -> None:
     one, other = parts
-    assert said(added(one, other)) == said(added(other, one)) == said(added(*added(one), *added(other)))
+    assert sorted(said(added(one, other)), key=str) == sorted(said(added(other, one)), key=str)
+    assert said(added(one, other)) == said(added(*added(one), *added(other)))
 
 
 @given(NUMBERS, NUMBERS)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from distcommit.model.committer import AlreadyCommitted, CommitRequest, FailedForGood
 from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
-from distcommit.sinks.ledgers import answered, committed, taken_back
+from distcommit.sinks.ledgers import answered, commit_id, committed, taken_back
 
 
 def asked(epoch: int, *bases: int) -> CommitRequest:
@@ -35,7 +36,6 @@ def row_of(*epochs: int, revoked: int = 0) -> LedgerRow | None:
         (row_of(2), asked(3, 0, 2), None),
         (row_of(1, 2), asked(3), None),
         (row_of(3), asked(3, 2), AlreadyCommitted()),
-        (row_of(5), asked(3, 2), AlreadyCommitted()),
         (row_of(3, revoked=3), asked(3, 2), AlreadyCommitted()),
     ],
 )
@@ -52,6 +52,7 @@ def test_it_is_committed_from_the_base_that_the_store_knows(
         (None, asked(4, 3), "has no row for the dataset, expected epoch 3"),
         (row_of(3), asked(4, 0), "has epoch 3 for the dataset, expected nothing"),
         (row_of(1), asked(4, 0, 3), "has epoch 1 for the dataset, expected nothing or epoch 3"),
+        (row_of(5), asked(4, 2), "has epoch 5, which this store has not committed"),
         (row_of(revoked=4), asked(4, 0), "epoch 4 was taken back"),
         (row_of(2, revoked=5), asked(4, 2), "epoch 4 was taken back"),
     ],
@@ -90,7 +91,18 @@ def test_a_row_below_that_is_no_base_is_never_written(stored: int, epoch: int, b
     row = row_of(stored) if stored else None
     outcome = answered(row, asked(epoch, base))
     assert (outcome is None) == (stored < epoch and stored == base)
-    assert (outcome == AlreadyCommitted()) == (stored >= epoch)
+    assert (outcome == AlreadyCommitted()) == (stored == epoch)
+
+
+def test_a_store_that_was_put_back_gives_an_epoch_once_more_which_is_another_commit() -> None:
+    one, other = (CommitRequest("d", 3, ({},), bases=(0,), attempts=(name, "x")) for name in "ab")
+    row = committed(None, one, part(3))
+    assert answered(row, one) == AlreadyCommitted()
+    assert isinstance(answered(row, other), FailedForGood)
+    with pytest.raises(ConflictError):
+        taken_back(row, other, part(3))
+    assert commit_id(one) == row.commit_id
+    assert answered(replace(row, commit_id=""), other) == AlreadyCommitted(), "as older rows say it"
 
 
 def test_below_a_later_epoch_nothing_is_taken_back() -> None:

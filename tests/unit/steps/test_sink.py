@@ -79,7 +79,14 @@ class Target:
     name: str
     outcome: CommitOutcome
     discards: bool = False
+    infos_version: int = 1
     asked: list[list[str]] = field(default_factory=list)
+    infos: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def upgraded(self, info: Any, version: int) -> Any:
+        if version == 1:
+            raise KeyError("rows")
+        return {"upgraded": info}
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         return _Committer(self)
@@ -91,6 +98,7 @@ class _Committer(SinkCommitter):
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         self.target.asked.append([request.dataset_urn for request in requests])
+        self.target.infos += [request.infos for request in requests]
         return [self.target.outcome] * len(requests)
 
 
@@ -105,3 +113,22 @@ def test_each_sinks_committer_gets_its_own_requests_at_once_and_answers_for_them
     assert [error is None for error in errors] == [True, False, True]
     assert isinstance(errors[1], LostError)
     assert "sink=bad" in str(errors[1])
+
+
+def test_a_committer_is_given_infos_as_its_sink_makes_them_now() -> None:
+    target = Target("t", Committed(), infos_version=3)
+    for version in (2, 3):
+        step = SinkCommitStep(target, CommitRequest("d", 7, (1,), infos_version=version), CONTEXT.for_committers)
+        step.execute()
+    assert target.infos == [({"upgraded": 1},), (1,)]
+
+
+@pytest.mark.parametrize(("version", "found"), [(1, "infos of version 1: KeyError: 'rows'"), (4, "infos of version 4")])
+def test_infos_that_the_sink_does_not_know_are_nobodys_failed_attempt(version: int, found: str) -> None:
+    target = Target("t", Committed(), infos_version=3)
+    step = SinkCommitStep(target, CommitRequest("d", 7, (1,), infos_version=version), CONTEXT.for_committers)
+    with pytest.raises(SinkUnavailableError, match=f"found {found}"):
+        step.execute()
+    with pytest.raises(SinkUnavailableError, match=f"found {found}"):
+        step.withdraw()
+    assert target.asked == []

@@ -24,6 +24,7 @@ from distcommit.testing.simulation.programs.rebuild import REBUILD
 from distcommit.testing.simulation.programs.replaced import REPLACED
 from distcommit.testing.simulation.programs.replacing import REPLACING
 from distcommit.testing.simulation.programs.reprocess import REPROCESS
+from distcommit.testing.simulation.programs.restored_targets import RESTORED_TARGETS
 from distcommit.testing.simulation.programs.restores import RESTORES
 from distcommit.testing.simulation.programs.retention import RETENTION
 from distcommit.testing.simulation.programs.settings import SETTINGS
@@ -47,6 +48,7 @@ _ALL = (
     *REBUCKET,
     *REPLACED,
     *RESTORES,
+    *RESTORED_TARGETS,
     *DELIVERY,
     *ATTEMPTS,
     *SETTINGS,
