@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError, ValidationError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties
@@ -73,7 +73,7 @@ def _widen(sink: IcebergSink, table: Table, schema: pa.Schema, problems: list[st
             update.union_by_name(storable(schema))
     except CommitFailedException:
         return
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ValidationError) as error:
         raise _misfit(
             table, [*problems, str(error)], "alter the table, or convert the column before the sink"
         ) from error
