@@ -45,7 +45,7 @@ class IcebergSink(BaseModel, CommitterSink, SinkSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: ClassVar[str] = "iceberg"  # type: ignore[misc]
+    name: ClassVar[str] = "iceberg"
     discards: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 

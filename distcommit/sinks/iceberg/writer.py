@@ -173,7 +173,7 @@ class TableFiles:
             self._open[key] = file  # the one written to last comes last
             file.writer.write_table(part, row_group_size=part.num_rows)
             file.row_groups += 1
-            if file.stream.tell() >= self._target_bytes:  # type: ignore[attr-defined]
+            if file.stream.tell() >= self._target_bytes:
                 self._finish(self._open.pop(key))
             elif len(self._open) > _OPEN_FILES:
                 self._finish(self._open.pop(next(iter(self._open))))
@@ -219,7 +219,7 @@ class TableFiles:
 
     def _finish(self, file: _OpenFile) -> None:
         file.writer.close()
-        size = file.stream.tell()  # type: ignore[attr-defined]
+        size = file.stream.tell()
         file.stream.close()
         statistics = data_file_statistics_from_parquet_metadata(
             file.writer.writer.metadata, self._statistics, self._columns

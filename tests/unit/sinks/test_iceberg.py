@@ -235,7 +235,7 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
     """pyiceberg's own loop commits again on the new version without asking: both would succeed."""
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
-    committing, others = SqlTables.commit, []
+    committing, others = SqlTables.commit, list[Any]()
 
     def overtaken(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
         if not others:
@@ -254,7 +254,7 @@ def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypat
 def test_an_answer_that_is_lost_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
-    committing, lost = SqlTables.commit, []
+    committing, lost = SqlTables.commit, list[Any]()
 
     def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
         made = committing(self, changes, sync)
@@ -343,9 +343,9 @@ def test_pointers_of_many_tables_move_in_one_transaction(target: Target, monkeyp
 
     sink = target.sink()
     requests = [target.prepare(sink, f"t{number}", 1, ids(number)) for number in range(30)]
-    tables, statements = opened(sink.catalog), []
+    tables, statements = opened(sink.catalog), list[str]()
     assert isinstance(tables, SqlTables)
-    event.listen(tables.catalog.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    event.listen(tables._engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     assert set(target.commit(sink, *requests)) == {Committed()}
     assert len(statements) == 3, statements
     assert all(target.rows(f"t{number}") == [number] for number in range(30))
