@@ -34,7 +34,8 @@ def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str,
     """The file as plain data. Statistics, which are by column id, are packed as bytes."""
     types = _types(spec, schema)
     values = [
-        None if value is None else to_bytes(kind, value) for kind, value in zip(types, file.partition, strict=True)
+        None if value is None else to_bytes(kind, value)
+        for kind, value in zip(types, file.partition._data, strict=True)
     ]
     statistics = {name: getattr(file, name) for name in _STATISTICS}
     return {
