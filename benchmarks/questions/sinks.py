@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks.arms.iceberg import NAMESPACE, IcebergPlace, delayed
 from benchmarks.results import Results, Sample, results_of
 from benchmarks.runner import Tell
-from distcommit.sinks.iceberg.catalogs import close_opened
+from distcommit.sinks.iceberg.opening import close_opened
 from tests.servers.process import ServerUnavailableError
 
 FIGURES = (

@@ -27,10 +27,11 @@ from distcommit.model.errors import ConflictError, CorruptError, error_text
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, opened, sync_locations
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, sync_locations
 from distcommit.sinks.iceberg.data_files import NOTE, data_file, name_prefix
 from distcommit.sinks.iceberg.ledger import Change as LedgerChange
 from distcommit.sinks.iceberg.ledger import Ledgers
+from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.ledgers import answered, committed, taken_back

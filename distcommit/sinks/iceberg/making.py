@@ -12,7 +12,8 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import StructType
 
 from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, opened
+from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables
+from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.sink import IcebergSink, term_of
 

@@ -27,9 +27,10 @@ from pyiceberg.typedef import Record
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.covering import Covering
-from distcommit.sinks.iceberg.catalogs import known_tables, sync_locations
+from distcommit.sinks.iceberg.catalogs import sync_locations
 from distcommit.sinks.iceberg.data_files import NOTE, name_prefix, plain_file
 from distcommit.sinks.iceberg.making import table_for
+from distcommit.sinks.iceberg.opening import known_tables
 from distcommit.sinks.iceberg.schemas import Fitting
 from distcommit.sinks.iceberg.sink import IcebergSink
 
