@@ -6,12 +6,20 @@ can't be had, or which is not asked, is reported as missing with the reason, and
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.arms.iceberg import NAMESPACE, IcebergPlace, delayed
 from benchmarks.results import Results, Sample, results_of
 from benchmarks.runner import Tell
+from distcommit.sinks.iceberg.opening import close_opened
 from tests.servers.process import ServerUnavailableError
 
 FIGURES = (
@@ -22,6 +30,9 @@ FIGURES = (
     "catalog_wall_s",
 )
 """What is to be answered, above 1 where ours is the faster one; the last two are no quotients."""
+
+_CATALOG_CALL_S = 0.32
+_APPENDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,74 @@ class Answer:
 Ask = Callable[[Size, Path, Tell], Answer]
 """Measures one sink, in places of its own below that folder. ServerUnavailableError: its target can't be had."""
 
-_QUESTIONS: dict[tuple[str, ...], Ask] = {}
+
+def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
+    """The same records by the sink and by pyiceberg's append; and the commit of many tables where each call of the
+    catalog takes 320 ms, beside appends in a row."""
+    samples: list[Sample] = []
+
+    def timed(arm: str, datasets: int, repeat: int, seconds: float) -> float:
+        samples.append(Sample(arm, datasets, datasets, repeat, seconds))
+        tell(f"{arm}: {seconds:.2f} s")
+        return seconds
+
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-") as made:
+        numbers = np.random.default_rng(size.seed).integers(0, 1 << 40, size.records)
+        records = pa.table({"id": numbers, "text": [f"{number:032x}" for number in numbers.tolist()]})
+        ours: list[float] = []
+        theirs: list[float] = []
+        for repeat in range(size.repeats):
+            ours.append(timed("iceberg", 1, repeat, _iceberg_sink(Path(made, f"ours-{repeat}"), records)))
+            theirs.append(timed("iceberg_append", 1, repeat, _iceberg_append(Path(made, f"theirs-{repeat}"), records)))
+        place = IcebergPlace(Path(made, "many"))
+        sink, batches = place.sink(), records.slice(0, 10).to_batches()
+        names = [f"t{number}" for number in range(size.tables)]
+        place.commit(sink, [place.prepare(sink, name, 1, batches) for name in names])
+        requests = [place.prepare(sink, name, 2, batches) for name in names]
+        with delayed(_CATALOG_CALL_S) as calls:
+            wall_s = timed("iceberg_catalog_wall", size.tables, 0, place.commit(sink, requests))
+        some = names[:_APPENDS]
+        with delayed(_CATALOG_CALL_S) as their_calls:
+            client, began = place.client(), time.perf_counter()
+            for name in some:
+                client.load_table((NAMESPACE, name)).append(records.slice(0, 10))
+            timed("iceberg_appends_in_a_row", len(some), 0, time.perf_counter() - began)
+        client.close()
+        close_opened()
+    return Answer(
+        {"iceberg_over_append": median(theirs) / median(ours), "catalog_wall_s": wall_s},
+        samples,
+        [
+            f"{len(calls)} calls of the catalog for {size.tables} tables by the sink, {len(their_calls)} for"
+            f" {len(some)} by appends in a row; each waits 320 ms, the catalog is in SQLite",
+            "iceberg_over_append: writing and committing the same records to a table that is there; nothing is synced",
+        ],
+    )
+
+
+def _iceberg_sink(folder: Path, records: pa.Table) -> float:
+    """Seconds of writing and committing by the sink, to a table that is there."""
+    place = IcebergPlace(folder)
+    sink = place.sink()
+    place.commit(sink, [place.prepare(sink, "t", 1, records.slice(0, 1).to_batches())])
+    began = time.perf_counter()
+    place.commit(sink, [place.prepare(sink, "t", 2, records.to_batches(max_chunksize=10_000))])
+    return time.perf_counter() - began
+
+
+def _iceberg_append(folder: Path, records: pa.Table) -> float:
+    """Seconds of pyiceberg's own append, to a table that is there."""
+    client = IcebergPlace(folder).client()
+    client.create_namespace(NAMESPACE)
+    client.create_table((NAMESPACE, "t"), records.schema).append(records.slice(0, 1))
+    began = time.perf_counter()
+    client.load_table((NAMESPACE, "t")).append(records)
+    seconds = time.perf_counter() - began
+    client.close()
+    return seconds
+
+
+_QUESTIONS: dict[tuple[str, ...], Ask] = {("iceberg_over_append", "catalog_wall_s"): iceberg}
 """Functions by the figures that they answer."""
 
 

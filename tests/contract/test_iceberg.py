@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 
 from distcommit.model.committer import CommitRequest
 from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.sinks.iceberg.catalogs import close_opened
+from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import SinkContract

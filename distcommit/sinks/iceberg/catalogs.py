@@ -6,27 +6,23 @@ compare-and-set. A REST catalog is asked for many tables at once, and gets many 
 
 from __future__ import annotations
 
-import atexit
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from urllib.parse import urlparse
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.ports import FileSystem
-from distcommit.sinks.iceberg.sink import CatalogSettings
 
 Identifier = tuple[str, ...]
 _REMOTE_CALLS = 32
-_OPENING_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,61 +124,6 @@ class KnownTables:
             return {name: self._listed[name]()}
         except (KeyError, OSError):  # made since, or changed so often that this version's file is gone
             return {}
-
-
-_opened: dict[tuple[int, str], Tables] = {}
-_known: dict[tuple[int, str, Identifier, str], KnownTables] = {}
-_lock = Lock()
-
-
-def opened(settings: CatalogSettings) -> Tables:
-    """The catalog of these settings, one in each process."""
-    key = os.getpid(), settings.model_dump_json()
-    with _lock:
-        if key not in _opened:
-            for other in [
-                other for other in _opened if other[0] != key[0]
-            ]:  # those of the process that forked this one
-                _opened.pop(other)
-            _opened[key] = _open(settings)
-        return _opened[key]
-
-
-@atexit.register
-def close_opened() -> None:
-    """Lets go of the catalogs' connections; they are opened again where they are needed."""
-    with _lock:
-        for (process, _), tables in _opened.items():
-            if process == os.getpid():
-                tables.catalog.close()
-        _opened.clear()
-        _known.clear()
-
-
-def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:
-    """What writers of a run know of a namespace, once in each process."""
-    tables = opened(settings)
-    key = os.getpid(), settings.model_dump_json(), namespace, run_id
-    with _lock:
-        if key not in _known:
-            _known.clear()
-            _known[key] = KnownTables(tables, namespace)
-        return _known[key]
-
-
-def _open(settings: CatalogSettings) -> Tables:
-    from distcommit.sinks.iceberg.rest_tables import RestTables  # noqa: PLC0415 - each needs packages of its own
-    from distcommit.sinks.iceberg.sql_tables import SqlTables  # noqa: PLC0415
-
-    for left in range(_OPENING_TRIES - 1, -1, -1):
-        try:
-            catalog = load_catalog(settings.name, **settings.properties)
-            return SqlTables(catalog) if settings.type == "sql" else RestTables(catalog)
-        except Exception:
-            if not left:
-                raise
-            time.sleep(0.1)  # a database in which several make the catalog's tables at once refuses all but one
-    raise AssertionError
 
 
 def local_path(location: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -17,6 +19,7 @@ from distcommit.model.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    LostAttempt,
     RetryLater,
     SinkCommitter,
 )
@@ -24,10 +27,11 @@ from distcommit.model.errors import ConflictError, CorruptError, error_text
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, opened, sync_locations
-from distcommit.sinks.iceberg.data_files import data_file
+from distcommit.sinks.iceberg.catalogs import Change, Identifier, sync_locations
+from distcommit.sinks.iceberg.data_files import NOTE, data_file, name_prefix
 from distcommit.sinks.iceberg.ledger import Change as LedgerChange
 from distcommit.sinks.iceberg.ledger import Ledgers
+from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.ledgers import answered, committed, taken_back
@@ -90,6 +94,14 @@ class IcebergCommitter(SinkCommitter):
                     break
             else:
                 raise ConflictError("others changed the table again and again", table=".".join(batch.name))
+
+    def discard(self, lost: Sequence[LostAttempt]) -> None:
+        in_flight(self._tables.parallel_calls, self._delete, [path for each in lost for path in self._left_by(each)])
+
+    def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
+        name = self._sink.table_of(dataset_urn)
+        table = None if self._sink.shares_tables else self._tables.load([name]).get(name)
+        return table.scan().count() if table is not None else None
 
     def ledger(self) -> Iterator[LedgerRow]:
         names = self._tables.names(tuple(self._sink.namespace.split(".")))
@@ -183,6 +195,23 @@ class IcebergCommitter(SinkCommitter):
         there = in_flight(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
         gone = [path for path, ok in zip(paths, there, strict=True) if not ok]
         return FailedForGood(f"data files are gone: {', '.join(gone[:3])}") if gone else None
+
+    # -- what lost
+
+    def _left_by(self, lost: LostAttempt) -> list[str]:
+        """Where the data files of an attempt are, or were, by its infos and its notes."""
+        fs, folder = self._context.fs, f"{self._context.staging_root}/{lost.folder}"
+        paths = {file["path"] for info in lost.infos for file in info["files"]}
+        for entry in fs.list_folder(folder):
+            if entry.name.endswith(NOTE):
+                with contextlib.suppress(FileNotFoundError):
+                    paths.add(fs.read(f"{folder}/{entry.name}").decode())
+        ours = name_prefix(lost.epoch, lost.attempt)
+        return sorted(path for path in paths if path.rpartition("/")[2].startswith(ours))
+
+    def _delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            load_file_io(self._tables.catalog.properties, path).delete(path)
 
     # -- taking back
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from pyiceberg.conversions import from_bytes, to_bytes
@@ -10,6 +10,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
 
 _STATISTICS = (
     "column_sizes",
@@ -20,12 +21,21 @@ _STATISTICS = (
     "upper_bounds",
 )
 
+NOTE = ".path"
+"""How the names of notes end: staged files that say where a data file is."""
+
+
+def name_prefix(epoch: int, attempt: str) -> str:
+    """How the names of an attempt's data files begin."""
+    return f"distcommit-{epoch:06d}-{attempt}-"
+
 
 def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:
     """The file as plain data. Statistics, which are by column id, are packed as bytes."""
-    types = [field.field_type for field in spec.partition_type(schema).fields]
+    types = _types(spec, schema)
     values = [
-        None if value is None else to_bytes(kind, value) for kind, value in zip(types, file.partition, strict=True)
+        None if value is None else to_bytes(kind, value)
+        for kind, value in zip(types, file.partition._data, strict=True)
     ]
     statistics = {name: getattr(file, name) for name in _STATISTICS}
     return {
@@ -42,11 +52,12 @@ def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str,
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
     """The file of plain data."""
-    types = [field.field_type for field in spec.partition_type(schema).fields]
+    types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)
     ]
-    statistics = msgspec.msgpack.decode(info["statistics"], type=dict[str, dict[int, Any]])
+    decoded = msgspec.msgpack.decode(info["statistics"], type=dict[str, dict[int, Any]])
+    statistics: dict[str, Any] = dict(decoded)
     made = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=info["path"],
@@ -62,3 +73,8 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
     )
     made.spec_id = spec.spec_id
     return made
+
+
+def _types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
+    """The types of a partition's values."""
+    return [cast(PrimitiveType, field.field_type) for field in spec.partition_type(schema).fields]

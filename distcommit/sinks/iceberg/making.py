@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError, ValidationError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, TableProperties
@@ -12,7 +12,8 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import StructType
 
 from distcommit.model.errors import ConfigurationError, TransientError
-from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, opened
+from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables
+from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
 from distcommit.sinks.iceberg.sink import IcebergSink, term_of
 
@@ -73,7 +74,7 @@ def _widen(sink: IcebergSink, table: Table, schema: pa.Schema, problems: list[st
             update.union_by_name(storable(schema))
     except CommitFailedException:
         return
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ValidationError) as error:
         raise _misfit(
             table, [*problems, str(error)], "alter the table, or convert the column before the sink"
         ) from error

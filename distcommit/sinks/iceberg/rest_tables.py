@@ -48,9 +48,10 @@ class RestTables(Tables):
 
     def _load(self, name: Identifier) -> Table | None:
         try:
-            return self._rest.load_table(name)
+            found: Table = self._rest.load_table(name)
         except NoSuchTableError:
             return None
+        return found
 
     def _commit(self, change: Change) -> bool:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import ResolveError
@@ -12,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from distcommit.model.errors import ConfigurationError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION: Final = 2
 _AS_THEY_ARE = (
     pa.types.is_boolean,
     pa.types.is_string,

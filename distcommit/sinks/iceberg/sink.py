@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
-from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.model.sink import BY_DATASET, Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.table_names import DATASET, table_of
@@ -45,7 +45,9 @@ class IcebergSink(BaseModel, CommitterSink, SinkSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: ClassVar[str] = "iceberg"  # type: ignore[misc]
+    name: ClassVar[str] = "iceberg"
+    discards: ClassVar[bool] = True
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     type: Literal["iceberg"]
     catalog: CatalogSettings

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyiceberg.manifest import (
     DataFile,
@@ -94,22 +95,26 @@ class NewSnapshot:
             avro_compression=self._compression,
         ) as writer:
             writer.add_manifests(manifests)
-        snapshot = Snapshot(
-            snapshot_id=self.snapshot_id,
-            parent_snapshot_id=parent.snapshot_id if parent is not None else None,
-            manifest_list=location,
-            sequence_number=metadata.next_sequence_number(),
-            summary=self._summary(parent, added, gone, trace),
-            schema_id=metadata.current_schema_id,
+        parent_id = parent.snapshot_id if parent is not None else None
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": self.snapshot_id,
+                "parent-snapshot-id": parent_id,
+                "manifest-list": location,
+                "sequence-number": metadata.next_sequence_number(),
+                "summary": self._summary(parent, added, gone, trace),
+                "schema-id": metadata.current_schema_id,
+            }
         )
+        newest = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot_id}
         updates = (
             SetPropertiesUpdate(updates=dict(properties)),
             AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=self.snapshot_id),
+            SetSnapshotRefUpdate.model_validate(newest),
         )
         requirements = (
             AssertTableUUID(uuid=metadata.table_uuid),
-            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent.snapshot_id if parent is not None else None),
+            AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id}),
         )
         return Change(table, updates, requirements)
 
@@ -198,11 +203,10 @@ class NewSnapshot:
         )
 
     @property
-    def _compression(self) -> str:
-        found: str = self.table.metadata.properties.get(
+    def _compression(self) -> Any:
+        return self.table.metadata.properties.get(
             TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
         )
-        return found
 
     def _new_file(self, name: str) -> str:
         path: str = self.table.location_provider().new_metadata_location(name)

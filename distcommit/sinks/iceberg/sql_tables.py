@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -14,12 +15,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.update import update_table_metadata
 from sqlalchemy import Connection, bindparam, false, func, select, update
+from sqlalchemy import Table as SqlTable
 
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
 
 _NAMES_IN_QUERY = 1000
-_ROWS = IcebergTables.__table__
+_ROWS = cast(SqlTable, IcebergTables.__table__)
 
 
 class SqlTables(Tables):

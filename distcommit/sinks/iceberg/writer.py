@@ -27,9 +27,10 @@ from pyiceberg.typedef import Record
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.covering import Covering
-from distcommit.sinks.iceberg.catalogs import known_tables, sync_locations
-from distcommit.sinks.iceberg.data_files import plain_file
+from distcommit.sinks.iceberg.catalogs import sync_locations
+from distcommit.sinks.iceberg.data_files import NOTE, name_prefix, plain_file
 from distcommit.sinks.iceberg.making import table_for
+from distcommit.sinks.iceberg.opening import known_tables
 from distcommit.sinks.iceberg.schemas import Fitting
 from distcommit.sinks.iceberg.sink import IcebergSink
 
@@ -41,7 +42,7 @@ class IcebergWriter(SinkWriter):
     """Rows wait in memory until they take 64 MB, and become a row group of each partition that they are of."""
 
     def __init__(self, sink: IcebergSink, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
-        self._sink, self._attempt, self._fs = sink, attempt, area.fs
+        self._sink, self._attempt, self._area = sink, attempt, area
         self._name = sink.table_of(attempt.dataset_urn)
         self._covering = Covering(origin)
         self._schema: pa.Schema | None = None
@@ -93,7 +94,7 @@ class IcebergWriter(SinkWriter):
                     "covered": self._covering.covered(),
                 }
             )
-            sync_locations(self._fs, [last.location()])
+            sync_locations(self._area.fs, [last.location()])
         return Prepared(infos)
 
     def abort(self) -> None:
@@ -112,7 +113,7 @@ class IcebergWriter(SinkWriter):
             if self._files is not None:
                 self._closed.append(self._files)
             begun = sum(files.begun for files in self._closed)
-            self._files = TableFiles(table, self._attempt, self._sink.target_file_bytes, begun)
+            self._files = TableFiles(table, self._attempt, self._area, self._sink.target_file_bytes, begun)
         self._schema, self._fitting = schema, Fitting(self._files.file_schema, self._files.names_in(schema))
 
     def _flush(self) -> None:
@@ -139,14 +140,17 @@ class TableFiles:
     Args:
         table: the table as it was when writing began.
         attempt: goes into their names.
+        area: where a note of each is left before it is begun, by which it is found should the attempt die.
         target_bytes: a file that has this many is closed.
         begun: how many files the attempt has begun before.
     """
 
-    def __init__(self, table: Table, attempt: AttemptIdentity, target_bytes: int, begun: int) -> None:
+    def __init__(
+        self, table: Table, attempt: AttemptIdentity, area: StagingArea, target_bytes: int, begun: int
+    ) -> None:
         self.table, self.begun = table, 0
         self.file_schema: Schema = sanitize_column_names(table.schema())
-        self._attempt, self._target_bytes, self._before = attempt, target_bytes, begun
+        self._attempt, self._area, self._target_bytes, self._before = attempt, area, target_bytes, begun
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
         self._paths: list[str] = []
@@ -170,7 +174,7 @@ class TableFiles:
             self._open[key] = file  # the one written to last comes last
             file.writer.write_table(part, row_group_size=part.num_rows)
             file.row_groups += 1
-            if file.stream.tell() >= self._target_bytes:  # type: ignore[attr-defined]
+            if file.stream.tell() >= self._target_bytes:
                 self._finish(self._open.pop(key))
             elif len(self._open) > _OPEN_FILES:
                 self._finish(self._open.pop(next(iter(self._open))))
@@ -204,17 +208,19 @@ class TableFiles:
             yield part.partition_key.to_path(), part.partition_key, part.arrow_table_partition
 
     def _begin(self, partition: PartitionKey | None, schema: pa.Schema) -> _OpenFile:
-        attempt = self._attempt
-        name = f"distcommit-{attempt.epoch:06d}-{attempt.attempt}-{self._before + self.begun:05d}.parquet"
+        name = f"{name_prefix(self._attempt.epoch, self._attempt.attempt)}{self._before + self.begun:05d}.parquet"
         self.begun += 1
         path = self.table.location_provider().new_data_location(name, partition)
+        note = self._area.fs.create(f"{self._area.folder}/{name}{NOTE}")
+        note.write(path.encode())
+        note.close_file(sync=False)
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
         return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))
 
     def _finish(self, file: _OpenFile) -> None:
         file.writer.close()
-        size = file.stream.tell()  # type: ignore[attr-defined]
+        size = file.stream.tell()
         file.stream.close()
         statistics = data_file_statistics_from_parquet_metadata(
             file.writer.writer.metadata, self._statistics, self._columns

@@ -1,0 +1,82 @@
+"""Adding the same data to Iceberg tables by the sink, and by pyiceberg's own append."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import Engine, event
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitRequest, Committed, CommitterContext
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.iceberg.sink import IcebergSink
+
+NAMESPACE = "bench"
+
+
+class IcebergPlace:
+    """A warehouse and a catalog in SQLite, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.settings = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+    def client(self) -> SqlCatalog:
+        """The catalog, by pyiceberg alone."""
+        return SqlCatalog("default", **self.settings)
+
+    def sink(self) -> IcebergSink:
+        """The sink, with a table for each dataset."""
+        catalog = {"type": "sql", **self.settings}
+        return IcebergSink.model_validate({"type": "iceberg", "catalog": catalog, "namespace": NAMESPACE})
+
+    def prepare(self, sink: IcebergSink, dataset: str, epoch: int, batches: list[pa.RecordBatch]) -> CommitRequest:
+        """What a writer prepares of these records."""
+        fs, attempt = LocalFileSystem(durable=False), uuid.uuid4().hex
+        (self.folder / "staging" / attempt).mkdir(parents=True)
+        area = StagingArea(fs, f"{self.folder}/staging/{attempt}", attempt, str(self.folder))
+        identity = AttemptIdentity(f"run-{epoch}", epoch, dataset, "unit", attempt)
+        writer = sink.open_writer(identity, area, Origin())
+        for batch in batches:
+            writer.write(batch)
+        return CommitRequest(dataset, epoch, tuple(writer.prepare_commit().infos))
+
+    def commit(self, sink: IcebergSink, requests: list[CommitRequest]) -> float:
+        """Seconds of their commit by one call."""
+        fs = LocalFileSystem(durable=False)
+        began = time.perf_counter()
+        committer = sink.open_committer(CommitterContext(fs, f"{self.folder}/staging", str(self.folder), "bench"))
+        outcomes = committer.commit(requests)
+        seconds = time.perf_counter() - began
+        if set(outcomes) != {Committed()}:
+            raise RuntimeError(f"not committed: {outcomes[:3]}")
+        return seconds
+
+
+@contextmanager
+def delayed(seconds: float) -> Iterator[list[str]]:
+    """Each statement and each commit of any database takes so much longer; yields all there were."""
+    calls: list[str] = []
+
+    def before_statement(*arguments: object) -> None:
+        calls.append(str(arguments[2]))
+        time.sleep(seconds)
+
+    def before_commit(_: object) -> None:
+        calls.append("COMMIT")
+        time.sleep(seconds)
+
+    event.listen(Engine, "before_cursor_execute", before_statement)
+    event.listen(Engine, "commit", before_commit)
+    try:
+        yield calls
+    finally:
+        event.remove(Engine, "before_cursor_execute", before_statement)
+        event.remove(Engine, "commit", before_commit)

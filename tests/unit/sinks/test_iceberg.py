@@ -1,0 +1,364 @@
+"""The Iceberg sink on a catalog in SQLite: what tables become, and what is refused with nothing written."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    LostAttempt,
+    RetryLater,
+)
+from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.iceberg.committer import IcebergCommitter
+from distcommit.sinks.iceberg.opening import close_opened, opened
+from distcommit.sinks.iceberg.sink import IcebergSink, term_of
+from distcommit.sinks.iceberg.sql_tables import SqlTables
+from distcommit.sinks.table_names import plain_name
+
+FS = LocalFileSystem(durable=False)
+
+
+@dataclass
+class Target:
+    """A warehouse and its catalog in an empty folder."""
+
+    folder: Path
+
+    @property
+    def catalog(self) -> dict[str, str]:
+        return {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/warehouse"}
+
+    def sink(self, **settings: Any) -> IcebergSink:
+        catalog = {"type": "sql", **self.catalog}
+        return IcebergSink.model_validate({"type": "iceberg", "catalog": catalog, "namespace": "n", **settings})
+
+    def prepare(
+        self, sink: IcebergSink, urn: str, epoch: int, rows: pa.Table, bases: tuple[int, ...] = (), attempt: str = ""
+    ) -> CommitRequest:
+        attempt = attempt or uuid.uuid4().hex
+        (self.folder / "staging" / attempt).mkdir(parents=True)
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, "unit", attempt)
+        area = StagingArea(FS, f"{self.folder}/staging/{attempt}", attempt, f"{self.folder}/output")
+        writer = sink.open_writer(identity, area, Origin())
+        for batch in rows.to_batches():
+            writer.write(batch)
+        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=bases, attempts=(attempt,))
+
+    def committer(self, sink: IcebergSink) -> IcebergCommitter:
+        context = CommitterContext(FS, f"{self.folder}/staging", f"{self.folder}/output", "store-1")
+        made = sink.open_committer(context)
+        assert isinstance(made, IcebergCommitter)
+        return made
+
+    def commit(self, sink: IcebergSink, *requests: CommitRequest) -> list[CommitOutcome]:
+        return list(self.committer(sink).commit(requests))
+
+    def table(self, name: str) -> Table:
+        with load_catalog("default", type="sql", **self.catalog) as catalog:
+            return catalog.load_table(("n", name))
+
+    def rows(self, name: str) -> list[Any]:
+        return sorted(self.table(name).scan().to_arrow()["id"].to_pylist())
+
+    def ledgers(self) -> list[Path]:
+        return sorted((self.folder / "output" / ".distcommit" / "ledgers").glob("*"))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    yield Target(tmp_path)
+    close_opened()
+
+
+def ids(*numbers: int, **more: Any) -> pa.Table:
+    return pa.table({"id": pa.array(numbers, pa.int64()), **more})
+
+
+def failed(outcome: CommitOutcome) -> str:
+    assert isinstance(outcome, FailedForGood), outcome
+    return outcome.reason
+
+
+# -- names and settings
+
+
+def test_each_dataset_has_a_name_of_its_own() -> None:
+    names = ["orders", "orders.eu", "orders_eu", "orders-eu", "ä", "1", "", "x" * 300, plain_name("orders.eu")]
+    assert plain_name("orders") == "orders"
+    assert plain_name("orders_eu") == "orders_eu"
+    found = {plain_name(name) for name in names}
+    assert len(found) == len(names)
+    assert all(name.replace("_", "a").isalnum() and name.isascii() and len(name) <= 200 for name in found)
+
+
+@pytest.mark.parametrize("term", ["", "day()", "week(a)", "bucket(a)", "day(3, a)", "day(a"])
+def test_a_term_that_is_none_is_refused(term: str) -> None:
+    with pytest.raises(ValueError, match="found"):
+        term_of(term)
+
+
+# -- tables
+
+
+def test_tables_are_made_partitioned_and_sorted_as_the_job_says(target: Target) -> None:
+    sink = target.sink(partition_by=["truncate(1, kind)", "id"], sort_by=["value"])
+    rows = ids(1, 1, 2, 1, kind=["aa", "b", "ab", "ac"], value=[3, 2, 9, 1])
+    assert target.commit(sink, target.prepare(sink, "t", 1, rows)) == [Committed()]
+    table = target.table("t")
+    assert sorted(table.inspect.files()["record_count"].to_pylist()) == [1, 1, 2]
+    found = table.scan(row_filter="kind = 'ac' or kind = 'aa'").to_arrow()
+    assert found["value"].to_pylist() == [1, 3]
+    assert len(list(table.scan(row_filter="kind = 'b'").plan_files())) == 1, "the others are pruned"
+
+
+def test_columns_are_added_and_widened_if_the_job_says_so(target: Target) -> None:
+    narrow = pa.table({"id": pa.array([1], pa.int32())})
+    assert target.commit(target.sink(), target.prepare(target.sink(), "t", 1, narrow)) == [Committed()]
+    with pytest.raises(ConfigurationError, match="no column note"):
+        target.prepare(target.sink(), "t", 2, ids(2, note=["x"]))
+    sink = target.sink(evolve="add_columns")
+    assert target.commit(sink, target.prepare(sink, "t", 2, ids(2**40, note=["x"]))) == [Committed()]
+    assert target.commit(sink, target.prepare(sink, "t", 3, narrow)) == [Committed()], "older records still fit"
+    found = target.table("t").scan().to_arrow().sort_by("id")
+    assert found.to_pydict() == {"id": [1, 1, 2**40], "note": [None, None, "x"]}
+
+
+def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
+    sink = target.sink(evolve="add_columns")
+    target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
+    with pytest.raises(ConfigurationError, match="column id is long, and records have string"):
+        target.prepare(sink, "t", 2, pa.table({"id": ["x"]}))
+    with pytest.raises(ConfigurationError, match="there is no such table"):
+        target.prepare(target.sink(create=False), "other", 1, ids(1))
+    with pytest.raises(ConfigurationError, match="time"):
+        sink.check_schema(pa.schema([("time", pa.timestamp("ns"))]))
+    with pytest.raises(ConfigurationError, match="does not fit"):
+        target.prepare(sink, "t", 2, pa.table({"id": pa.array([2**63], pa.uint64())}))
+
+
+def test_files_written_before_the_partitions_changed_are_committed_with_theirs(target: Target) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "t", 1, ids(1, 2))
+    with target.table("t").update_spec() as spec:
+        spec.add_identity("id")
+    later = target.prepare(sink, "u", 1, ids(1))
+    assert target.commit(sink, request, later) == [Committed(), Committed()]
+    after = target.prepare(sink, "t", 2, ids(3))
+    assert target.commit(sink, after) == [Committed()]
+    assert target.rows("t") == [1, 2, 3]
+    assert target.table("t").scan(row_filter="id = 2").count() == 1
+
+
+# -- the proof
+
+
+def test_the_proof_outlives_expired_snapshots_and_removed_orphans(target: Target) -> None:
+    sink = target.sink(table="all")
+    requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
+    assert set(target.commit(sink, *requests)) == {Committed()}
+    assert target.ledgers(), "the ledger is too large for a property"
+    later = target.prepare(sink, "d0", 2, ids(100))
+    assert target.commit(sink, later) == [Committed()]
+    table = target.table("all")
+    first = table.snapshots()[0].snapshot_id
+    table.maintenance.expire_snapshots().by_id(first).commit()
+    for path in (target.folder / "warehouse").rglob("*.avro"):
+        if f"snap-{first}" in path.name:
+            path.unlink()  # as removing orphan files does
+    assert set(target.commit(sink, *requests, later)) == {AlreadyCommitted()}
+    assert target.rows("all") == [*range(60), 100]
+
+
+def test_the_ledger_does_not_grow_with_commits_and_keeps_few_files(target: Target) -> None:
+    sink = target.sink(table="all")
+    target.commit(sink, *[target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)])
+    for epoch in range(2, 40):
+        target.commit(sink, target.prepare(sink, "d0", epoch, ids(epoch), bases=(epoch - 1,)))
+        assert len(target.ledgers()) <= 17
+    properties = target.table("all").properties
+    assert [name for name in properties if name.startswith("distcommit.")] == ["distcommit.store-1"]
+    assert len(properties["distcommit.store-1"]) < 2000
+    rows = {row.dataset_urn: row for row in target.committer(sink).ledger()}
+    assert len(rows) == 60
+    assert (rows["d0"].epoch, rows["d0"].base, rows["d0"].covered[0].rows) == (39, 38, 39)
+
+
+def test_a_ledger_that_is_gone_is_never_guessed(target: Target) -> None:
+    sink = target.sink(table="all")
+    requests = [target.prepare(sink, f"d{number}", 1, ids(number)) for number in range(60)]
+    target.commit(sink, *requests)
+    (file,) = target.ledgers()
+    before = target.table("all").metadata_location
+    data = file.read_bytes()
+    for damage in (file.unlink, lambda: file.write_bytes(data + b" ")):
+        damage()
+        outcomes = target.commit(sink, requests[0], target.prepare(sink, "new", 2, ids(7)))
+        assert all("ledger is damaged or gone" in failed(outcome) for outcome in outcomes)
+    assert target.table("all").metadata_location == before, "nothing was written"
+    file.write_bytes(data)
+    assert target.commit(sink, requests[0]) == [AlreadyCommitted()]
+
+
+def test_an_older_target_or_store_is_refused_and_nothing_written(target: Target) -> None:
+    sink = target.sink()
+    target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
+    copy = target.folder / "copy.db"
+    shutil.copy(target.folder / "catalog.db", copy)
+    assert target.commit(sink, target.prepare(sink, "t", 2, ids(2), bases=(1,))) == [Committed()]
+    assert "not the target" in failed(target.commit(sink, target.prepare(sink, "t", 3, ids(3), bases=(1,)))[0])
+    close_opened()
+    shutil.copy(copy, target.folder / "catalog.db")
+    assert "not the target" in failed(target.commit(sink, target.prepare(sink, "t", 3, ids(3), bases=(2,)))[0])
+    assert target.rows("t") == [1]
+
+
+def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyiceberg's own loop commits again on the new version without asking: both would succeed."""
+    sink = target.sink()
+    request = target.prepare(sink, "t", 1, ids(1))
+    committing, others = SqlTables.commit, list[Any]()
+
+    def overtaken(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
+        if not others:
+            others.append(1)
+            others.extend(target.commit(sink, request))
+        return committing(self, changes, sync)
+
+    monkeypatch.setattr(SqlTables, "commit", overtaken)
+    assert target.commit(sink, request) == [AlreadyCommitted()]
+    assert others == [1, Committed()]
+    assert target.rows("t") == [1]
+    metadata = list((target.folder / "warehouse" / "n" / "t" / "metadata").glob("*.avro"))
+    assert len(metadata) == 2, "what the loser had written is gone"
+
+
+def test_an_answer_that_is_lost_is_looked_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "t", 1, ids(1))
+    committing, lost = SqlTables.commit, list[Any]()
+
+    def without_answer(self: SqlTables, changes: Any, sync: Any) -> list[bool]:
+        made = committing(self, changes, sync)
+        if not lost:
+            lost.append(made)
+            raise ConnectionResetError("gone")
+        return made
+
+    monkeypatch.setattr(SqlTables, "commit", without_answer)
+    assert target.commit(sink, request) == [AlreadyCommitted()]
+    assert target.rows("t") == [1]
+
+
+# -- bad luck with one table
+
+
+def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Target) -> None:
+    sink = target.sink()
+    dropped, again, fine = (target.prepare(sink, name, 1, ids(1)) for name in ("dropped", "again", "fine"))
+    with load_catalog("default", type="sql", **target.catalog) as catalog:
+        catalog.drop_table(("n", "dropped"))
+        schema = catalog.load_table(("n", "again")).schema()
+        catalog.drop_table(("n", "again"))
+        catalog.create_table(("n", "again"), schema)
+    one, two, three = target.commit(sink, dropped, again, fine)
+    assert "there is no table" in failed(one)
+    assert "made again" in failed(two)
+    assert three == Committed()
+    assert target.rows("again") == []
+
+
+def test_a_catalog_that_can_not_be_reached_is_an_outage(target: Target) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "t", 1, ids(1))
+    with sqlite3.connect(target.folder / "catalog.db") as db:
+        db.execute("ALTER TABLE iceberg_tables RENAME TO away")
+    assert isinstance(target.commit(sink, request)[0], RetryLater)
+    with pytest.raises(Exception, match="iceberg_tables"):
+        target.committer(sink).probe()
+    with sqlite3.connect(target.folder / "catalog.db") as db:
+        db.execute("ALTER TABLE away RENAME TO iceberg_tables")
+    db.close()
+    assert target.commit(sink, request) == [Committed()]
+
+
+# -- what lost, and what is taken back
+
+
+def test_files_of_what_lost_are_deleted_also_of_one_that_died_and_no_others(target: Target) -> None:
+    sink = target.sink()
+    data = target.folder / "warehouse" / "n" / "t" / "data"
+    winner = target.prepare(sink, "t", 1, ids(1), attempt="won")
+    loser = target.prepare(sink, "t", 1, ids(1), attempt="lost")
+    target.prepare(sink, "t", 1, ids(1), attempt="dead")
+    foreign = {**loser.infos[0], "files": [{"path": str(data / "somebody-elses.parquet")}]}
+    (data / "somebody-elses.parquet").touch()
+    target.commit(sink, winner)
+    lost = [LostAttempt(1, "unit", "lost", "lost", (*loser.infos, foreign)), LostAttempt(1, "unit", "dead", "dead")]
+    for _ in range(2):
+        target.committer(sink).discard(lost)
+    assert sorted(path.name for path in data.iterdir()) == [
+        "distcommit-000001-won-00000.parquet",
+        "somebody-elses.parquet",
+    ]
+    assert target.rows("t") == [1]
+
+
+def test_what_was_compacted_can_not_be_taken_back(target: Target) -> None:
+    sink = target.sink()
+    older, request = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "t", 2, ids(2), bases=(1,))
+    target.commit(sink, older)
+    target.commit(sink, request)
+    table = target.table("t")
+    table.overwrite(table.scan().to_arrow())
+    with pytest.raises(ConflictError, match="no longer in the table"):
+        target.committer(sink).abort([request])
+    assert target.rows("t") == [1, 2]
+    assert target.commit(sink, request) == [AlreadyCommitted()]
+
+
+# -- many
+
+
+def test_pointers_of_many_tables_move_in_one_transaction(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy import event
+
+    sink = target.sink()
+    requests = [target.prepare(sink, f"t{number}", 1, ids(number)) for number in range(30)]
+    tables, statements = opened(sink.catalog), list[str]()
+    assert isinstance(tables, SqlTables)
+    event.listen(tables._engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    assert set(target.commit(sink, *requests)) == {Committed()}
+    assert len(statements) == 3, statements
+    assert all(target.rows(f"t{number}") == [number] for number in range(30))
+
+
+def test_many_commits_leave_few_manifests(target: Target) -> None:
+    sink = target.sink(properties={"commit.manifest.min-count-to-merge": "5"})
+    for epoch in range(1, 13):
+        assert target.commit(sink, target.prepare(sink, "t", epoch, ids(epoch), bases=(epoch - 1,))) == [Committed()]
+    table = target.table("t")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(table.io)) < 5
+    assert target.rows("t") == list(range(1, 13))
+    assert snapshot.summary is not None
+    assert snapshot.summary["total-records"] == "12"
