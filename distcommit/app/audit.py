@@ -28,7 +28,13 @@ from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.listing import files_below
-from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
+from distcommit.stores.tombstones import (
+    ReplacedRecords,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    retired_by,
+)
 
 _LISTED = 100
 _THREADS = 4
@@ -36,7 +42,7 @@ _THREADS = 4
 
 class AuditRow(msgspec.Struct, frozen=True):
     """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
-    `holes` and `filtered`: input records of which nothing was to be written in that branch."""
+    `holes`, `filtered` (input records of which nothing was to be written in that branch) and `replaced` ones."""
 
     dataset: str
     partition: str
@@ -51,6 +57,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     holes: int = 0
     branch: str = MAIN_BRANCH
     filtered: int = 0
+    replaced: int = 0
 
 
 class AuditResult(msgspec.Struct):
@@ -70,7 +77,8 @@ class AuditResult(msgspec.Struct):
     `altered`: files whose records, as `deep` read them, are not those that were written, and datasets whose files are
     not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
     are checked. `retired`: files that others have taken the place of and that no run has deleted yet, and the
-    tombstones that say so; they count nowhere else.
+    tombstones that say so, but for the newest replacement, which stays; they count nowhere else. `replaced` input
+    records were published, or turned away, and a publisher that replaces has put others in their place.
     """
 
     exact: bool
@@ -104,6 +112,7 @@ class AuditResult(msgspec.Struct):
     unsummed_files: int = 0
     filtered: int = 0
     retired: int = 0
+    replaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +178,12 @@ class _Audit:
             for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}")
             for path in files_below(self._fs, f"{parent}/{folder}")
         ]
-        paths = self._live(paths, state)
+        paths, replaced = self._live(paths, state)
         coverage, holes = Coverage(), OffsetSets()
         incarnation = state.watermark.incarnation if state and state.watermark else ""
+        for each in replaced:
+            if not is_other(each.incarnation, incarnation):
+                coverage.replace(each)
         published: dict[str, OffsetSets] = {}
         repeated = records = 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
@@ -212,8 +224,9 @@ class _Audit:
             self._altered(content.state.dataset_urn, why)
         self._result.duplicates += repeated
 
-    def _live(self, paths: list[str], state: DatasetState | None) -> list[str]:
-        """The paths of a dataset without those of tombstones and of what these have retired."""
+    def _live(self, paths: list[str], state: DatasetState | None) -> tuple[list[str], list[ReplacedRecords]]:
+        """The paths of a dataset without those of tombstones and of what these have retired; and what is known of that
+        which was replaced."""
         stones: list[Tombstone] = []
         done_epoch = state.done_epoch if state else 0
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
@@ -235,8 +248,9 @@ class _Audit:
                 )
         live = [path for path in paths if not is_tombstone(path)]
         live = [path for path in live if path.removeprefix(f"{self._roots.output}/") not in retired]
-        self._result.retired += len(paths) - len(live)
-        return live
+        newest = newest_replacements(stones, done_epoch)
+        self._result.retired += len(paths) - len(live) - len(newest)
+        return live, [each for stone in newest for each in stone.replaced]
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
         """Adds up what datasets before this one have published too."""
@@ -306,6 +320,7 @@ class _Audit:
             missing = expected.difference(there)
             filtered = missing.intersection(found.not_owed)
             missing = missing.difference(filtered)
+            replaced = filtered.intersection(found.replaced).count()
             skipped, without = missing.intersection(given_up), missing.intersection(holes)
             row = AuditRow(
                 dataset=state.dataset_urn,
@@ -320,7 +335,8 @@ class _Audit:
                 skipped=skipped.count(),
                 holes=without.count(),
                 branch=branch,
-                filtered=filtered.count(),
+                filtered=filtered.count() - replaced,
+                replaced=replaced,
             )
             self._result.partitions.append(row)
             self._result.duplicates += row.duplicates
@@ -329,6 +345,7 @@ class _Audit:
             self._result.skipped += row.skipped
             self._result.holes += row.holes
             self._result.filtered += row.filtered
+            self._result.replaced += row.replaced
         self._result.past_watermark += total.difference(expected_all).count()
 
     def _unknown(self, path: str, why: str) -> None:

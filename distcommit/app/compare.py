@@ -17,6 +17,7 @@ from distcommit.model.watermark import Position
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.tombstones import ReplacedRecords
 
 
 class CompareRow(msgspec.Struct, frozen=True):
@@ -106,16 +107,21 @@ def compare_outputs(store: JobStore, other: JobStore) -> CompareResult:
 
 
 def _published(store: JobStore, known: dict[str, DatasetState], unreadable: list[str]) -> dict[str, OffsetSets]:
-    """The input records of which the live files say what became of them, by dataset."""
+    """The input records of which the live files, or a replacement, say what became of them, by dataset."""
     found: dict[str, OffsetSets] = {}
     for folder in read_published(store.fs, store.roots.output):
         unreadable += folder.unusable
         by_incarnation: dict[str, list[tuple[Footer, OffsetSets]]] = {}
         state = known.get(folder.dataset_urn)
-        for file in folder.live(state.done_epoch if state is not None else 0):
+        done_epoch = state.done_epoch if state is not None else 0
+        replaced: dict[str, list[ReplacedRecords]] = {}
+        for each in folder.replaced(done_epoch):
+            replaced.setdefault(each.incarnation, []).append(each)
+        for file in folder.live(done_epoch):
             by_incarnation.setdefault(file.footer.incarnation, []).append((file.footer, file.offsets))
-        for files in by_incarnation.values():
-            found.setdefault(files[0][0].dataset_urn, OffsetSets()).update(covered_by(files))
+        for incarnation in by_incarnation.keys() | replaced.keys():
+            covered = covered_by(by_incarnation.get(incarnation, ()), replaced.get(incarnation, ()))
+            found.setdefault(folder.dataset_urn, OffsetSets()).update(covered)
     return found
 
 

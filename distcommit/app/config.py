@@ -131,6 +131,26 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return self
 
     @model_validator(mode="after")
+    def _what_replaces_is_whole(self) -> JobConfig:
+        publishers = {getattr(sink, "publish", "append") for sink in self.sink_sections().values()}
+        if publishers == {"append"}:
+            return self
+        if len(publishers) > 1:
+            raise ValueError(
+                "publish has to be the same in all branches: what was turned away before them is theirs all"
+            )
+        how = f"publish: {publishers.pop()}"
+        if self.commit.delivery == "at_least_once":
+            raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
+        if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
+            raise ValueError(f"{how} goes with policy: full only: else a part would take the place of the whole")
+        if self.limits.seconds:
+            raise ValueError(f"{how} goes without limits.seconds: else a part would take the place of the whole")
+        if self.fork is not None and any(branch.optional for branch in self.fork.branches.values()):
+            raise ValueError(f"{how} goes without optional branches: nothing would take the place of what one has")
+        return self
+
+    @model_validator(mode="after")
     def _own_sinks_are_exactly_once(self) -> JobConfig:
         sinks = self.sink_sections().values()
         if self.commit.delivery == "at_least_once" and not all(sink.abilities.at_least_once for sink in sinks):

@@ -3,7 +3,7 @@
 In each branch an input record ends in exactly one of three ways: published there, rejected (in the branch, or before
 the fork, for all of them), or filtered on purpose. Where a construct makes several records of one, the files of one
 attempt may share an input record; those of two may never. Branches that a flow did not have when a file was written are
-not owed what is in it.
+not owed what is in it. Nor is any branch owed what a replacement says was replaced in it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.stores.tombstones import ReplacedRecords
 
 _Attempt = tuple[int, str, str]
 _File = tuple[int, str, str, int]
@@ -26,6 +27,7 @@ class BranchCoverage:
     published: OffsetSets = field(default_factory=OffsetSets)
     rejected: OffsetSets = field(default_factory=OffsetSets)
     filtered: OffsetSets = field(default_factory=OffsetSets)
+    replaced: OffsetSets = field(default_factory=OffsetSets)
     twice: OffsetSets = field(default_factory=OffsetSets)
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
     _mine: dict[_Attempt, OffsetSets] = field(default_factory=dict)
@@ -38,8 +40,8 @@ class BranchCoverage:
 
     @property
     def not_owed(self) -> OffsetSets:
-        """Filtered, or read before there was this branch."""
-        return self.filtered.union(self.elsewhere)
+        """Filtered, replaced, or read before there was this branch."""
+        return self.filtered.union(self.elsewhere).union(self.replaced)
 
     def publish(self, footer: Footer, offsets: OffsetSets) -> None:
         """Counts a file's input records as published here."""
@@ -89,6 +91,16 @@ class Coverage:
             for branch in [footer.branch] if footer.branch else footer.branches:
                 self._branch(branch).reject(offsets)
 
+    def replace(self, replaced: ReplacedRecords) -> None:
+        """Counts what has been replaced. Raises as `add`."""
+        known = self._of_all.setdefault(replaced.branches, OffsetSets())
+        for branch in replaced.branches:
+            self._branch(branch)
+        for branch, text in replaced.offsets.items():
+            sets = parsed(text)
+            known.update(sets)
+            self._branch(branch).replaced.update(sets)
+
     def branches(self) -> dict[str, BranchCoverage]:
         """All branches that any file names, by name; `main` where there is no file."""
         for branch, found in self._branches.items():
@@ -109,9 +121,12 @@ class Coverage:
         return self._branches.setdefault(name, BranchCoverage())
 
 
-def covered_by(files: Iterable[tuple[Footer, OffsetSets]]) -> OffsetSets:
-    """The input records of which these files say, in each branch, what became of them. Raises as `Coverage.add`."""
+def covered_by(files: Iterable[tuple[Footer, OffsetSets]], replaced: Iterable[ReplacedRecords] = ()) -> OffsetSets:
+    """The input records of which these files say, in each branch, what became of them, or which are replaced. Raises as
+    `Coverage.add`."""
     coverage = Coverage()
+    for each in replaced:
+        coverage.replace(each)
     for footer, offsets in files:
         coverage.add(footer, offsets)
     return coverage.covered()

@@ -13,7 +13,13 @@ from distcommit.protocol.paths import CLAIM_FOLDER, REJECTED_FOLDER, is_publishe
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
-from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
+from distcommit.stores.tombstones import (
+    ReplacedRecords,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    retired_by,
+)
 
 _THREADS = 4
 
@@ -60,6 +66,10 @@ class PublishedFolder:
         """
         retired = retired_by(self.tombstones.values(), done_epoch)
         return [file for file in self.files if self.below_output(file.path) not in retired]
+
+    def replaced(self, done_epoch: int) -> list[ReplacedRecords]:
+        """What replacements say that they have taken the place of. Arguments as of `live`."""
+        return [each for stone in newest_replacements(self.tombstones.values(), done_epoch) for each in stone.replaced]
 
 
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:

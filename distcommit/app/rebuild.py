@@ -22,7 +22,7 @@ import msgspec
 from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.coverage import covered_by
 from distcommit.app.published import PublishedFile, PublishedFolder, read_published
-from distcommit.app.replaced import replaced_in
+from distcommit.app.replaced import Replaced, replaced_in
 from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
@@ -137,21 +137,27 @@ def _dataset(
     plan.newest_epoch = max(plan.newest_epoch, replaced.newest_epoch)
     newer = _newer(result, replaced.appended, state)
     again = {epoch: files for epoch, files in replaced.whole.items() if epoch > state.done_epoch}
-    if not (newer or again or replaced.aside) and state.sequence is None:
+    has_taken = replaced.taken_epoch > state.done_epoch
+    if not (newer or again or has_taken or replaced.aside) and state.sequence is None:
         return
     after, aside = Continued(state, replaced.mended()), list(replaced.aside)
+    if has_taken:
+        _take(after, replaced, newer)
     at_least_once = bool(newer) and newer[0].epoch <= marks[Mark.UNSEALED]
     if at_least_once:
         after.cover(newer)
     for files in newer if not at_least_once else ():
         _mend(after, again, files.epoch)
         is_newest = files is newer[-1] and files.epoch >= replaced.newest_epoch
+        is_newest = is_newest and files.epoch > replaced.taken_epoch
         if is_newest and files.epoch > marks[Mark.CLEAN] and not after.joins(files):
             after.leave(files)
             aside += files.paths
         else:
             after.move(files)
     _mend(after, again, plan.newest_epoch)
+    if has_taken:
+        after.mend(after.incarnation, replaced.taken_epoch)  # of which no file need be there
     for gap in after.gaps:
         text = f"{urn} partition {gap.partition}: no file has offsets {gap.low} to {gap.high}"
         if not accept_gaps:
@@ -160,6 +166,15 @@ def _dataset(
             result.gaps.append(text)
     there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
     _add(plan, state, after, max(0, there - len(aside)), aside)
+
+
+def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None:
+    """Takes what was replaced as published, in the incarnation that the newest files count in: all of it is older."""
+    taken = replaced.taken_by_incarnation()
+    named = [files.incarnation for files in newer if files.incarnation]
+    newest = named[-1] if named else after.incarnation or next(reversed(taken), "")
+    if newest in taken:
+        after.move(EpochFiles(after.done_epoch, newest, taken[newest]))
 
 
 def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:

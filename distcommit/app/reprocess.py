@@ -37,11 +37,12 @@ def reprocess_dataset(
 
     Raises:
         ConfigurationError: if the store does not know the dataset, it has no live errors, a branch of theirs is gone,
-            or the job delivers at least once; nothing was changed.
+            or the job delivers at least once, or replaces partitions; nothing was changed.
         ConflictError: if the dataset has a sequence that is not done; nothing was changed.
         DistcommitError: as of any run.
     """
     _require_exactly_once(folders)
+    _require_whole(folders)
     store, flow = folders.opened(), folders.config.task_flow()
     _require_errors(store, flow, urn)
     with begun(folders, session, f"reprocess {urn}", who, observer) as (launch, begun_settings, told):
@@ -62,6 +63,18 @@ def _require_exactly_once(folders: JobFolders) -> None:
             found="at_least_once: nothing is written ahead, so that files would count as retired while those that take"
             " their place are not all there",
             todo="set commit.delivery to exactly_once for this command, or for good",
+        )
+
+
+def _require_whole(folders: JobFolders) -> None:
+    if folders.config.task_flow().publish == "replace_partitions":
+        raise ConfigurationError(
+            "a job that replaces partitions can't reprocess",
+            job=folders.config.job,
+            expected="sink.publish: append or replace",
+            found="replace_partitions: a record that was turned away is in no partition, so that nobody can tell"
+            " whether what it belongs to was replaced since",
+            todo="mend the job or its source, and have the source's records read again",
         )
 
 

@@ -40,6 +40,8 @@ def audit_view(result: AuditResult) -> RenderableType:
         "lost": should_be_none(result.skipped) + (" (expired in the source, and given up)" if result.skipped else ""),
         "holes": f"{result.holes:,}" + (" (positions without a record in the source)" if result.holes else ""),
     }
+    if result.replaced:
+        facts["replaced"] = f"{result.replaced:,} (others were published in their place)"
     if result.earlier_incarnations:
         facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were made again since, not counted"
     if result.to_be_swept_count:

@@ -19,6 +19,7 @@ from distcommit.engine.failures import noting_failures
 from distcommit.engine.losers import forget_winners
 from distcommit.engine.open_datasets import OpenDatasets
 from distcommit.engine.outcomes import Notes, count_held, count_outcomes
+from distcommit.engine.replacing import with_replacements
 from distcommit.engine.reports import Tally
 from distcommit.engine.sealing import name_of, sequence_of, step_context
 from distcommit.engine.settings import RunSettings
@@ -146,8 +147,10 @@ class BucketCommitter:
         """The sequences of datasets that are ready."""
         self._made.clear()
         sequences = []
-        for plan, ready, staged in self._open.ready(fold, self._context, ended=ended):
-            sequence, steps = sequence_of(self._settings, self._context, plan, ready, staged)
+        found = self._open.ready(fold, self._context, ended=ended)
+        whole = with_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
+        for plan, ready, staged, replacement in whole:
+            sequence, steps = sequence_of(self._settings, self._context, plan, ready, staged, replacement)
             if not self._settings.job_level:
                 self._made[name_of(sequence)] = sequence, steps
             sequences.append(sequence)

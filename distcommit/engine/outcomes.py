@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from distcommit.engine.counts import DrainCounts
 from distcommit.engine.failures import Failure
 from distcommit.engine.reports import Tally
-from distcommit.model.errors import DistcommitError, printable
+from distcommit.model.errors import printable
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.protocol.fold import Fold
@@ -22,11 +22,12 @@ class Notes:
     """What a committer knows of datasets that the log does not tell, by dataset.
 
     `nothing`: why this run commits nothing of it, and whether that is a failure; `unpublished`: with at-least-once, why
-    it could not be published; `unfinished`: why its sequence could not be.
+    it could not be published, or with a publisher that replaces, why it can't be told what; `unfinished`: why its
+    sequence could not be.
     """
 
     nothing: Mapping[str, tuple[str, bool]]
-    unpublished: dict[str, DistcommitError] = field(default_factory=dict)
+    unpublished: dict[str, Exception] = field(default_factory=dict)
     unfinished: dict[str, Failure] = field(default_factory=dict)
 
 
@@ -80,6 +81,9 @@ def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: Tal
     if urn in notes.nothing:
         nothing = _nothing_of(urn, notes, tally)  # if that is in order, it is as good as sealed
         return nothing + DrainCounts(datasets_sealed=nothing.datasets_unchanged)
+    if urn in notes.unpublished:
+        tally.explain(urn, "left unpublished", str(notes.unpublished[urn]))
+        return DrainCounts(datasets_held=1)
     return _changed_by_hand(urn, tally)
 
 

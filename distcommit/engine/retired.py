@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 def delete_retired(fs: FileSystem, roots: Roots, states: Iterable[DatasetState]) -> Iterator[tuple[str, str]]:
-    """Deletes what tombstones of these datasets name, and then the tombstones. What a crash leaves of it the next call
-    deletes.
+    """Deletes what tombstones of these datasets name, and then the tombstones, but for the newest replacement. What a
+    crash leaves of it the next call deletes.
 
     To be called after the run's CUT 1, which holds the logs to what they say here: that the tombstone's sequence is
     done. And only what a run has ended upon is deleted, the tombstone's or a later one: of one that died, the next run
@@ -40,25 +40,42 @@ def delete_retired(fs: FileSystem, roots: Roots, states: Iterable[DatasetState])
             continue
         try:
             newest_epoch = min(state.done_epoch, ended)
-            for path, stone in _followed(fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", newest_epoch):
-                _delete(fs, roots.output, path, stone)
+            stones = _followed(fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", newest_epoch)
+            _delete_all(fs, roots.output, stones)
         except (DistcommitError, OSError) as error:
             logger.warning("retired files stay: %s", error, extra={"dataset": state.dataset_urn})
             yield state.dataset_urn, str(error)
 
 
-def _followed(fs: FileSystem, folder: str, newest_epoch: int) -> Iterator[tuple[str, Tombstone]]:
-    """The tombstones in a folder that are of that epoch or an older one."""
-    for entry in fs.list_folder(folder):
-        if is_tombstone(entry.name):
-            stone = read_tombstone(fs, f"{folder}/{entry.name}")
-            if stone.epoch <= newest_epoch:
-                yield f"{folder}/{entry.name}", stone
+def _followed(fs: FileSystem, folder: str, newest_epoch: int) -> list[Tombstone]:
+    """The tombstones in a folder that are of that epoch or an older one, the oldest first."""
+    names = [entry.name for entry in fs.list_folder(folder) if is_tombstone(entry.name)]
+    stones = [read_tombstone(fs, f"{folder}/{name}") for name in sorted(names)]
+    return [stone for stone in stones if stone.epoch <= newest_epoch]
 
 
-def _delete(fs: FileSystem, output: str, path: str, stone: Tombstone) -> None:
+def _delete_all(fs: FileSystem, output: str, stones: Sequence[Tombstone]) -> None:
+    """What these name, one after the other, and then those that are no replacements. One of these goes once what it
+    names is gone and the next one, which names it, stands; the newest stays."""
+    kept = {stone.path for stone in stones}
+    retired = {file.path for stone in stones for file in stone.files}
+    for stone in stones:
+        goes = not stone.is_replacement or stone.path in retired
+        records = [file for file in stone.files if not is_tombstone(file.path)]
+        before = [file for file in stone.files if is_tombstone(file.path)]
+        if not _delete(fs, output, stone, records, for_good=goes):
+            continue
+        if any(file.path in kept for file in before) or not _delete(fs, output, stone, before, for_good=goes):
+            continue
+        kept.remove(stone.path)
+        if not stone.is_replacement:
+            fs.delete(f"{output}/{stone.path}")
+
+
+def _delete(fs: FileSystem, output: str, stone: Tombstone, files: Sequence[RetiredFile], *, for_good: bool) -> bool:
+    """Whether all of these files are gone; with `for_good` durably, whoever has deleted them."""
     folders, touched, stays = GuardedFolders(fs, output), set[str](), list[RetiredFile]()
-    for file in stone.files:
+    for file in files:
         target = f"{output}/{file.path}"
         folder = target.rpartition("/")[0]
         folders.check(folder)
@@ -68,10 +85,11 @@ def _delete(fs: FileSystem, output: str, path: str, stone: Tombstone) -> None:
             continue
         if found is not None:
             fs.delete(target)
+        elif not for_good:
+            continue
         if not fs.has_folders or fs.status(folder) is not None:
             touched.add(folder)  # also where it is gone: who deleted it may have died before the sync
     fs.sync(touched, output)  # before the tombstone goes: else they could be live again
     if stays:
-        logger.warning("%s is not the file that %s retires: both stay", stays[0].path, path)
-        return
-    fs.delete(path)
+        logger.warning("%s is not the file that %s retires: both stay", stays[0].path, stone.path)
+    return not stays

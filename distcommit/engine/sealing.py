@@ -9,10 +9,11 @@ from distcommit.model.errors import plain_text
 from distcommit.model.log_records import SealedSequence, SequenceName
 from distcommit.model.sink import SealRequest
 from distcommit.model.steps import CommitStep, Lost, StepContext
-from distcommit.model.work import BranchResult, DatasetPlan, TaskState, added_content, added_schemas
+from distcommit.model.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas
 from distcommit.protocol.paths import is_tombstone
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
+from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.staging import StagedFiles
 
 
@@ -39,10 +40,20 @@ def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles
 
 
 def sequence_of(
-    settings: RunSettings, context: StepContext, plan: DatasetPlan, ready: Ready, staged: StagedFiles
+    settings: RunSettings,
+    context: StepContext,
+    plan: DatasetPlan,
+    ready: Ready,
+    staged: StagedFiles,
+    replacement: StagedFile | None = None,
 ) -> tuple[SealedSequence, list[CommitStep]]:
-    """The sequence of a dataset that is ready, and its steps as they are. With at-least-once it carries none."""
+    """The sequence of a dataset that is ready, and its steps as they are. With at-least-once it carries none.
+
+    `replacement`: what retires the files that the new ones take the place of. Its step is the last: who abandons the
+    sequence takes it away first.
+    """
     steps = _steps(settings, context, plan.dataset_urn, ready.winners, staged.are_whole)
+    steps += FsRenameCommitStep.of_all(context, [replacement] if replacement is not None else [])
     results = [result for state in ready.winners for result in state.branches]
     files = [(result, _of_records(result)) for result in results]
     sequence = SealedSequence(

@@ -59,7 +59,8 @@ class Branches:
         names = again.branches if again is not None else tuple(branch.name for branch in flow.branches)
         epochs = again.epochs if again is not None else ()
         self._only, self._is_fed_again = again.branch if again is not None else "", again is not None
-        self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs)
+        publish = "append" if self._is_fed_again else flow.publish
+        self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._schema: pa.Schema | None = None
         self._shared = Chain(flow.stages)
         self._errors: dict[str, AttemptFiles] = {}

@@ -29,7 +29,7 @@ from distcommit.sinks.files.footer import Footer, read_batches, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import (
-    TOMBSTONE_VERSION,
+    FED_AGAIN_VERSION,
     RetiredFile,
     Tombstone,
     read_tombstone,
@@ -251,7 +251,7 @@ class ErrorFilesExtraction(Extraction):
         if again is None or not self._retired:
             return tuple(results)
         tombstone = Tombstone(
-            version=TOMBSTONE_VERSION,
+            version=FED_AGAIN_VERSION,
             dataset_urn=identity.dataset_urn,
             epoch=identity.epoch,
             run_id=identity.run_id,

@@ -15,7 +15,7 @@ import pyarrow as pa
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.sink import BY_DATASET, Sink
+from distcommit.model.sink import BY_DATASET, Publish, Sink
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, BranchResult, is_errors
 from distcommit.sinks.files.sink import AccessSettings, FileSink
@@ -155,6 +155,11 @@ class TaskFlow:
     def grouping_sink(self) -> Sink:
         """The one that says what datasets are committed with: the first that names groups."""
         return next((sink for sink in self.sinks if sink.grouped_by != BY_DATASET), self.sinks[0])
+
+    @property
+    def publish(self) -> Publish:
+        """How what is published of a dataset stands to what is there already: the same in all branches."""
+        return next((sink.publish for sink in self.sinks if isinstance(sink, FileSink)), "append")
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:

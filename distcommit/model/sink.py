@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.pins import Pin
@@ -20,6 +20,10 @@ from distcommit.model.work import MAIN_BRANCH, BranchResult, SkippedRange, Stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Publish = Literal["append", "replace", "replace_partitions"]
+"""How what a run publishes of a dataset stands to what is published already: beside it; in its place; or in the place
+of what is in the same folders."""
 
 BY_DATASET = "dataset"
 """How datasets are grouped where no sink says another: each by itself."""
@@ -67,6 +71,7 @@ class Origin:
         branches: all branches that records go to, without those of errors.
         makes_several: whether several records may have been made of one.
         replaces: the epochs of published files whose records are fed again, and which these take the place of.
+        publish: how what is read stands to what is published already.
     """
 
     provenance: Provenance | None = None
@@ -74,6 +79,7 @@ class Origin:
     branches: Sequence[str] = (MAIN_BRANCH,)
     makes_several: bool = False
     replaces: Sequence[int] = ()
+    publish: Publish = "append"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,10 @@ def encode_document(document: msgspec.Struct) -> bytes:
     return body + _LABEL + xxh3_64_hexdigest(body).encode() + b"\n"
 
 
-def decode_document(data: bytes, kind: type[Document], version: int, what: str, path: str) -> Document:
-    """The document in `data`; `what` and `path` are for the error.
+def decode_document(
+    data: bytes, kind: type[Document], version: int, what: str, path: str, *, oldest: int | None = None
+) -> Document:
+    """The document in `data`, of that version, or an older one from `oldest` on; `what` and `path` are for the error.
 
     Raises:
         UnknownVersionError: if it is of another version, and whole.
@@ -42,7 +44,7 @@ def decode_document(data: bytes, kind: type[Document], version: int, what: str, 
         raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}")
     try:
         found = msgspec.json.decode(body, type=_Version).version
-        if found == version:
+        if (version if oldest is None else oldest) <= found <= version:
             return msgspec.json.decode(body, type=kind)
     except UNREADABLE as error:
         raise _corrupt(what, path, f"{error}: {data[:80]!r}") from error

@@ -2,6 +2,11 @@
 
 A tombstone is staged, sealed and published as any file of its sequence, and counts once that is done: from then on the
 files that it names are retired, whether they are deleted or not. `tests/spec/replace_model.py` is the model of it.
+
+There are two kinds. One names error files whose records were fed again, and goes with them. A *replacement* is of a
+sequence whose publisher replaces: it names files of records too, and the replacement before it, and keeps what is known
+of the input records of all these. So the newest one is there for good, and the audit tells by it what was replaced from
+what is missing.
 """
 
 from __future__ import annotations
@@ -12,18 +17,21 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.ports import FileStatus, FileSystem
-from distcommit.model.sink import StagingArea
+from distcommit.model.sink import AttemptIdentity, Publish, StagingArea
 from distcommit.model.urn import folder_of
 from distcommit.model.work import StagedFile
 from distcommit.protocol.paths import REJECTED_FOLDER, check_relative, tombstone_path
 from distcommit.stores.documents import decode_document, encode_document
 
-TOMBSTONE_VERSION = 1
+TOMBSTONE_VERSION = 2
+FED_AGAIN_VERSION = 1
+"""Of tombstones that are no replacements, which version 1 did not know."""
 
 
 class RetiredFile(msgspec.Struct, frozen=True):
     """A published file that others take the place of. `path` is below the output root, `checksum` the xxh3-64 of its
-    bytes as 16 hexadecimal digits, `records` how many it has."""
+    bytes as 16 hexadecimal digits, `records` how many it has. Without a checksum, where nobody has read the file, it is
+    known by its path, which names its epoch and attempt, and by its size."""
 
     path: str
     size_bytes: int
@@ -33,16 +41,34 @@ class RetiredFile(msgspec.Struct, frozen=True):
     def is_it(self, fs: FileSystem, path: str, found: FileStatus) -> bool:
         """Whether what was found at the absolute `path` is this very file."""
         return (
-            not found.is_folder and found.size_bytes == self.size_bytes and f"{fs.checksum(path):016x}" == self.checksum
+            not found.is_folder
+            and found.size_bytes == self.size_bytes
+            and self.checksum in ("", f"{fs.checksum(path):016x}" if self.checksum else "")
         )
 
 
-class Tombstone(msgspec.Struct, frozen=True):
-    """What an attempt at a maintenance unit retires: error files that it has fed again.
+class ReplacedRecords(msgspec.Struct, frozen=True):
+    """Input records of which nobody is to look for anything any more: files that had them, or said why not, are
+    replaced. `offsets`: by branch, as text of `OffsetSets`, in positions of that `incarnation`; `branches`: all that
+    the flow had when they were read."""
+
+    incarnation: str
+    branches: tuple[str, ...]
+    offsets: dict[str, str]
+
+
+class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a sequence retires: error files that an attempt at a maintenance unit has fed again; or, as a replacement,
+    what its new files take the place of.
 
     `base`: the dataset's done epoch that it was planned on, and so the newest epoch of what it retires. `branch`: the
     one that had turned the records away; empty: all. Of the records that it `fed` so many were written again by the
     branches (several may have come of one), and so many turned away again.
+
+    Of a replacement these are empty or 0, and `publish` says how it replaces, `published` which files its sequence has
+    beside it, by their paths below the output, and `replaced` what is known of the input records of all that it, and
+    those before it, have retired. It is staged by who seals, for one of the winning attempts' work units, as an attempt
+    of its own.
     """
 
     version: int
@@ -57,21 +83,64 @@ class Tombstone(msgspec.Struct, frozen=True):
     written: int
     rejected: int
     files: tuple[RetiredFile, ...]
+    publish: Publish = "append"
+    published: tuple[str, ...] = ()
+    replaced: tuple[ReplacedRecords, ...] = ()
+
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it is of a publisher that replaces."""
+        return self.publish != "append"
+
+    @property
+    def path(self) -> str:
+        """Its own, below the output."""
+        return tombstone_path(folder_of(self.dataset_urn), self.epoch, self.work_unit_id, self.attempt)
 
     def objection(self) -> str:
-        """Why nobody may act on what it says; empty if all files that it names are error files of its own dataset."""
-        folder = f"{REJECTED_FOLDER}/{folder_of(self.dataset_urn)}/"
+        """Why nobody may act on what it says; empty if all files that it names are of its own dataset, and error files
+        if it is no replacement."""
+        folder = folder_of(self.dataset_urn)
+        folders = (f"{REJECTED_FOLDER}/{folder}/", *((f"{folder}/",) if self.is_replacement else ()))
         try:
-            strangers = [file.path for file in self.files if not check_relative(file.path).startswith(folder)]
+            strangers = [file.path for file in self.files if not check_relative(file.path).startswith(folders)]
         except ConfigurationError as error:
             return str(error)
-        return f"it names what is no error file of dataset {self.dataset_urn}: {strangers[0]}" if strangers else ""
+        what = "file" if self.is_replacement else "error file"
+        return f"it names what is no {what} of dataset {self.dataset_urn}: {strangers[0]}" if strangers else ""
+
+
+def replacement_of(
+    identity: AttemptIdentity,
+    publish: Publish,
+    base: int,
+    published: Iterable[str],
+    files: Iterable[RetiredFile],
+    replaced: Iterable[ReplacedRecords],
+) -> Tombstone:
+    """What retires those files for a sequence that publishes others."""
+    return Tombstone(
+        version=TOMBSTONE_VERSION,
+        dataset_urn=identity.dataset_urn,
+        epoch=identity.epoch,
+        run_id=identity.run_id,
+        work_unit_id=identity.work_unit_id,
+        attempt=identity.attempt,
+        base=base,
+        branch="",
+        fed=0,
+        written=0,
+        rejected=0,
+        files=tuple(files),
+        publish=publish,
+        published=tuple(published),
+        replaced=tuple(replaced),
+    )
 
 
 def stage_tombstone(area: StagingArea, tombstone: Tombstone) -> StagedFile:
     """Writes it to a folder of its own in the attempt's area; the caller syncs the tree."""
-    folder_name = folder_of(tombstone.dataset_urn)
-    final_path = tombstone_path(folder_name, tombstone.epoch, tombstone.work_unit_id, tombstone.attempt)
+    final_path = tombstone.path
     below = "tombstone/" + final_path.rpartition("/")[2]
     area.fs.make_folder(f"{area.folder}/tombstone")
     file = area.fs.create(f"{area.folder}/{below}", f"{area.output_root}/{final_path}")
@@ -94,16 +163,15 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
     Raises:
         FileNotFoundError: if it is gone.
         UnknownVersionError: if a later version of this program wrote it.
-        CorruptError: if it can't be read, lies elsewhere than it says, or names what is no error file of its dataset.
+        CorruptError: if it can't be read, lies elsewhere than it says, or names what is not for it to retire.
     """
-    found = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
-    own = tombstone_path(folder_of(found.dataset_urn), found.epoch, found.work_unit_id, found.attempt)
-    why = found.objection() if path.endswith(f"/{own}") else f"it says that it is {own}"
+    found = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path, oldest=FED_AGAIN_VERSION)
+    why = found.objection() if path.endswith(f"/{found.path}") else f"it says that it is {found.path}"
     if why:
         raise CorruptError(
             "a tombstone can't be followed",
             path=path,
-            expected="error files of the dataset in whose folder it lies",
+            expected="files of the dataset in whose folder it lies",
             found=why,
             todo="restore it from a backup; what it names stays as it is until then",
         )
@@ -124,3 +192,11 @@ def retired_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str,
             for file in tombstone.files:
                 found.setdefault(file.path, []).append(tombstone)
     return found
+
+
+def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
+    """The replacements that no other retires, which say what was replaced: one, if there is any and all is well.
+    Arguments as of `retired_by`."""
+    done = [each for each in tombstones if each.epoch <= done_epoch]
+    retired = retired_by(done, done_epoch)
+    return [each for each in done if each.is_replacement and each.path not in retired]

@@ -42,6 +42,7 @@ GOLDEN_13 = Path(__file__).parent / "v13"
 GOLDEN_14 = Path(__file__).parent / "v14"
 GOLDEN_16 = Path(__file__).parent / "v16"
 GOLDEN_17 = Path(__file__).parent / "v17"
+GOLDEN_REPLACED = Path(__file__).parent / "replaced_v1"
 GOLDEN_FORMATS = Path(__file__).parent / "formats_v1"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
@@ -157,6 +158,13 @@ def make_12(folder: Path) -> None:
     (folder / "footer.txt").write_text(samples.footer_of_replaced().to_metadata()["distcommit"], encoding="utf-8")
 
 
+def make_replaced(folder: Path) -> None:
+    """Writes what came with publishers that replace: of tombstones version 2, and of footers version 4."""
+    folder.mkdir(parents=True)
+    (folder / "replacement.json").write_bytes(encode_document(samples.REPLACEMENT))
+    (folder / "footer.txt").write_text(samples.footer_of_replacing().to_metadata()["distcommit"], encoding="utf-8")
+
+
 def make_13(folder: Path) -> None:
     """Writes what came with optional branches and schemas: version 6 of task states, and fields at the end of sequences
     and states."""
@@ -258,6 +266,7 @@ if __name__ == "__main__":
         GOLDEN_14: make_14,
         GOLDEN_16: make_16,
         GOLDEN_17: make_17,
+        GOLDEN_REPLACED: make_replaced,
         GOLDEN_FORMATS: make_formats,
         GOLDEN_JOBS: make_jobs,
     }

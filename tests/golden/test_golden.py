@@ -54,7 +54,7 @@ from distcommit.stores.tables import (
     encode_plan,
     encode_task_states,
 )
-from distcommit.stores.tombstones import RetiredFile, Tombstone
+from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
 from distcommit.testing.models import samples
 from distcommit.testing.simulation.stored_bytes import (
     PATH,
@@ -78,6 +78,7 @@ from tests.golden.make import (
     GOLDEN_14,
     GOLDEN_17,
     GOLDEN_FORMATS,
+    GOLDEN_REPLACED,
     make,
     make_2,
     make_3,
@@ -93,6 +94,7 @@ from tests.golden.make import (
     make_14,
     make_17,
     make_formats,
+    make_replaced,
     samples_at_the_end,
     samples_of_content,
 )
@@ -107,7 +109,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(UnreadDataset, FailedReading),
     *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Said, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
-    *(Tombstone, RetiredFile),
+    *(Tombstone, RetiredFile, ReplacedRecords),
     *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
 ]
 
@@ -260,6 +262,15 @@ def test_what_came_with_reprocess_is_read_as_what_was_written() -> None:
     assert '"version":2' in samples.footer_with_branches().to_metadata()[METADATA_KEY], (
         "for programs that know no other"
     )
+
+
+def test_what_came_with_publishers_that_replace_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_REPLACED / "replacement.json").read_bytes()
+    assert decode_document(data, Tombstone, 2, "a tombstone", PATH) == samples.REPLACEMENT
+    assert encode_document(samples.REPLACEMENT) == data
+    footer = Footer.from_metadata({METADATA_KEY: (GOLDEN_REPLACED / "footer.txt").read_text(encoding="utf-8")})
+    assert footer == samples.footer_of_replacing()
+    assert '"version":3' in samples.footer_of_replaced().to_metadata()[METADATA_KEY], "for programs that know no other"
 
 
 def test_what_came_with_optional_branches_is_read_as_what_was_written() -> None:
@@ -446,6 +457,9 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "10").iterdir()} == {path.name for path in GOLDEN_10.iterdir()}
     make_12(tmp_path / "12")
     assert {path.name for path in (tmp_path / "12").iterdir()} == {path.name for path in GOLDEN_12.iterdir()}
+    make_replaced(tmp_path / "replaced")
+    made = {path.name: path.read_bytes() for path in (tmp_path / "replaced").iterdir()}
+    assert made == {path.name: path.read_bytes() for path in GOLDEN_REPLACED.iterdir()}
     make_13(tmp_path / "13")
     assert {path.name for path in (tmp_path / "13").iterdir()} == {path.name for path in GOLDEN_13.iterdir()}
     make_14(tmp_path / "14")

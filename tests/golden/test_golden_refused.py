@@ -32,6 +32,7 @@ from tests.golden.make import (
     GOLDEN_7,
     GOLDEN_10,
     GOLDEN_12,
+    GOLDEN_REPLACED,
 )
 from tests.golden.test_golden import golden
 
@@ -43,6 +44,7 @@ TABLES = [("plan.parquet", "plan"), ("task_states.parquet", "task states")]
 JSON = [
     (f"../{GOLDEN_10.name}/manifest.json", "manifest"),
     (f"../{GOLDEN_12.name}/tombstone.json", "tombstone"),
+    (f"../{GOLDEN_REPLACED.name}/replacement.json", "tombstone"),
     ("store.json", "store marker"),
     ("footer.txt", "footer"),
 ]
@@ -64,9 +66,9 @@ OTHER_VERSIONS = [
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("run record", lambda: of_version((GOLDEN_7 / "run.json").read_bytes(), 2)),
-    case("tombstone", lambda: of_version((GOLDEN_12 / "tombstone.json").read_bytes(), 2)),
-    case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":4', 1)),
-    case("footer", lambda: b'{"version":4,"all":"else"}'),
+    case("tombstone", lambda: of_version((GOLDEN_12 / "tombstone.json").read_bytes(), 3)),
+    case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":5', 1)),
+    case("footer", lambda: b'{"version":5,"all":"else"}'),
     case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),
     case("offsets", lambda: b'{"version":2}'),
     case("manifest", lambda: golden("manifest.json")),  # of a run that is over: no run reads another's

@@ -75,7 +75,9 @@ def test_lists_are_published_run_after_run(tmp_path: Path, spark: SparkSession, 
     audit = Job.from_file(job.path).audit(deep=True)
     assert audit.exact
     assert audit.records == job.expected().total()
-    assert sum(row.published for row in audit.rows) == audit.records  # by number, one by one
+    assert sum(row.published for row in audit.partitions) == audit.records  # by number, one by one
+    next((tmp_path / "output").glob("*/**/*.parquet")).unlink()
+    assert Job.from_file(job.path).audit().gaps
 
 
 def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(
@@ -142,4 +144,4 @@ def test_killed_in_the_middle_of_reading_and_of_a_commit_each_record_is_there_on
     assert job.published() == job.expected()
     audit = Job.from_file(job.path).audit(deep=True)
     assert audit.exact
-    assert sum(row.published for row in audit.rows) == job.expected().total()
+    assert sum(row.published for row in audit.partitions) == job.expected().total()

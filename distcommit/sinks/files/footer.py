@@ -26,11 +26,11 @@ from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.encoders import FileFormat
 
 METADATA_KEY = "distcommit"
-FOOTER_VERSION = 3
-_APPENDED_VERSION = 2
-_READABLE = (1, _APPENDED_VERSION, FOOTER_VERSION)
-"""Version 1 knew neither branches nor what constructs make of records, version 2 no records that replace others: what
-has none is written as version 2."""
+FOOTER_VERSION = 4
+_FED_AGAIN_VERSION, _APPENDED_VERSION = 3, 2
+_READABLE = (1, _APPENDED_VERSION, _FED_AGAIN_VERSION, FOOTER_VERSION)
+"""Version 1 knew neither branches nor what constructs make of records, version 2 no records that replace others,
+version 3 no publishers that replace: what has none of it is written as the oldest version from 2 on."""
 
 FileKind = Literal["data", "rejected"]
 """Whether a file holds records as they were asked for, or records that were turned away."""
@@ -70,7 +70,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     them, for all of its branches. `number`: which of the files it is that the attempt wrote in the branch, from 1.
 
     `replaces`: the epochs of the files whose records were fed again and are here now, retired by a tombstone of the
-    same attempt; none of what was read from the source, which is appended.
+    same attempt; none of what was read from the source. `publish`: empty if that was added to what was published, else
+    how it takes the place of older files, which a replacement of the same epoch (`stores.tombstones`) names.
     """
 
     version: int = _APPENDED_VERSION
@@ -93,11 +94,12 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     filtered_by: dict[str, _Count] = {}
     number: _Count = 0
     replaces: tuple[_Count, ...] = ()
+    publish: Literal["", "replace", "replace_partitions"] = ""
     checksum: str = ""
 
     def to_metadata(self) -> dict[str, str]:
         """The footer as file metadata, with its checksum."""
-        version = FOOTER_VERSION if self.replaces else self.version
+        version = FOOTER_VERSION if self.publish else _FED_AGAIN_VERSION if self.replaces else self.version
         text = msgspec.json.encode(msgspec.structs.replace(self, version=version, checksum="")).decode()
         if version > 1:
             text = f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'

@@ -189,6 +189,7 @@ class OpenFile:
             filtered_by=dict(self._filtered.counts),
             number=self._number,
             replaces=tuple(self._origin.replaces),
+            publish="" if self._origin.publish == "append" else self._origin.publish,
         ).to_metadata()
 
 

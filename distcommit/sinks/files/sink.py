@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.parallel import in_flight
@@ -19,6 +19,7 @@ from distcommit.model.sink import (
     Origin,
     Origins,
     Prepared,
+    Publish,
     SealRequest,
     SinkSettings,
     SinkWriter,
@@ -64,12 +65,23 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
-    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own."""
+    """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
+
+    `publish`: whether the files of a run are added to those that are there; or take the place of all of the dataset's;
+    or of those in the folders of `partition_by` that they go to.
+    """
 
     type: Literal["files"] = "files"
     access: AccessSettings | None = None
+    publish: Publish = "append"
 
     abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
+
+    @model_validator(mode="after")
+    def _has_partitions(self) -> FileSink:
+        if self.publish == "replace_partitions" and not self.partitions:
+            raise ValueError("publish: replace_partitions goes with partition_by, which says what a partition is")
+        return self
 
     @property
     def name(self) -> str:

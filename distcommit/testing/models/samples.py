@@ -60,7 +60,7 @@ from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Lent, Manifest
 from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
 from distcommit.stores.segment import Segment
-from distcommit.stores.tombstones import RetiredFile, Tombstone
+from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
 
 RUN_ID = "20260102T030405-0123456789ab"
 WRITER_ID = "00112233445566778899aabbccddeeff"
@@ -479,6 +479,11 @@ def footer_of_replaced() -> Footer:
     return msgspec.structs.replace(footer_with_branches(), version=3, replaces=(4, 6))
 
 
+def footer_of_replacing() -> Footer:
+    """Of records that took the place of others."""
+    return msgspec.structs.replace(footer_with_branches(), version=4, publish="replace")
+
+
 TOMBSTONE = Tombstone(
     version=1,
     dataset_urn=_URN,
@@ -495,6 +500,27 @@ TOMBSTONE = Tombstone(
         RetiredFile(f"_rejected/{folder_of(_URN)}/daily/0000000004-00003_000001-ccdd-0001.parquet", 4096, "0" * 16, 5),
         RetiredFile(f"_rejected/{folder_of(_URN)}/daily/0000000006-00003_000000-eeff-0001.parquet", 8192, "f" * 16, 7),
     ),
+)
+
+REPLACEMENT = Tombstone(
+    version=2,
+    dataset_urn=_URN,
+    epoch=7,
+    run_id=RUN_ID,
+    work_unit_id="00003_000000",
+    attempt="aabb",
+    base=6,
+    branch="",
+    fed=0,
+    written=0,
+    rejected=0,
+    files=(
+        RetiredFile(f"{folder_of(_URN)}/0000000006-00003_000000-eeff-0001.parquet", 8192, "", 7),
+        RetiredFile(f"_rejected/{folder_of(_URN)}/_0000000006-00003_000000-{'a' * 32}.tombstone", 512, "", 0),
+    ),
+    publish="replace",
+    published=(f"{folder_of(_URN)}/0000000007-00003_000000-ccdd-0001.parquet",),
+    replaced=(ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}),),
 )
 
 _HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))

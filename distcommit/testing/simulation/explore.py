@@ -27,6 +27,8 @@ from xxhash import xxh3_64_intdigest
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.stores.segment import decode_segment
+from distcommit.testing.simulation.decoded import decoded_once
+from distcommit.testing.simulation.meeting import Meeting, Met
 from distcommit.testing.simulation.programs import PROGRAMS
 from distcommit.testing.simulation.programs.parts import Program
 from distcommit.testing.simulation.scenarios import SCENARIOS, Scenario
@@ -53,9 +55,11 @@ class Crash:
 
 @dataclass(slots=True)
 class Findings:
-    """What an exploration saw. `states` are hashes of distinct durable images, each recovered from and checked."""
+    """What an exploration saw. `states` are hashes of distinct durable images, each recovered from and checked. `met`:
+    of what recovery had made of them as it began to plan, for those that ended as they must."""
 
     states: set[int] = field(default_factory=set)
+    met: set[bytes] = field(default_factory=set)
     violations: list[dict[str, str]] = field(default_factory=list)
     sites: Counter[str] = field(default_factory=Counter)
     recoveries: int = 0
@@ -65,7 +69,8 @@ def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[s
     """Explores for a time and adds up the findings of all processes.
 
     Returns:
-        plain values: `states`, `violations`, `seconds`, `seed`, `coverage` (operation sites crashed at, by count).
+        plain values: `states`, `violations`, `seconds`, `seed`, `coverage` (operation sites crashed at, by count),
+        `recoveries`, and `met_at`: at how many images those of scenarios' runs met, to go on from there once.
     """
     names = list(scenarios) or [*SCENARIOS, *PROGRAMS]
     processes = min(processes, len(names))
@@ -77,12 +82,14 @@ def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[s
             total.violations += part.violations
             total.sites.update(part.sites)
             total.recoveries += part.recoveries
+            total.met |= part.met
     return {
         "states": len(total.states),
         "violations": total.violations,
         "seconds": round(time.monotonic() - began, 1),
         "seed": seed,
         "recoveries": total.recoveries,
+        "met_at": len(total.met),
         "scenarios": names,
         "coverage": dict(sorted(total.sites.items())),
     }
@@ -138,12 +145,13 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
     found = Findings()
     gc.freeze()  # imports live as long as the process
     gc.set_threshold(20_000, 20, 100)  # hashes and caches stay, and what a run leaves is freed by its counts
-    for history, wrong in recoveries(names[share::shares], seed * 1000 + share, found):
-        found.recoveries += 1
-        if wrong:
-            found.violations.append({"history": history, "violation": wrong})
-        if time.monotonic() > until:
-            break
+    with decoded_once():
+        for history, wrong in recoveries(names[share::shares], seed * 1000 + share, found):
+            found.recoveries += 1
+            if wrong:
+                found.violations.append({"history": history, "violation": wrong})
+            if time.monotonic() > until:
+                break
     return found
 
 
@@ -166,7 +174,7 @@ def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[tup
                 yield f"{name}:{crash}", program_violation(PROGRAMS[name], machine)
             else:
                 first.append((SCENARIOS[name], crash, machine))
-                yield f"{name}:{crash}", recovery_violation(SCENARIOS[name], machine.after_kill())
+                yield f"{name}:{crash}", recovery_violation(SCENARIOS[name], machine.after_kill(), found.met)
         if tried % _SECOND_EVERY == 0 and first:
             yield from _tried(itertools.islice(again, 1), found)
     if first:
@@ -177,7 +185,7 @@ def _tried(crashes: Iterator[tuple[str, Scenario, SimulatedPosix, str]], found: 
     for history, scenario, machine, site in crashes:
         if _is_new(machine, found):
             found.sites[site] += 1
-            yield history, recovery_violation(scenario, machine)
+            yield history, recovery_violation(scenario, machine, found.met)
 
 
 def _second_crashes(
@@ -266,15 +274,28 @@ def _states_at(
         yield Crash(place, state), survivor, site
 
 
-def recovery_violation(scenario: Scenario, machine: SimulatedPosix) -> str:
-    """Recovers on that machine with one undisturbed run; what is wrong afterwards, if anything."""
+def recovery_violation(scenario: Scenario, machine: SimulatedPosix, known: set[bytes] | None = None) -> str:
+    """Recovers on that machine with one undisturbed run; what is wrong afterwards, if anything.
+
+    Args:
+        scenario: whose job it is.
+        machine: as a crash left it.
+        known: what recoveries that ended as they must had made of their images. One that makes the same is not gone
+            on with (`meeting`); the others are added.
+    """
     try:
         before = scenario.world.watermarks(machine)
-        result = scenario.world.run(machine, scenario.after)
+        meeting = Meeting(set() if known is None else known, machine, repr((scenario.name, before)))
+        result = scenario.world.run(machine, scenario.after, watched=meeting.watching)
         wrong = scenario.world.violation(machine, scenario.after, before)
+    except Met:
+        return ""
     except (DistcommitError, OSError, AssertionError, ValueError) as error:
         return f"recovery fails: {''.join(traceback.format_exception(error))}"
-    return wrong or ("" if result.succeeded else f"recovery does not succeed: {result}")
+    wrong = wrong or ("" if result.succeeded else f"recovery does not succeed: {result}")
+    if not wrong:
+        meeting.ended_well()
+    return wrong
 
 
 def program_violation(program: Program, machine: SimulatedPosix) -> str:

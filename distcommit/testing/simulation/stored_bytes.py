@@ -166,6 +166,9 @@ def _read_record(data: bytes) -> object:
     return _typed(read_record(fs, "/store", 7), RunRecord)
 
 
+_STONES = (encode_document(samples.TOMBSTONE), encode_document(samples.REPLACEMENT))
+
+
 def _read_tombstone(data: bytes) -> object:
     stone = samples.TOMBSTONE
     below = tombstone_path(folder_of(stone.dataset_urn), stone.epoch, stone.work_unit_id, stone.attempt)
@@ -269,7 +272,14 @@ READERS = (
             ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
             ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
             ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
-            ("tombstone", (encode_document(samples.TOMBSTONE),), _read_tombstone, (CorruptError,), True, True),
+            (
+                "tombstone",
+                _STONES,
+                _read_tombstone,
+                (CorruptError,),
+                True,
+                True,
+            ),
             ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
             ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
             (

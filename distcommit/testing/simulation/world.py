@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from distcommit.app.audit import audit_store
 from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.launch import JobFailedError, Result
+from distcommit.engine.launch import JobFailedError, Launch, Result
 from distcommit.engine.observed import observed
 from distcommit.engine.progress import progress_folder
 from distcommit.engine.run import RecoverResult, RunResult, new_run_id, recover, run
@@ -104,10 +104,18 @@ class World:
         return open_store(fs, ROOTS, "job", buckets, create=True)
 
     def run(
-        self, calls: PosixCalls, source: ModelSource, clock: Clock | None = None, sink: Sink | None = None
+        self,
+        calls: PosixCalls,
+        source: ModelSource,
+        clock: Clock | None = None,
+        sink: Sink | None = None,
+        watched: Callable[[Launch], Launch] = lambda launch: launch,
     ) -> RunResult:
-        """One whole run of the job, as a process would do it: from opening the store to the result."""
-        launch = _launch_and_lose if self.loses_ingest else launch_here
+        """One whole run of the job, as a process would do it: from opening the store to the result.
+
+        `watched`: makes of what launches the executors' functions what does so for this run.
+        """
+        launch = watched(_launch_and_lose if self.loses_ingest else launch_here)
         settings = self.begin(calls, source, clock, sink)
         with observed(settings, "run", "world") as told:
             result = run(launch, settings, max_seconds=self.max_seconds, observer=told)

@@ -1,0 +1,162 @@
+"""Publishers that replace: what a sequence that is about to be sealed takes the place of.
+
+Who seals looks at what is live on the dataset's done epoch, and stages a replacement (`stores.tombstones`) that names
+it. Its step is sealed with those of the new files. The record is valid only while nothing else is published of the
+dataset, so that what was seen then is what is there. `tests/spec/replace_model.py` is the model of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+
+from distcommit.engine.settings import RunSettings
+from distcommit.ingest.fed_again import FedAgain
+from distcommit.model.errors import DistcommitError, printable
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Publish
+from distcommit.model.urn import folder_of
+from distcommit.model.work import DatasetPlan, StagedFile, TaskState
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.readiness import Ready
+from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.stores.listing import files_below
+from distcommit.stores.staging import StagedFiles, make_area
+from distcommit.stores.tombstones import (
+    ReplacedRecords,
+    RetiredFile,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    replacement_of,
+    retired_by,
+    stage_tombstone,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def with_replacements(
+    settings: RunSettings,
+    bucket: int,
+    fold: Fold,
+    found: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
+    untold: dict[str, Exception],
+) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
+    """What is found ready, with the staged file that retires what the new files take the place of, durable; None where
+    they are added to what is there. Where it can't be told what that is, the dataset is left out: whoever comes next
+    tries again.
+
+    Args:
+        settings: the run.
+        bucket: the datasets'.
+        fold: of its log; they may be sealed in it.
+        found: datasets that are ready, the attempts that win, and what is staged of them.
+        untold: is told of datasets that are left out, and why.
+
+    Raises:
+        OSError: if what was staged can't be made durable.
+    """
+    if settings.flow.publish == "append":
+        return [(*each, None) for each in found]
+    whole: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
+    for plan, ready, staged in found:
+        urn, again = plan.dataset_urn, any(FedAgain.of(unit) for unit in plan.work_units)  # that is added, always
+        try:
+            stone = None if again else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
+            whole.append((plan, ready, staged, stone))
+        except (DistcommitError, OSError) as error:
+            logger.warning("nothing can be replaced: %s", error, extra={"dataset": printable(urn)})
+            untold[urn] = error
+    if any(stone is not None for *_, stone in whole):
+        settings.store.fs.sync_tree(settings.store.roots.staging)
+    return whole
+
+
+def _stage(settings: RunSettings, bucket: int, plan: DatasetPlan, ready: Ready, done_epoch: int) -> StagedFile:
+    store, publish = settings.store, settings.flow.publish
+    identity = AttemptIdentity(
+        settings.run_id, settings.epoch, plan.dataset_urn, ready.winners[0].work_unit_id, uuid.uuid4().hex
+    )
+    published = [file.final_path for state in ready.winners for file in state.files]
+    live = _Live(store.fs, store.roots.output, plan.dataset_urn, done_epoch)
+    files, replaced = live.retired(publish, ready.winners)
+    stone = replacement_of(identity, publish, done_epoch, published, files, replaced)
+    return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), stone)
+
+
+class _Live:
+    """What is published of a dataset, done and not retired."""
+
+    def __init__(self, fs: FileSystem, output: str, urn: str, done_epoch: int) -> None:
+        self._fs, self._output, self._urn, self._done_epoch = fs, output, urn, done_epoch
+        folder = folder_of(urn)
+        below = (f"{output}/{folder}", f"{output}/{REJECTED_FOLDER}/{folder}")
+        self._paths = [path.removeprefix(f"{output}/") for parent in below for path in files_below(fs, parent)]
+        stones = [read_tombstone(fs, f"{output}/{path}") for path in self._paths if is_tombstone(path)]
+        self._retired = retired_by(stones, done_epoch)
+        self._before: Sequence[Tombstone] = newest_replacements(stones, done_epoch)
+
+    def retired(
+        self, publish: Publish, winners: Sequence[TaskState]
+    ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
+        """What goes for these attempts' files, the replacements before this one last; and what is to be known of it."""
+        folders = {file.final_path.rpartition("/")[0] for state in winners for file in state.files}
+        files, known = list[RetiredFile](), _Known()
+        paths = [path for path in self._paths if path not in self._retired and not is_tombstone(path)]
+        if publish == "replace_partitions":
+            errors = f"{REJECTED_FOLDER}/"  # these are in no partition
+            paths = [path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(errors)]
+        for path, footer in self._ours(paths):
+            files.append(RetiredFile(path, self._size(path), "", footer.records))
+            known.add(footer)
+        for stone in self._before:
+            files.append(RetiredFile(stone.path, self._size(stone.path), "", 0))
+            known.keep(stone.replaced)
+        return files, known.to_records()
+
+    def _ours(self, paths: Iterable[str]) -> Iterator[tuple[str, Footer]]:
+        for path in paths:
+            footer = read_footer(self._fs, f"{self._output}/{path}")
+            if footer is not None and footer.dataset_urn == self._urn and footer.epoch <= self._done_epoch:
+                yield path, footer
+
+    def _size(self, path: str) -> int:
+        found = self._fs.status(f"{self._output}/{path}")
+        if found is None:
+            raise FileNotFoundError(f"{self._output}/{path}")
+        return found.size_bytes
+
+
+class _Known:
+    """Input records of which retired files say what became of them."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[str, tuple[str, ...]], dict[str, OffsetSets]] = {}
+
+    def add(self, footer: Footer) -> None:
+        offsets, holes = parsed(footer.offsets), parsed(footer.holes)
+        branches = [footer.branch] if footer.branch else footer.branches
+        self._update(footer, branches, offsets)
+        self._update(footer, footer.branches, holes)
+        for branch, text in footer.filtered.items():
+            self._update(footer, [branch], parsed(text))
+
+    def keep(self, replaced: Iterable[ReplacedRecords]) -> None:
+        for each in replaced:
+            for branch, text in each.offsets.items():
+                self._update(each, [branch], parsed(text))
+
+    def to_records(self) -> list[ReplacedRecords]:
+        return [
+            ReplacedRecords(incarnation, branches, {branch: found.to_text() for branch, found in sorted(sets.items())})
+            for (incarnation, branches), sets in self._sets.items()
+        ]
+
+    def _update(self, of: Footer | ReplacedRecords, branches: Iterable[str], offsets: OffsetSets) -> None:
+        sets = self._sets.setdefault((of.incarnation, of.branches), {})
+        for branch in branches if offsets.count() else ():
+            sets.setdefault(branch, OffsetSets()).update(offsets)

@@ -1,0 +1,27 @@
+"""Reads stored bytes once: recoveries from crashes of one run find the same segments and tables again and again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+from distcommit.stores import log, plans, task_states
+
+_DECODERS = (
+    (log, "decode_segment", 50_000),
+    (plans, "decode_plan", 5_000),
+    (task_states, "decode_task_states", 5_000),
+)
+"""Who asks for what, and how many answers are kept. Each says the same of the same bytes, in values that nobody
+changes."""
+
+
+@contextmanager
+def decoded_once() -> Iterator[None]:
+    """What was decoded once is given again in here. Bytes that can't be read are looked at each time."""
+    with ExitStack() as stack:
+        for module, name, kept in _DECODERS:
+            stack.enter_context(patch.object(module, name, functools.lru_cache(kept)(getattr(module, name))))
+        yield
