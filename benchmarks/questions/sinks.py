@@ -15,11 +15,14 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
+from pydantic import SecretStr
 
 from benchmarks.arms.iceberg import NAMESPACE, IcebergPlace, delayed
-from benchmarks.results import Results, Sample, results_of
+from benchmarks.results import Results, Sample, medians, results_of
 from benchmarks.runner import Tell
+from benchmarks.workloads.sink_batches import sink_batches
 from distcommit.sinks.iceberg.opening import close_opened
+from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError
 
 FIGURES = (
@@ -131,7 +134,34 @@ def _iceberg_append(folder: Path, records: pa.Table) -> float:
     return seconds
 
 
-_QUESTIONS: dict[tuple[str, ...], Ask] = {("iceberg_over_append", "catalog_wall_s"): iceberg}
+def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
+    """Rows of about 140 bytes to one new table each time, by the sink and by the client's own binary COPY."""
+    from benchmarks.arms.postgresql import by_copy, by_sink, take  # noqa: PLC0415 - a driver that is an extra
+    from distcommit.sinks.postgresql.sink import PostgresqlSink  # noqa: PLC0415
+
+    batches = sink_batches(size.records, size.seed)
+    samples: list[Sample] = []
+    with PostgresServer() as server, server.connect() as connection:
+        sink = PostgresqlSink(type="postgresql", url=server.url, password=SecretStr(server.password))
+        for repeat in range(size.repeats):
+            name = f"sink-{repeat}"
+            seconds = {
+                "postgresql": by_sink(sink, name, batches, folder / "postgresql"),
+                "copy": by_copy(connection, f"copy-{repeat}", batches),
+            }
+            for table in (name, f"copy-{repeat}"):
+                take(connection, table, size.records)
+            samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
+            tell(f"{repeat}: {seconds}")
+    found = medians(samples)
+    note = "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row"
+    return Answer({"postgresql_over_copy": found["copy"] / found["postgresql"]}, samples, [note])
+
+
+_QUESTIONS: dict[tuple[str, ...], Ask] = {
+    ("postgresql_over_copy",): postgresql,
+    ("iceberg_over_append", "catalog_wall_s"): iceberg,
+}
 """Functions by the figures that they answer."""
 
 
