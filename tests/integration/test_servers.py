@@ -26,6 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.servers.hdfs import HdfsServer
 from tests.servers.java import jars
 from tests.servers.kafka import KafkaServer
+from tests.servers.mariadb import MariadbServer
 from tests.servers.process import ServerProcess, ServerUnavailableError
 from tests.servers.s3 import S3Server
 from tests.servers.spark import SparkCluster
@@ -171,3 +172,14 @@ def test_the_command_says_how_to_reach_the_server_and_ends_it(tmp_path: Path) ->
         assert process.wait(20) == 0
     with pytest.raises(Exception, match="_TRANSPORT"):
         AdminClient({"bootstrap.servers": brokers, "log_level": 0}).list_topics(timeout=1)
+
+
+def test_mariadb_keeps_what_was_committed_over_a_kill(mariadb_server: MariadbServer) -> None:
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE kept (id int PRIMARY KEY)")
+        cursor.execute("INSERT INTO kept VALUES (1)")
+    mariadb_server.restart()
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM kept")
+        assert cursor.fetchall() == ((1,),)
+        cursor.execute("DROP TABLE kept")

@@ -82,7 +82,7 @@ class MariadbServer(Server):
         (self._folder / "init.sql").write_text(
             f"CREATE DATABASE IF NOT EXISTS {_DATABASE};\n"
             f'CREATE USER IF NOT EXISTS {_USER}@127.0.0.1 IDENTIFIED BY "{_PASSWORD}";\n'
-            f"GRANT ALL ON *.* TO {_USER}@127.0.0.1;\n"
+            f"GRANT ALL ON *.* TO {_USER}@127.0.0.1 WITH GRANT OPTION;\n"
         )
         stack.callback(self.kill)
         self._launch()

@@ -164,6 +164,15 @@ def test_times_are_read_up_to_the_present_less_the_lookback(lists: Lists) -> Non
     assert numbers(lists.reader().run()) == [0, 1, 2]
 
 
+def test_a_watermark_that_the_present_has_not_reached_yet_waits(lists: Lists) -> None:
+    """As where the clock of the machine that plans was put back."""
+    lists.put(at(0))
+    reader = lists.reader()
+    reader.watermark = Watermark({"": "2999-01-01T00:00:00.000000Z", "rows": 1}, "at:time")
+    assert reader.plan() is None
+    assert reader.problems == []
+
+
 def test_a_server_is_asked_from_a_little_before_the_watermark_on(lists: Lists) -> None:
     lists.put(at(0))
     reader = lists.reader(
