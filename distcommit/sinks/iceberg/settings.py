@@ -37,7 +37,6 @@ class IcebergSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    type: Literal["iceberg"]
     catalog: CatalogSettings
     namespace: str = Field(min_length=1)
     table: str = DATASET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from distcommit.sinks.iceberg.settings import IcebergSettings
 class IcebergSink(IcebergSettings, CommitterSink, SinkSettings):
     """Adds records to Iceberg tables, exactly once."""
 
+    type: Literal["iceberg"]
     name: ClassVar[str] = "iceberg"
     discards: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
