@@ -32,7 +32,7 @@ from distcommit.sinks.iceberg.data_files import NOTE, data_file, name_prefix
 from distcommit.sinks.iceberg.ledger import Change as LedgerChange
 from distcommit.sinks.iceberg.ledger import Ledgers
 from distcommit.sinks.iceberg.opening import opened
-from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.ledgers import answered, committed, taken_back
 
@@ -61,7 +61,7 @@ class IcebergCommitter(SinkCommitter):
     it again, and asks again.
     """
 
-    def __init__(self, sink: IcebergSink, context: CommitterContext) -> None:
+    def __init__(self, sink: IcebergSettings, context: CommitterContext) -> None:
         self._sink, self._context = sink, context
         self._tables = opened(sink.catalog)
         self._ledgers = Ledgers(context.fs, context.output_root, context.store_id)

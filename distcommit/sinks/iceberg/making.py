@@ -15,12 +15,12 @@ from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, lacking, storable, wanted_struct
-from distcommit.sinks.iceberg.sink import IcebergSink, term_of
+from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
 
 _TRIES = 20
 
 
-def table_for(sink: IcebergSink, name: Identifier, schema: pa.Schema, known: KnownTables) -> Table:
+def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known: KnownTables) -> Table:
     """The table, such that it takes records of this schema.
 
     Raises:
@@ -43,7 +43,7 @@ def table_for(sink: IcebergSink, name: Identifier, schema: pa.Schema, known: Kno
     raise TransientError("others change the table again and again", table=".".join(name))
 
 
-def _made(sink: IcebergSink, name: Identifier, wanted: StructType) -> Table | None:
+def _made(sink: IcebergSettings, name: Identifier, wanted: StructType) -> Table | None:
     """A new table; None if somebody else was first."""
     if not sink.create:
         raise ConfigurationError(
@@ -65,7 +65,7 @@ def _made(sink: IcebergSink, name: Identifier, wanted: StructType) -> Table | No
     return None
 
 
-def _widen(sink: IcebergSink, table: Table, schema: pa.Schema, problems: list[str]) -> None:
+def _widen(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> None:
     """Adds columns, and widens types, of the table as it was loaded; or does nothing as somebody else was first."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
@@ -100,7 +100,7 @@ def _check(table: Table) -> None:
         )
 
 
-def _partition_spec(sink: IcebergSink, schema: Schema) -> PartitionSpec:
+def _partition_spec(sink: IcebergSettings, schema: Schema) -> PartitionSpec:
     fields = []
     for number, term in enumerate(sink.partition_by):
         column, transform = term_of(term)
@@ -110,7 +110,7 @@ def _partition_spec(sink: IcebergSink, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def _sort_order(sink: IcebergSink, schema: Schema) -> SortOrder:
+def _sort_order(sink: IcebergSettings, schema: Schema) -> SortOrder:
     fields = []
     for term in sink.sort_by:
         column, transform = term_of(term)

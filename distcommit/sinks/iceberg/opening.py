@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog
 
 from distcommit.sinks.iceberg.catalogs import Identifier, KnownTables, Tables
 from distcommit.sinks.iceberg.rest_tables import RestTables
-from distcommit.sinks.iceberg.sink import CatalogSettings
+from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sql_tables import SqlTables
 
 _OPENING_TRIES = 5

@@ -32,7 +32,7 @@ from distcommit.sinks.iceberg.data_files import NOTE, name_prefix, plain_file
 from distcommit.sinks.iceberg.making import table_for
 from distcommit.sinks.iceberg.opening import known_tables
 from distcommit.sinks.iceberg.schemas import Fitting
-from distcommit.sinks.iceberg.sink import IcebergSink
+from distcommit.sinks.iceberg.settings import IcebergSettings
 
 _WAITING_BYTES = 64 << 20
 _OPEN_FILES = 32
@@ -41,7 +41,7 @@ _OPEN_FILES = 32
 class IcebergWriter(SinkWriter):
     """Rows wait in memory until they take 64 MB, and become a row group of each partition that they are of."""
 
-    def __init__(self, sink: IcebergSink, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
+    def __init__(self, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         self._sink, self._attempt, self._area = sink, attempt, area
         self._name = sink.table_of(attempt.dataset_urn)
         self._covering = Covering(origin)

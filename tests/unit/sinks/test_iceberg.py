@@ -30,7 +30,8 @@ from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.iceberg.committer import IcebergCommitter
 from distcommit.sinks.iceberg.opening import close_opened, opened
-from distcommit.sinks.iceberg.sink import IcebergSink, term_of
+from distcommit.sinks.iceberg.settings import term_of
+from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.sql_tables import SqlTables
 from distcommit.sinks.table_names import plain_name
 

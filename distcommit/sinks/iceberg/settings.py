@@ -1,0 +1,88 @@
+"""The settings of the Iceberg sink, and what they say of a dataset."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from distcommit.sinks.table_names import DATASET, table_of
+
+Evolution = Literal["none", "add_columns"]
+_TERM = re.compile(r"(?:(\w+)\((?:(\d+),\s*)?([^(),]+)\)|([^(),]+))")
+_TRANSFORMS = frozenset({"bucket", "truncate", "year", "month", "day", "hour"})
+_SIZED = frozenset({"bucket", "truncate"})
+
+
+class CatalogSettings(BaseModel):
+    """Where the tables are listed. What else the section has goes to pyiceberg's catalog as it is: `uri`, `warehouse`,
+    `s3.endpoint`, `token`, ..."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: Literal["sql", "rest"]
+    uri: str
+    name: str = "default"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """As pyiceberg takes them."""
+        others = {key: str(value) for key, value in (self.model_extra or {}).items()}
+        return {"type": self.type, "uri": self.uri, **others}
+
+
+class IcebergSettings(BaseModel):
+    """Which tables records go to, and how these are made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    catalog: CatalogSettings
+    namespace: str = Field(min_length=1)
+    table: str = DATASET
+    create: bool = True
+    evolve: Evolution = "none"
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    properties: dict[str, str] = Field(default_factory=dict)
+    target_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
+
+    @field_validator("table")
+    @classmethod
+    def _check_table(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
+            raise ValueError(f"letters, digits and _, and {DATASET} for the dataset's name; found {value!r}")
+        return value
+
+    @field_validator("partition_by", "sort_by")
+    @classmethod
+    def _check_terms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for term in value:
+            term_of(term)
+        return value
+
+    def table_of(self, dataset_urn: str) -> tuple[str, ...]:
+        """The table's identifier: the parts of its namespace, and its name."""
+        return (*self.namespace.split("."), table_of(self.table, dataset_urn))
+
+    @property
+    def shares_tables(self) -> bool:
+        """Whether all datasets go to one table."""
+        return DATASET not in self.table
+
+
+def term_of(term: str) -> tuple[str, str]:
+    """A term such as `day(time)`, `bucket(16, key)` or `key` as the column and Iceberg's name of the transform.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    found = _TERM.fullmatch(term.strip())
+    if found is None:
+        raise ValueError(f"a column, or a transform of one such as day(time) or bucket(16, key); found {term!r}")
+    transform, size, column, plain = found.groups()
+    if plain is not None:
+        return plain.strip(), "identity"
+    if transform not in _TRANSFORMS or (size is not None) != (transform in _SIZED):
+        raise ValueError(f"year, month, day, hour, bucket(N, column) or truncate(N, column); found {term!r}")
+    return column.strip(), f"{transform}[{size}]" if size else transform
