@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
+import yaml
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -210,7 +211,9 @@ def _main_job(
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=120).values():
         made.result(120)
     target, job = kind(broker, place, names), KafkaJob(place, broker, dict.fromkeys(names, 1))
-    job.write(**target.sections())
+    job.write()
+    sections = {**yaml.safe_load(job.path.read_text()), **target.sections()}
+    job.path.write_text(yaml.safe_dump({name: value for name, value in sections.items() if value is not None}))
     result, span_s, expected = TargetResult(), _FIRST_SPAN_S, set[str]()
     while result.kills < kills:
         _produce(job, names, records // (kills + 1), expected)
