@@ -76,6 +76,12 @@ class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allow
         for name, found in names.items():
             if found > 1:
                 raise ValueError(f"{found} branches have a sink of the name {name!r}, which commits are stored with")
+        lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_be_taken_back]
+        if len(lasting) > 1:
+            raise ValueError(
+                f"what the sinks of {' and '.join(lasting)} commit can't be taken back, which may be so of one branch"
+                " at most: what goes to one would be there for good where the other one refuses"
+            )
         if all(branch.optional for branch in self.branches.values()):
             raise ValueError("one branch at least is not optional: else nothing that fails would fail a work unit")
         self.operator.check_branches(list(self.branches))

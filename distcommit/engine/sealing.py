@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import plain_text
 from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
-from distcommit.model.sink import SealRequest
+from distcommit.model.sink import SealRequest, Sink
 from distcommit.model.steps import CommitStep, Lost, StepContext
 from distcommit.model.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas
 from distcommit.protocol.paths import is_tombstone
@@ -100,10 +100,15 @@ def _steps(
         for result in state.branches:
             by_branch.setdefault(result.branch, []).append((result, are_whole(state, result), state.attempt))
     steps: list[CommitStep] = []
-    # Files first: they can be taken back.
-    for branch, found in sorted(by_branch.items(), key=lambda item: bool(settings.flow.sink_of(item[0]).committers)):
+    for branch, found in sorted(by_branch.items(), key=lambda item: _turn(settings.flow.sink_of(item[0]))):
         results, whole, attempts = zip(*found, strict=True)
         urn, bases = known.dataset_urn, known.bases(branch)
         request = SealRequest(urn, settings.epoch, branch, results, whole, bases, attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
     return steps
+
+
+def _turn(sink: Sink) -> tuple[bool, bool]:
+    """In which order branches are committed: files, which refuse nothing, then what can be taken back, and last what
+    can't."""
+    return bool(sink.committers), not sink.abilities.can_be_taken_back

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from distcommit.model.errors import DistcommitError, LostError, storage_error
@@ -64,40 +65,35 @@ class Execution(Request):
 def execute_sequences(sequences: Mapping[Name, Sequence[CommitStep]], *, verify_first: bool) -> Outcomes[Name]:
     """Executes the steps of many sequences, step types together, each sequence's types in its own order.
 
-    A sequence stops at its first type of which a step fails; the others go on. Returns when all effects are durable,
-    also of steps that were found done.
+    A sequence stops at its first type of which a step fails; the others go on. Steps of two sinks count as two types:
+    what one refuses must not be with the next. Returns when all effects are durable, also of steps that were found
+    done.
 
     Args:
         sequences: steps by the sequence's name.
         verify_first: for replay. A LOST step is found before anything of its sequence is executed again.
     """
     outcomes: Outcomes[Name] = Outcomes()
-    rounds = {name: _by_type(steps) for name, steps in sequences.items()}
+    rounds = {name: _by_kind(steps) for name, steps in sequences.items()}
     index = 0
     while active := {
         name: groups[index]
         for name, groups in rounds.items()
         if index < len(groups) and name not in outcomes.failed and name not in outcomes.lost
     }:
-        by_kind: dict[type[CommitStep], list[Name]] = {}
+        by_kind: dict[tuple[type[CommitStep], str], list[Name]] = {}
         for name, group in active.items():
-            by_kind.setdefault(type(group[0]), []).append(name)
-        for kind, names in by_kind.items():
+            by_kind.setdefault((type(group[0]), group[0].sink_name), []).append(name)
+        for (kind, _), names in by_kind.items():
             _execute_kind(kind, {name: active[name] for name in names}, outcomes, verify_first=verify_first)
         index += 1
     return outcomes
 
 
-def _by_type(steps: Sequence[CommitStep]) -> list[list[CommitStep]]:
-    if len(set(map(type, steps))) == 1:
+def _by_kind(steps: Sequence[CommitStep]) -> list[list[CommitStep]]:
+    if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
         return [list(steps)]
-    groups: list[list[CommitStep]] = []
-    for step in steps:
-        if groups and type(groups[-1][0]) is type(step):
-            groups[-1].append(step)
-        else:
-            groups.append([step])
-    return groups
+    return [list(group) for _, group in groupby(steps, lambda step: (type(step), step.sink_name))]
 
 
 def _execute_kind(

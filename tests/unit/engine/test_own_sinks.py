@@ -24,7 +24,7 @@ from distcommit.model.committer import (
 )
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError
-from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
+from distcommit.model.sink import Abilities, AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores import by_hand
@@ -340,6 +340,30 @@ def test_of_several_branches_files_come_first_as_they_can_be_taken_back() -> Non
     assert run(launch, replace(settings, flow=flow)).succeeded
     assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"]}
     assert seen == [True]
+
+
+@dataclass
+class LastingSink(MemorySink):
+    """What it has committed stays."""
+
+    name: ClassVar[str] = "a-lasting-one"
+    abilities: ClassVar[Abilities] = Abilities(can_be_taken_back=False)
+
+
+def test_what_can_not_be_taken_back_is_committed_last_and_only_where_nothing_was_refused() -> None:
+    machine, data = Machine(), source(a=3, b=3)
+    table, lasting = MemorySink(answers=answer_for("a", RetryLater("not yet"))), LastingSink()
+    settings = WORLD.begin(machine, data)
+    branches = (Branch(lasting, "lasting"), Branch(table, "table"))
+    flow = TaskFlow(settings.flow.source, branches, fork=AllBranches())
+    run(launch, replace(settings, flow=flow))
+    assert (set(table.rows), set(lasting.rows)) == ({"b"}, {"b"})
+    assert statuses(WORLD, machine)["a"] == "pending"
+    table.answers = lambda request: None
+    assert run(launch, replace(WORLD.begin(machine, data), flow=flow)).succeeded
+    values = [f"a/0/{number}" for number in range(3)]
+    assert (table.rows["a"], lasting.rows["a"]) == (values, values)
+    assert statuses(WORLD, machine)["a"] == "idle"
 
 
 @dataclass
