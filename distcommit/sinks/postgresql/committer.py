@@ -19,7 +19,7 @@ from distcommit.model.errors import ConflictError
 from distcommit.model.ledger import Covered, LedgerRow
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
-from distcommit.sinks.postgresql.sink import PostgresqlSink
+from distcommit.sinks.postgresql.settings import PostgresqlTables
 from distcommit.sinks.staged_rows import files_of, rows_of, staged_batches
 from distcommit.sinks.table_committer import Key, RefusedError, TableCommitter
 from distcommit.sinks.table_names import DATASET
@@ -29,18 +29,18 @@ _MADE = """
 CREATE TABLE IF NOT EXISTS {ledger} (
     store text NOT NULL, dataset text NOT NULL, branch text NOT NULL,
     epoch bigint NOT NULL DEFAULT 0, base bigint NOT NULL DEFAULT 0, revoked bigint NOT NULL DEFAULT 0,
-    covered jsonb NOT NULL DEFAULT '[]', target text, target_oid bigint, tag bigint,
+    commit_id text NOT NULL DEFAULT '', covered jsonb NOT NULL DEFAULT '[]', target text, target_oid bigint, tag bigint,
     changed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (store, dataset, branch))
 """
-_ROW = "dataset, branch, epoch, base, revoked, covered"
+_ROW = "dataset, branch, epoch, base, revoked, commit_id, covered"
 _PROBED_BYTES = 32_768
 
 
 class PostgresqlCommitter(TableCommitter):
     """Has one connection, and the ledger in a table of the same database."""
 
-    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSink, context: CommitterContext) -> None:
+    def __init__(self, connection: psycopg.Connection, settings: PostgresqlTables, context: CommitterContext) -> None:
         self._connection, self._settings, self._context = connection, settings, context
         self._ledger = sql.Identifier(settings.ledger_schema or settings.schema_name, LEDGER)
         self._targets: dict[Key, tuple[str, int | None]] = {}
@@ -71,7 +71,7 @@ class PostgresqlCommitter(TableCommitter):
             ' ORDER BY dataset COLLATE "C", branch COLLATE "C" FOR UPDATE',
             named,
         ).fetchall()
-        self._targets = {(row[0], row[1]): (row[6], row[7]) for row in found}
+        self._targets = {(row[0], row[1]): (row[7], row[8]) for row in found}
         return {(row[0], row[1]): _as_row(row) for row in found if row[2] or row[4]}
 
     def unlocked(self, keys: Iterable[Key]) -> None:
@@ -125,11 +125,11 @@ class PostgresqlCommitter(TableCommitter):
     def record(self, row: LedgerRow) -> None:
         key = (row.dataset_urn, row.branch)
         target, oid = self._targets.get(key, (None, None))
-        numbers, covered = (row.epoch, row.base, row.revoked), Jsonb(msgspec.to_builtins(row.covered))
+        commit, covered = (row.epoch, row.base, row.revoked, row.commit_id), Jsonb(msgspec.to_builtins(row.covered))
         self._execute(
-            "UPDATE {ledger} SET epoch = %s, base = %s, revoked = %s, covered = %s, target = %s, target_oid = %s,"
-            " tag = %s, changed_at = now() WHERE store = %s AND dataset = %s AND branch = %s",
-            (*numbers, covered, target, oid, tag_of(self._context.store_id, *key), self._context.store_id, *key),
+            "UPDATE {ledger} SET epoch = %s, base = %s, revoked = %s, commit_id = %s, covered = %s, target = %s,"
+            " target_oid = %s, tag = %s, changed_at = now() WHERE store = %s AND dataset = %s AND branch = %s",
+            (*commit, covered, target, oid, tag_of(self._context.store_id, *key), self._context.store_id, *key),
         )
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
@@ -208,12 +208,13 @@ class PostgresqlCommitter(TableCommitter):
 
 
 def _as_row(row: Sequence[Any]) -> LedgerRow:
-    dataset, branch, epoch, base, revoked, covered = row[:6]
+    dataset, branch, epoch, base, revoked, commit_id, covered = row[:7]
     return LedgerRow(
         dataset_urn=dataset,
         branch=branch,
         epoch=epoch,
         base=base,
         revoked=revoked,
+        commit_id=commit_id,
         covered=tuple(msgspec.convert(covered, list[Covered])),
     )

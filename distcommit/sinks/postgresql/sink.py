@@ -2,54 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-from urllib.parse import unquote, urlsplit
-
 import pyarrow as pa
-from pydantic import Field, field_validator
 
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import ConfigurationError
-from distcommit.model.pins import Pin
-from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.table_names import table_name
-from distcommit.sinks.table_sink import ANOTHER_TARGET, LEDGER, ServerSink
-
-_MAX_NAME_BYTES = 63
+from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES, PostgresqlTables
 
 
-class PostgresqlSink(ServerSink):
-    """Rows go to tables of PostgreSQL.
-
-    Attributes:
-        schema: the schema that the tables are in.
-        ledger_schema: the schema that the ledger is in; that of the tables if it is not said. Jobs may share one.
-    """
-
-    type: Literal["postgresql"]
-    schema_name: str = Field(default="public", alias="schema", min_length=1)
-    ledger_schema: str = ""
-
-    @field_validator("url")
-    @classmethod
-    def _is_postgresql(cls, url: str) -> str:
-        if urlsplit(url).scheme != "postgresql":
-            raise ValueError("begins with postgresql://")
-        return url
-
-    def pins(self) -> Mapping[str, Pin]:
-        """Where rows and ledger are: the database by its name, as servers may be renamed, the schemas and the table."""
-        database = unquote(urlsplit(self.url).path.removeprefix("/"))
-        ledger = self.ledger_schema or self.schema_name
-        named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}
-        return {**super().pins(), **{name: Pin(value, ANOTHER_TARGET) for name, value in named.items()}}
-
-    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
-        parts = urlsplit(self.url)
-        server = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
-        return f"table {self.schema_name}.{self.table_of(dataset_urn)} of {server}"
+class PostgresqlSink(PostgresqlTables):
+    """Rows go to tables of PostgreSQL."""
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raises:
@@ -62,7 +24,7 @@ class PostgresqlSink(ServerSink):
 
         for field in schema:
             column_type(field)
-            if len(field.name.encode()) > _MAX_NAME_BYTES:
+            if len(field.name.encode()) > MAX_NAME_BYTES:
                 todo = "rename it with the converter `rename`"
                 raise ConfigurationError("PostgreSQL would shorten a column's name", column=field.name, todo=todo)
 
@@ -77,10 +39,6 @@ class PostgresqlSink(ServerSink):
         except BaseException:
             connection.close()
             raise
-
-    def table_of(self, dataset_urn: str) -> str:
-        """The table of a dataset."""
-        return table_name(self.table, dataset_urn, most_bytes=_MAX_NAME_BYTES, taken=(LEDGER,))
 
 
 def _check_driver() -> None:

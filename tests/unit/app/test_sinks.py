@@ -111,7 +111,10 @@ def test_a_sink_of_ones_own_is_named_by_its_class(tmp_path: Path) -> None:
         ("sink: {type: python, clas: x}", "unknown key 'sink.clas', did you mean 'class'?"),
         ("sink: {type: python}", "sink.class is missing"),
         ("sink: {type: python, class: x, format: avro}", "unknown key 'sink.format'"),
-        ("sink: {type: pyton, class: x}", "sink: `type` is one of files, python; found pyton"),
+        (
+            "sink: {type: pyton, class: x}",
+            "sink: `type` is one of files, iceberg, kafka, postgresql, python; found pyton",
+        ),
         ("sink: files", "sink: a section, with `type` and settings"),
     ],
 )

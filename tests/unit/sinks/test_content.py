@@ -11,10 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.work import added_content
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.encoders import FileFormat
@@ -210,7 +211,29 @@ def read_back(rows: pa.Table, form: FileFormat) -> pa.Table:
 @given(st.data())
 def test_what_is_read_back_comes_to_the_same(form: FileFormat, data: st.DataObject) -> None:
     rows = data.draw(tables(form))
-    assert content_sum(read_back(rows, form)) == content_sum(rows)
+    try:
+        back = read_back(rows, form)
+    except ConfigurationError:  # of ORC: some times, and nulls in structs
+        assume(form != "orc")
+        raise
+    assert content_sum(back) == content_sum(rows)
+
+
+STRUCTS = pa.array([None, {"f": b"a"}, {"f": None}, {"f": b"x"}], pa.struct([("f", pa.binary())]))
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_slice_of_structs_is_read_back_from_orc(first: int) -> None:
+    """pyarrow's own writer takes the nulls of what lies before it."""
+    rows = pa.table({"c": STRUCTS.slice(first)})
+    assert read_back(rows, "orc").to_pylist() == rows.to_pylist()
+
+
+def test_structs_that_pyarrow_writes_as_others_to_orc_are_refused() -> None:
+    inner = [{"g": value} for value in STRUCTS.to_pylist()]
+    rows = pa.table({"c": pa.array(inner, pa.struct([("g", STRUCTS.type)]))})
+    with pytest.raises(ConfigurationError, match="as others to ORC"):
+        read_back(rows, "orc")
 
 
 VIEWS: list[tuple[pa.DataType, list[Any]]] = [

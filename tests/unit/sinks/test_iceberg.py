@@ -185,7 +185,8 @@ def test_the_proof_outlives_expired_snapshots_and_removed_orphans(target: Target
     for path in (target.folder / "warehouse").rglob("*.avro"):
         if f"snap-{first}" in path.name:
             path.unlink()  # as removing orphan files does
-    assert set(target.commit(sink, *requests, later)) == {AlreadyCommitted()}
+    assert set(target.commit(sink, *requests[1:], later)) == {AlreadyCommitted()}
+    assert isinstance(target.commit(sink, requests[0])[0], FailedForGood)  # of an epoch that another one has followed
     assert target.rows("all") == [*range(60), 100]
 
 
