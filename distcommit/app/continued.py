@@ -84,7 +84,10 @@ class Continued:
         return (*self._skipped, *self.gaps)
 
     def joins(self, files: EpochFiles) -> bool:
-        """Whether these begin, in each partition, where what is known ends, and have no gaps."""
+        """Whether these begin, in each partition, where what is known ends, and have no gaps. Files of which nothing is
+        known in all branches do not: another branch's are lacking."""
+        if files.paths and not files.covered.partitions():
+            return False
         positions = self._turned(files)[1].positions
         return all(
             positions.get(partition, 0) == ranges[0][0] and len(ranges) == 1

@@ -10,7 +10,9 @@ import pytest
 
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.config import parse_config
+from distcommit.app.continued import Continued, EpochFiles
 from distcommit.app.coverage import Coverage
+from distcommit.model.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
@@ -104,6 +106,12 @@ def test_an_epoch_of_which_a_branch_lacks_files_is_not_taken_for_whole(folder: s
     assert result.set_aside_count > 0
     WORLD.run(machine, SECOND)
     assert audit(machine).exact
+
+
+def test_files_of_one_branch_alone_are_not_taken_for_a_whole_epoch() -> None:
+    """What is covered in all branches is nothing then."""
+    nothing = EpochFiles(1, "", OffsetSets(), ("a/left/1.parquet",))
+    assert not Continued(DatasetState("a")).joins(nothing)
 
 
 def footer(
