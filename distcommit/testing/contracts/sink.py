@@ -5,19 +5,18 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import multiprocessing
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 import uuid
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -38,9 +37,9 @@ from distcommit.model.steps import StepContext
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
+from distcommit.testing.contracts.killed import commit_until, died, killed_at
 
 _MANY = 8
-_DIED, _FAILED = 17, 18
 
 
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
@@ -58,6 +57,11 @@ class SinkContract(ABC):
 
     Records have the columns `partition`, `offset` and `value`. Needs a system with `fork`: committers are killed.
     """
+
+    forks: ClassVar[bool] = True
+    """Whether a process that has used the sink may fork, and commit in the child: clients that have threads can't."""
+    preloaded: ClassVar[Sequence[str]] = ()
+    """Modules that take long to import, where it does not fork."""
 
     @abstractmethod
     def make_sink(self, place: Path) -> CommitterSink:
@@ -245,7 +249,7 @@ class SinkContract(ABC):
             committer = self.sink(place).open_committer(self.context(place).for_committers)
             module = inspect.getsourcefile(type(committer)) or ""
             committer.close()
-            died = _killed_at(line, module, lambda p=place, r=requests: self.commit(p, *r))  # type: ignore[misc]
+            died = self._dies_at(line, module, place, requests)
             assert len(set(self.seen(place))) == len(self.seen(place))
             again = self.commit(place, *requests)
             assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), again
@@ -254,6 +258,18 @@ class SinkContract(ABC):
             if not died:
                 assert line > 1, f"no line of {module} was traced"
                 return
+
+    def _dies_at(self, line: int, module: str, place: Path, requests: Sequence[CommitRequest]) -> bool:
+        if self.forks:
+            return killed_at(line, module, lambda: self.commit(place, *requests))
+        sink = self.sink(place)
+        clean = multiprocessing.get_context("forkserver")
+        clean.set_forkserver_preload([commit_until.__module__, type(sink).__module__, *self.preloaded])
+        args = (line, module, sink, self.context(place), tuple(requests))
+        child = clean.Process(target=commit_until, args=args)
+        child.start()
+        child.join()
+        return died(child.exitcode)
 
     def test_committed_by_many_at_once_it_is_done_once(self, tmp_path: Path) -> None:
         requests = [self.prepare(tmp_path, urn, 1, [0], [1]) for urn in ("a", "b", "c")]
@@ -329,39 +345,6 @@ class SinkContract(ABC):
 
 def _batch(offset: int) -> pa.RecordBatch:
     return pa.record_batch([["0"], [offset], [f"record {offset}"]], names=["partition", "offset", "value"])
-
-
-def _killed_at(line: int, module: str, act: Callable[[], object]) -> bool:
-    """Does it in a child process that ends, with nothing cleaned up, before the `line`th line of that module it comes
-    to. Returns whether it ended so; False if it came to its end.
-
-    Raises:
-        AssertionError: if it failed by itself.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: the child uses none of them
-        child = os.fork()
-    if child == 0:
-        left = [line]
-
-        def trace(frame: FrameType, event: str, argument: object) -> Any:
-            if frame.f_code.co_filename != module:
-                return None
-            if event == "line":
-                left[0] -= 1
-                if not left[0]:
-                    os._exit(_DIED)
-            return trace
-
-        try:
-            sys.settrace(trace)
-            act()
-        except BaseException:  # noqa: BLE001 - nothing may come back from here
-            os._exit(_FAILED)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, _DIED), f"the commit failed by itself, exit code {code}"
-    return code == _DIED
 
 
 def _groups_elsewhere(sink: CommitterSink) -> list[str]:

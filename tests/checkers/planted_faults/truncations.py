@@ -20,7 +20,12 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "cleaned-up-with-the-neighbours",
         "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
-        ("engine.clean_up", "remove_task_output", "unit in units", "unit[:5] in {known[:5] for known in units}"),
+        (
+            "engine.clean_up",
+            "remove_task_output",
+            "attempts.get(unit, ())",
+            "[each for known in attempts if known[:5] == unit[:5] for each in attempts[known]]",
+        ),
     ),
     fault(
         FaultClass.TRUNCATION,

@@ -40,13 +40,14 @@ VIEWS = (
         (
             "app.rebuild",
             "rebuild_store",
-            "known = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
+            "known = known_states(store)\nplan = planned(store, known, flow, accept_gaps=accept_gaps)",
         ),
         (
             "app.rebuild",
             "rebuild_store",
             "claim_folders(store)",
-            "claim_folders(store)\nknown = known_states(store)\nplan = _plan(store, known, accept_gaps=accept_gaps)",
+            "claim_folders(store)\nknown = known_states(store)\n"
+            "plan = planned(store, known, flow, accept_gaps=accept_gaps)",
         ),
     ),
     fault(
