@@ -11,7 +11,7 @@ from urllib.parse import quote, urlparse
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
-from distcommit.model.committer import CommitOutcome, CommitRequest
+from distcommit.model.committer import CommitRequest
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
@@ -38,18 +38,6 @@ class _OnIceberg(SinkContract):
         return IcebergSink.model_validate(
             {"type": "iceberg", "catalog": self.catalog(place), "namespace": self.namespace(place)}
         )
-
-    def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
-        try:
-            return super().prepare(place, urn, epoch, *work_units)
-        finally:
-            close_opened()  # no connection may be there as the suite forks
-
-    def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
-        try:
-            return super().commit(place, *requests)
-        finally:
-            close_opened()
 
     @pytest.fixture(autouse=True)
     def _close(self) -> Iterator[None]:
@@ -91,6 +79,9 @@ class TestPostgresCatalog(_OnIceberg):
     @pytest.fixture(autouse=True)
     def _server(self, postgres_server: PostgresServer) -> None:
         type(self).server = postgres_server
+
+    def before_fork(self) -> None:
+        close_opened()
 
     def catalog(self, place: Path) -> dict[str, str]:
         host = self.server.url.removeprefix("postgresql://reader@")

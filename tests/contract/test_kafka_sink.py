@@ -54,3 +54,8 @@ class TestKafkaSink(SinkContract):
         admin = AdminClient({"bootstrap.servers": self.brokers})
         admin.delete_topics([f"{self.name(place)}.ledger"])[f"{self.name(place)}.ledger"].result()
         return True
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1200)
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        super().test_killed_at_any_line_it_is_committed_by_the_next(tmp_path)

@@ -80,6 +80,9 @@ class SinkContract(ABC):
         """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
         return False
 
+    def before_fork(self) -> None:  # noqa: B027 - optional hook
+        """Lets go of connections, which a child must not share."""
+
     # -- what the tests are made of
 
     def sink(self, place: Path) -> CommitterSink:
@@ -261,6 +264,7 @@ class SinkContract(ABC):
 
     def _dies_at(self, line: int, module: str, place: Path, requests: Sequence[CommitRequest]) -> bool:
         if self.forks:
+            self.before_fork()
             return killed_at(line, module, lambda: self.commit(place, *requests))
         sink = self.sink(place)
         clean = multiprocessing.get_context("forkserver")
