@@ -37,7 +37,7 @@ FLOW: dict[str, Any] = {
                 "converters": [{"type": "explode", "column": "tags"}, {"type": "drop", "columns": ["kafka_offset"]}],
                 "row_checkers": [{"type": "not_null", "columns": ["kind"], "on_failure": "divert"}],
                 "sink": {"partition_by": {"granularity": "day"}},
-                "task_checkers": [{"type": "fraction_rejected", "max": 0.9}],
+                "task_checkers": [{"type": "fraction_rejected", "max": 1.0}],
             },
             "small": {
                 "sink": {"format": "avro", "compression": "none"},
