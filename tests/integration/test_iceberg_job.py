@@ -92,5 +92,8 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Pa
     expected = {f"d{d}/{file}/{row}" for d in range(DATASETS) for file in range(FILES) for row in range(ROWS)}
     assert found(tmp_path) == dict.fromkeys(expected, 1)
     assert {row.status for row in Job.from_file(path).status().datasets} == {"idle"}
+    audit = Job.from_file(path).audit(deep=True)
+    assert audit.exact, audit
+    assert audit.records == len(expected)
     left = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
     assert left == live_files(tmp_path), "files of attempts that lost or died are gone"

@@ -74,4 +74,5 @@ def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, post
         status = Job.from_file(job.path).status()
         assert {row.status for row in status.datasets} == {"idle"}
         assert len(status.datasets) == len(TOPICS)
+        job.assert_exact()
     assert in_doubt(postgres_server) == 0
