@@ -249,7 +249,7 @@ NAIVE = (
 )
 
 
-def explore(name: str, switches: str = "", limit: int = 1_000_000) -> tuple[str, int, list[str]]:
+def explore(name: str, switches: str = "", limit: int = 4_000_000) -> tuple[str, int, list[str]]:
     """What is wrong (`none`: nothing in any state; `none*`: in none of the first), how many states there were, and a
     history that leads to it."""
     naive, init = frozenset(switches.split()), _scenario(name)
