@@ -27,6 +27,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.model.urn import folder_of
 from distcommit.protocol.paths import TEMPORARY, epoch_name
+from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores import by_hand
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -38,7 +39,7 @@ from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, Worl
 NOTES, PREPARED = f"{ROOTS.output}/notes", f"{ROOTS.output}/prepared"
 _TAKEN_BACK = b"taken back"
 _MORE = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 4, "1": 1}, units=2), "c": ModelDataset({"0": 1})})
-_FAILING = ModelSource({**_MORE.datasets, "a": replace(_MORE.datasets["a"], fails=frozenset({"0"}))})
+_FAILING = ModelSource({**_MORE.datasets, "a": replace(_MORE.datasets["a"], bad={"0": 3})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,7 @@ LOSERS = (
         for name, world in (
             ("", World(buckets=2, task_attempts=2)),
             ("-held", World(job_level=True)),
+            ("-beside-winners", World(policy=CommitPolicy.SUCCESSFUL, task_attempts=2)),
         )
     ),
     Program("losers-quarantined", _quarantined, _leave_it_alone, _retry),
