@@ -21,6 +21,7 @@ from distcommit.sources.rest.source import RestSource
 from distcommit.sources.sql.source import SqlSource
 from distcommit.testing.contracts import SourceContract
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.rest import RestServer
 
@@ -139,6 +140,25 @@ class TestSqlSourceOfPostgreSQL(TestSqlSource):
         for urn, plan in first.items():
             assert [unit.size for unit in plan.work_units] == [unit.size for unit in again[urn].work_units]
             assert self.reached(again[urn]).covers(self.reached(plan))
+
+
+class TestSqlSourceOfMariaDB(TestSqlSource):
+    """Integers that are a key."""
+
+    @pytest.fixture(autouse=True)
+    def _tables(self, tmp_path: Path, mariadb_server: MariadbServer) -> None:
+        self.server, self.name = mariadb_server, f"c_{tmp_path.name.strip('_')}"[:60].lower()
+        with mariadb_server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {self.name}")
+            for table, rows in self.rows.items():
+                cursor.execute(f"CREATE TABLE {self.name}.{table} (id int PRIMARY KEY, s text)")
+                made = [(2 * row, "x") for row in range(rows)]
+                cursor.executemany(f"INSERT INTO {self.name}.{table} VALUES (%s, %s)", made)
+
+    def make_source(self) -> Source:
+        url = self.server.url.replace("/shop", f"/{self.name}")
+        settings = {"type": "sql", "url": url, "password": self.server.password, "table_patterns": [".*"]}
+        return SqlSource.model_validate({**settings, "batch_rows": 2, "watermark": "id", "lookback": 0})
 
 
 class TestRestSource(SourceContract):

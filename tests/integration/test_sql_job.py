@@ -1,5 +1,5 @@
-"""Tables of SQLite by a job file: runs that are killed in the middle of their commit while rows come, exact in the end
-by plain Python."""
+"""Tables of SQLite and MariaDB by a job file: runs that are killed in the middle of their commit while rows come, exact
+in the end by plain Python."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +23,7 @@ from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
 from tests.jobs.kafka_job import PACKAGE_ROOT
+from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 
 TABLES = [f"t{number:02d}" for number in range(20)]
@@ -33,8 +35,8 @@ class SqlJob:
     def __init__(self, folder: Path, **source: Any) -> None:
         self.folder, self.path, self.file = folder, folder / "job.yaml", folder / "tables.db"
         self.rows: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
-        url = f"sqlite:///{self.file}"
-        base = {"type": "sql", "url": url, "table_patterns": ["t.*"], "watermark": "id", "lookback": 0, "batch_rows": 7}
+        base = {"type": "sql", "table_patterns": ["t.*"], "watermark": "id", "lookback": 0, "batch_rows": 7}
+        base |= self.database()
         config = {
             "job": "tables",
             "source": {**base, **source},
@@ -43,19 +45,26 @@ class SqlJob:
             "spark": {"master": "local[2,4]"},
         }
         self.path.write_text(yaml.safe_dump(config))
+        for number, table in enumerate(TABLES):
+            key = "INTEGER NOT NULL" if number % 2 else "INTEGER PRIMARY KEY"
+            self.write(f"CREATE TABLE {table} (id {key}, s TEXT)")
+
+    def database(self) -> dict[str, str]:
+        """What the source says of it."""
+        return {"url": f"sqlite:///{self.file}"}
+
+    def write(self, statement: str, rows: Sequence[tuple[Any, ...]] = ((),)) -> None:
+        """Executes a statement for each row, all in one transaction."""
         with closing(sqlite3.connect(self.file)) as connection, connection:
-            for number, table in enumerate(TABLES):
-                key = "INTEGER NOT NULL" if number % 2 else "INTEGER PRIMARY KEY"
-                connection.execute(f"CREATE TABLE {table} (id {key}, s TEXT)")
+            connection.executemany(statement, rows)
 
     def add(self, rows: int) -> None:
         """Adds so many rows to each table."""
-        with closing(sqlite3.connect(self.file)) as connection, connection:
-            for number, table in enumerate(TABLES):
-                begin = len(self.rows[table])
-                new = [(row // 3 if number % 2 else row * 2, f"{table}-{row}") for row in range(begin, begin + rows)]
-                connection.executemany(f"INSERT INTO {table} VALUES (?, ?)", new)
-                self.rows[table] += new
+        for number, table in enumerate(TABLES):
+            begin = len(self.rows[table])
+            new = [(row // 3 if number % 2 else row * 2, f"{table}-{row}") for row in range(begin, begin + rows)]
+            self.write(f"INSERT INTO {table} VALUES (?, ?)", new)
+            self.rows[table] += new
 
     def start(self, name: str) -> RunProcess:
         return RunProcess(["run", str(self.path), "--json"], self.folder / f"{name}.out", self.folder / f"{name}.err")
@@ -78,6 +87,25 @@ class SqlJob:
             }
             found.update(zip(rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
         return found
+
+
+class MariadbJob(SqlJob):
+    """The same on a database of its own on a server."""
+
+    def __init__(self, folder: Path, server: MariadbServer) -> None:
+        self.server, self.name = server, f"job_{folder.name.strip('_')}"[:60].lower()
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {self.name}")
+        super().__init__(folder)
+
+    def database(self) -> dict[str, str]:
+        return {"url": self.server.url.replace("/shop", f"/{self.name}"), "password": self.server.password}
+
+    def write(self, statement: str, rows: Sequence[tuple[Any, ...]] = ((),)) -> None:
+        with self.server.connect(self.name) as connection, connection.cursor() as cursor:
+            connection.begin()
+            cursor.executemany(statement.replace("?", "%s"), rows)
+            connection.commit()
 
 
 def watermarks(job: SqlJob) -> dict[str, Any]:
@@ -138,7 +166,17 @@ def test_the_job_file_that_is_to_be_copied_reads_postgresql(
 
 @pytest.mark.slow
 def test_killed_in_the_middle_of_a_commit_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
-    job, kills = SqlJob(tmp_path), 0
+    killed_and_audited(SqlJob(tmp_path))
+
+
+@pytest.mark.slow
+def test_of_mariadb_too_each_row_is_there_once_in_the_end(tmp_path: Path, mariadb_server: MariadbServer) -> None:
+    killed_and_audited(MariadbJob(tmp_path, mariadb_server))
+
+
+def killed_and_audited(job: SqlJob) -> None:
+    """Four runs that are killed once their commit has begun, and one that is not."""
+    kills = 0
     for attempt in range(4):
         job.add(30)
         watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))

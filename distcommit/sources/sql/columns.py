@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy import types
+from sqlalchemy.dialects import mysql
 
 from distcommit.model.errors import SourceError
 from distcommit.sources.watermark_column import Kind
@@ -17,6 +18,21 @@ __all__ = ["Column", "column_of", "kind_of", "watermark_expression"]
 
 _DIGITS_128, _DIGITS_256 = 38, 76
 _BINARY_ORDER = {"postgresql": "C", "sqlite": "BINARY"}
+_NO_TEXT_POSITIONS = ("CITEXT", "SET")
+_Bytes = types.LargeBinary | types.BINARY | types.VARBINARY | mysql.TINYBLOB | mysql.MEDIUMBLOB | mysql.LONGBLOB
+
+
+class _Utf8(types.TypeDecorator[str]):
+    """Text that the database compares as the bytes of its UTF-8."""
+
+    impl = types.LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: object) -> bytes | None:
+        return None if value is None else value.encode()
+
+    def process_result_value(self, value: bytes | None, dialect: object) -> str | None:
+        return None if value is None else value.decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,7 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
     """A column by the type that the database declares for it; None for a type that has none in Arrow.
 
     UUIDs and JSON are read as the text that the database makes of them. SQLite has neither decimals nor narrow
-    integers: there a decimal is a float, and an integer has 64 bits.
+    integers: there a decimal is a float, and an integer has 64 bits. MySQL's TIME is a duration, and has none.
     """
     if isinstance(declared, types.Uuid | types.JSON):
         text = sa.column(name, types.NullType())
@@ -60,6 +76,8 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
         return Column(name, pa.float64(), sa.column(name))
     if isinstance(declared, types.String):
         return Column(name, pa.string(), sa.column(name, types.String()))
+    if dialect == "mysql" and isinstance(declared, types.Float):  # of a FLOAT it sends six digits, of a DOUBLE all
+        return Column(name, pa.float64(), (sa.column(name) * sa.literal_column("1e0", types.Float())).label(name))
     arrow = _arrow_type(declared, dialect)
     return None if arrow is None else Column(name, arrow, sa.column(name, declared))
 
@@ -71,11 +89,14 @@ def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
     if isinstance(declared, types.DateTime):
         return Kind.TEXT if dialect == "sqlite" else Kind.TIME
     is_text = isinstance(declared, types.String) and not isinstance(declared, types.Enum)
-    return Kind.TEXT if is_text and declared.__visit_name__ != "CITEXT" else None
+    return Kind.TEXT if is_text and declared.__visit_name__ not in _NO_TEXT_POSITIONS else None
 
 
 def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind, dialect: str) -> sa.ColumnElement[Any]:
     """The column as it is compared and ordered: text byte by byte, whatever its collation, as Python orders it."""
+    if kind is Kind.TEXT and dialect == "mysql":  # whose collations take "a" and "a " for the same
+        utf8 = sa.cast(sa.column(name, types.String()), mysql.CHAR(charset="utf8mb4"))
+        return sa.type_coerce(sa.cast(utf8, types.LargeBinary()), _Utf8())
     if kind is Kind.TEXT:
         return sa.collate(sa.column(name, types.String()), _BINARY_ORDER[dialect])
     return sa.column(name, declared)
@@ -85,6 +106,8 @@ def _arrow_type(declared: types.TypeEngine[Any], dialect: str) -> pa.DataType | 
     match declared:
         case types.Boolean():
             return pa.bool_()
+        case types.Integer() if getattr(declared, "unsigned", False):
+            return pa.uint64() if isinstance(declared, types.BigInteger) else pa.int64()
         case types.Integer():
             narrow = pa.int16() if isinstance(declared, types.SmallInteger) else pa.int32()
             return pa.int64() if dialect == "sqlite" or isinstance(declared, types.BigInteger) else narrow
@@ -93,12 +116,13 @@ def _arrow_type(declared: types.TypeEngine[Any], dialect: str) -> pa.DataType | 
         case types.Numeric(precision=int(precision), scale=scale):
             wide = pa.decimal256 if precision > _DIGITS_128 else pa.decimal128
             return wide(precision, scale or 0) if precision <= _DIGITS_256 else None
-        case types.LargeBinary():
+        case _ if isinstance(declared, _Bytes):
             return pa.binary()
         case types.DateTime(timezone=zoned):
+            zoned = zoned or isinstance(declared, mysql.TIMESTAMP)
             return pa.timestamp("us", tz="UTC") if zoned else pa.timestamp("us")
         case types.Date():
             return pa.date32()
-        case types.Time(timezone=False):
+        case types.Time(timezone=False) if dialect != "mysql":
             return pa.time64("us")
     return None

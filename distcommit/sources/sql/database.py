@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +18,9 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, SourceE
 __all__ = ["Database"]
 
 _TIMEOUT_S = 10
-_DRIVERS = {"postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+_SILENCE_S = 600
+"""Of MySQL, whose client has no keep-alive of its own: how long either side waits for the other one."""
+_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 _CONNECT: dict[str, dict[str, Any]] = {
     "postgresql": {  # libpq's: a server that is gone without a word is noticed within a minute
         "connect_timeout": _TIMEOUT_S,
@@ -27,10 +29,15 @@ _CONNECT: dict[str, dict[str, Any]] = {
         "keepalives_count": 3,
         "tcp_user_timeout": 60_000,
     },
+    "mysql": {"connect_timeout": _TIMEOUT_S, "read_timeout": _SILENCE_S, "charset": "utf8mb4"},
 }
 _READING: dict[str, dict[str, Any]] = {
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
+    "mysql": {"isolation_level": "REPEATABLE READ"},
 }
+_MYSQL_TRANSIENT = {1040, 1045, 1053, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 3024}
+_MYSQL_CLIENT = 2000
+"""Codes from here on are of the client: the connection."""
 _SQLITE_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -53,7 +60,7 @@ class Database:
 
     @property
     def dialect(self) -> str:
-        """`postgresql` or `sqlite`."""
+        """`postgresql`, `mysql` or `sqlite`."""
         return urlsplit(self.url).scheme
 
     @contextmanager
@@ -88,15 +95,16 @@ class Database:
         try:
             url = sa.make_url(self.url).set(drivername=_DRIVERS[self.dialect])
             url = url.set(password=self.password) if self.password else url
-            engine = sa.create_engine(url, connect_args=_CONNECT.get(self.dialect, {}), **options)
+            usual = {name: value for name, value in _CONNECT.get(self.dialect, {}).items() if name not in url.query}
+            engine = sa.create_engine(url, connect_args=usual, **options)
         except ImportError as error:
             raise ConfigurationError(
                 "the database's driver is missing",
                 found=str(error),
                 todo="pip install 'distcommit[sql-source]', also where the executors run",
             ) from error
-        if self.dialect == "postgresql":
-            sa.event.listen(engine, "connect", _settle)
+        if settings := _settings(self.dialect):
+            sa.event.listen(engine, "connect", lambda connection, _record: _settle(connection, settings))
         else:
             sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         return engine
@@ -131,11 +139,21 @@ class Database:
         )
 
 
-def _settle(connection: Any, _record: object) -> None:
+def _settings(dialect: str) -> list[str]:
     """Times come in UTC; and a table that somebody has locked fails its own work unit, and holds up nobody else."""
+    if dialect == "postgresql":
+        return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_TIMEOUT_S}s'"]
+    if dialect == "mysql":
+        waits = f"lock_wait_timeout = {_TIMEOUT_S}, innodb_lock_wait_timeout = {_TIMEOUT_S}"
+        waits += f", net_write_timeout = {_SILENCE_S}"
+        return [f"SET time_zone = '+00:00', {waits}", "SET SESSION TRANSACTION READ ONLY"]
+    return []
+
+
+def _settle(connection: Any, settings: Sequence[str]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SET TIME ZONE 'UTC'")
-        cursor.execute(f"SET lock_timeout = '{_TIMEOUT_S}s'")
+        for setting in settings:
+            cursor.execute(setting)
     connection.commit()
 
 
@@ -146,4 +164,7 @@ def _is_transient(error: Exception) -> bool:
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
         return code & 0xFF in _SQLITE_TRANSIENT
+    if type(error.orig).__module__.startswith("pymysql"):  # what was asked is an OperationalError to it, too
+        number = next(iter(error.orig.args), 0) if error.orig else 0
+        return error.connection_invalidated or not number or number >= _MYSQL_CLIENT or number in _MYSQL_TRANSIENT
     return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)

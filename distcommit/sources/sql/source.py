@@ -51,8 +51,8 @@ class SqlSource(BaseModel, SourceSettings):
 
     Attributes:
         type: `sql`.
-        url: `postgresql://user@host:port/database`, or `sqlite:////absolute/path`. Further settings of the driver
-            after a `?`. No password.
+        url: `postgresql://user@host:port/database`, `mysql://user@host:port/database` (MariaDB, too), or
+            `sqlite:////absolute/path`. Further settings of the driver after a `?`. No password.
         password: the user's. `${file:PATH}` in it stands for what that file holds, read by each process that connects.
         schema: where the tables are; without it, where the connection looks by itself.
         tables: names of tables or views. One that does not exist is reported, in every run.
@@ -95,14 +95,14 @@ class SqlSource(BaseModel, SourceSettings):
     @classmethod
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in ("postgresql", "sqlite"):
-            raise ValueError("begins with postgresql:// or sqlite:////")
+        if parts.scheme not in ("postgresql", "mysql", "sqlite"):
+            raise ValueError("begins with postgresql://, mysql:// or sqlite:////")
         if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
             raise ValueError("has no password in it: that is source.password")
         if parts.scheme == "sqlite" and (parts.netloc or not re.match(r"//[^/]", parts.path) or parts.query):
             raise ValueError("names a SQLite file by its absolute path: sqlite:////path, and nothing else")
         if parts.scheme != "sqlite" and (parts.port == 0 or not parts.path.strip("/")):
-            raise ValueError("names a database: postgresql://user@host:port/database")
+            raise ValueError(f"names a database: {parts.scheme}://user@host:port/database")
         return url
 
     @field_validator("password")

@@ -1,0 +1,253 @@
+"""The SQL source on a real MariaDB server: types, ties, late commits, locks, and connections that time out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.model.errors import SourceError, TransientError
+from distcommit.model.source import DatasetProblem
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.sql.source import SqlSource
+from tests.servers.mariadb import MariadbServer
+from tests.unit.sources.sql_tables import Reader, planned, source
+
+_NUMBERS = itertools.count()
+
+
+class Database:
+    """A database of one test's own."""
+
+    def __init__(self, server: MariadbServer) -> None:
+        self.server, self.name = server, f"d{next(_NUMBERS)}"
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {self.name}")
+
+    def run(self, *statements: str, values: Any = None) -> None:
+        with self.server.connect(self.name) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement, values)
+
+    def source(self, **settings: Any) -> SqlSource:
+        password = settings.pop("password", self.server.password)
+        url = settings.pop("url", self.server.url.replace("/shop", f"/{self.name}"))
+        travelled: SqlSource = pickle.loads(pickle.dumps(source(url, password=password, **settings)))
+        return travelled
+
+
+@pytest.fixture
+def database(mariadb_server: MariadbServer) -> Iterator[Database]:
+    made = Database(mariadb_server)
+    yield made
+    made.run(f"DROP DATABASE {made.name}")
+
+
+def ids(rows: list[dict[str, Any]]) -> list[Any]:
+    return [row["id"] for row in rows]
+
+
+def test_types(database: Database) -> None:
+    moment = dt.datetime(2024, 7, 1, 1, 2, 3, 4)
+    columns: dict[str, tuple[str, Any, pa.DataType, Any]] = {
+        "flag": ("boolean", True, pa.int32(), 1),
+        "small": ("smallint", -5, pa.int16(), ...),
+        "medium": ("mediumint", -(1 << 23), pa.int32(), ...),
+        "usual": ("int", -(1 << 31), pa.int32(), ...),
+        "unsigned": ("int unsigned", (1 << 32) - 1, pa.int64(), ...),
+        "big": ("bigint", 1 << 60, pa.int64(), ...),
+        "bigger": ("bigint unsigned", (1 << 64) - 1, pa.uint64(), ...),
+        "money": ("decimal(20, 4)", Decimal("1234567890123456.7891"), pa.decimal128(20, 4), ...),
+        "wide": ("decimal(60, 0)", Decimal(10**59), pa.decimal256(60, 0), ...),
+        "single": ("float", 0.5, pa.float64(), ...),
+        "digits": ("float", 16777213.0, pa.float64(), ...),
+        "twice": ("double", 0.1, pa.float64(), ...),
+        "least": ("double", 5e-324, pa.float64(), ...),
+        "words": ("text", "äöü\n😀", pa.string(), ...),
+        "short": ("varchar(3) CHARACTER SET latin1", "äbc", pa.string(), ...),
+        "fixed": ("char(3)", "a", pa.string(), ...),
+        "mood": ("enum('sad', 'ok')", "sad", pa.string(), ...),
+        "moods": ("set('sad', 'ok')", "sad,ok", pa.string(), ...),
+        "raw": ("varbinary(9)", b"\0\xff", pa.binary(), ...),
+        "blob_": ("longblob", b"\0\xfe", pa.binary(), ...),
+        "day": ("date", dt.date(2024, 2, 29), pa.date32(), ...),
+        "local": ("datetime(6)", moment, pa.timestamp("us"), ...),
+        "zoned": ("timestamp(6) NULL", moment, pa.timestamp("us", tz="UTC"), moment.replace(tzinfo=dt.UTC)),
+        "json": ("json", '{"b":1, "a":[1]}', pa.string(), ...),
+    }
+    declared = ", ".join(f"`{name}` {column[0]}" for name, column in columns.items())
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, {declared})")
+    written = [column[1] for column in columns.values()]
+    database.run(f"INSERT INTO t VALUES (1{', %s' * len(columns)}), (2{', NULL' * len(columns)})", values=written)
+    reader = Reader(database.source())
+    plan = reader.plan()
+    assert plan is not None, reader.problems
+    with closing(reader.source.open()) as extractor:
+        (batch,) = extractor.extract(plan.work_units[0])
+    assert batch.schema == pa.schema([("id", pa.int32()), *((name, column[2]) for name, column in columns.items())])
+    first, second = batch.to_pylist()
+    assert first == {"id": 1, **{name: made if read is ... else read for name, (_, made, _, read) in columns.items()}}
+    assert set(second.values()) == {2, None}
+
+
+@pytest.mark.parametrize("declared", ["time", "year", "bit(3)", "point", "inet6"])
+def test_a_type_that_is_not_read_is_told_with_its_column(database: Database, declared: str) -> None:
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY, odd {declared})")
+    (problem,) = planned(database.source())
+    assert isinstance(problem, DatasetProblem)
+    assert "column=odd" in problem.error
+    (plan,) = planned(database.source(overrides={"t": {"columns": ["id"]}}))
+    assert isinstance(plan, DatasetPlan)
+
+
+def test_dates_that_are_none_fail_the_work_unit(database: Database) -> None:
+    database.run("CREATE TABLE t (id datetime, n int)", "INSERT INTO t VALUES ('0000-00-00', 1)")
+    with pytest.raises(SourceError, match="can't be a position"):
+        Reader(database.source()).run()
+
+
+_LAST = {"smallint": 2**15 - 1, "int unsigned": 2**32 - 1, "bigint": 2**63 - 2, "bigint unsigned": 2**63 - 2}
+
+
+@pytest.mark.parametrize(("declared", "last"), _LAST.items())
+def test_a_column_is_read_up_to_the_last_number_that_it_can_have(database: Database, declared: str, last: int) -> None:
+    database.run(f"CREATE TABLE t (id {declared} PRIMARY KEY)", f"INSERT INTO t VALUES (3), ({last})")
+    reader = Reader(database.source())
+    assert ids(reader.run()) == [3, last]
+    assert reader.plan() is None
+    assert reader.problems == []
+
+
+def test_a_number_that_is_no_position_is_told(database: Database) -> None:
+    database.run("CREATE TABLE t (id bigint unsigned PRIMARY KEY)", f"INSERT INTO t VALUES (1), ({2**64 - 1})")
+    reader = Reader(database.source())
+    assert reader.plan() is None
+    assert "can't be a position" in reader.problems[0]
+
+
+def test_a_condition_is_the_databases_own_and_others_rows_are_not_read(database: Database) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, s text)", "INSERT INTO t VALUES (1, 'a%'), (2, 'b'), (3, 'a')")
+    assert ids(Reader(database.source(overrides={"t": {"where": "s LIKE 'a%'"}})).run()) == [1, 3]
+
+
+def test_what_the_url_says_of_the_driver_goes_before_what_is_usual(database: Database) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, s int)", "INSERT INTO t VALUES (1, 1)")
+    url = database.server.url.replace("/shop", f"/{database.name}?read_timeout=1")
+    sql = database.source(url=url, overrides={"t": {"where": "sleep(3) = 0"}})
+    (problem,) = planned(sql)
+    assert isinstance(problem, DatasetProblem)
+    assert "timed out" in problem.error
+
+
+def test_the_newest_group_of_ties_waits_for_a_greater_value(database: Database) -> None:
+    database.run("CREATE TABLE t (id int NOT NULL, n int)", "INSERT INTO t VALUES (1, 0), (2, 0), (2, 1)")
+    reader = Reader(database.source(batch_rows=1))
+    assert ids(reader.run()) == [1]
+    database.run("INSERT INTO t VALUES (2, 2), (3, 0)")
+    assert ids(reader.run()) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("declared", ["timestamp", "timestamp(6)", "datetime(3)"])
+def test_times_are_read_up_to_the_databases_own_time(database: Database, declared: str) -> None:
+    """Whatever the server's own time zone is."""
+    database.run(f"CREATE TABLE t (id {declared} NULL, n int)")
+    past = "utc_timestamp() - INTERVAL 10 SECOND"
+    database.run(f"INSERT INTO t SELECT {past}, 1 UNION ALL SELECT {past}, 2 UNION ALL SELECT '2037-01-01', 9")
+    reader = Reader(database.source(batch_rows=1))
+    assert [row["n"] for row in reader.run()] == [1, 2]
+    assert reader.run() == []
+    assert Reader(database.source(lookback=3600)).run() == []
+
+
+def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(database: Database) -> None:
+    database.run("CREATE TABLE t (id int AUTO_INCREMENT PRIMARY KEY, n int)")
+    naive, careful = Reader(database.source()), Reader(database.source(lookback=2))
+    with database.server.connect(database.name) as slow, slow.cursor() as cursor:
+        slow.begin()
+        cursor.execute("INSERT INTO t (n) VALUES (1)")
+        database.run("INSERT INTO t (n) VALUES (2)")
+        for reader in (naive, careful):
+            reader.run()
+        slow.commit()
+    database.run("INSERT INTO t (n) VALUES (3)", "INSERT INTO t (n) VALUES (4)")
+    for reader in (naive, careful):
+        reader.run()
+    assert ids(naive.rows) == [2, 3, 4]
+    assert ids(careful.rows) == [1, 2]
+
+
+@pytest.mark.parametrize("of", ["CHARACTER SET utf8mb4", "COLLATE utf8mb4_general_ci"])
+def test_text_is_ordered_byte_by_byte_whatever_its_collation(database: Database, of: str) -> None:
+    """Also where a collation takes text for the same that has other spaces at its end."""
+    texts = ["b", "A", "a", "B", "ä", "a ", "a\t", "a-b", "ab", "\ufffd", "zz", "😀"]
+    database.run(f"CREATE TABLE t (id varchar(9) {of} NOT NULL)")
+    for text in texts:
+        database.run("INSERT INTO t VALUES (%s)", values=[text])
+    reader = Reader(database.source(records_per_dataset=3))
+    for _ in range(6):
+        reader.run()
+    assert ids(reader.rows) == sorted(texts)[:-1]
+
+
+def test_a_table_that_may_not_be_read_is_missing_or_locked_is_told_and_the_others_are_planned(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distcommit.sources.sql import database as connections
+
+    monkeypatch.setattr(connections, "_TIMEOUT_S", 1)
+    database.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
+    user = f"{database.name}_user"
+    database.run(f"CREATE USER {user}@127.0.0.1 IDENTIFIED BY 'other'")
+    database.run(f"GRANT SELECT ON {database.name}.t1 TO {user}@127.0.0.1")
+    database.run(f"GRANT SELECT ON {database.name}.t2 TO {user}@127.0.0.1")
+    url = database.server.url.replace("reader", user).replace("/shop", f"/{database.name}")
+    sql = database.source(url=url, password="other", tables=["t0", "t1", "t2", "gone"])
+    with database.server.connect(database.name) as other, other.cursor() as cursor:
+        cursor.execute("LOCK TABLES t1 WRITE")
+        found = planned(sql)
+    problems = {each.dataset_urn: each.error for each in found if isinstance(each, DatasetProblem)}
+    assert "grant SELECT on it" in problems["t0"]
+    assert "ock wait timeout" in problems["t1"]
+    assert problems.keys() == {"t0", "t1", "gone"}
+    assert [each.dataset_urn for each in found if isinstance(each, DatasetPlan)] == ["t2"]
+    database.run(f"DROP USER {user}@127.0.0.1")
+
+
+def test_a_work_unit_sees_one_snapshot_and_nothing_can_be_written(database: Database) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t SELECT seq, 0 FROM seq_1_to_5000")
+    reader = Reader(database.source(batch_rows=500))
+    plan = reader.plan()
+    assert plan is not None
+    with closing(reader.source.open()) as extractor:
+        batches = iter(extractor.extract(plan.work_units[0]))
+        rows = next(batches).num_rows
+        database.run("UPDATE t SET n = 1", "DELETE FROM t WHERE id > 4000")
+        for batch in batches:
+            rows += batch.num_rows
+            assert set(batch["n"].to_pylist()) == {0}
+    assert rows == 5000
+    connections = database.source()._database()
+    with pytest.raises(SourceError, match="READ ONLY"), closing(connections), connections.reading() as connection:
+        connection.exec_driver_sql("DELETE FROM t")
+
+
+def test_reading_that_is_left_early_can_go_on(database: Database) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_5000")
+    reader = Reader(database.source(batch_rows=100))
+    for _ in range(60):
+        if plan := reader.plan():
+            reader.read(plan, batches=1)
+    assert ids(reader.rows) == list(range(1, 5001))
+
+
+def test_a_wrong_password_is_told_and_not_shown(database: Database) -> None:
+    with pytest.raises(TransientError, match="Access denied") as failure:
+        planned(database.source(password="hunter2-hunter2"))
+    assert "hunter2" not in str(failure.value)
