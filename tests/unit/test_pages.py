@@ -138,7 +138,9 @@ def test_the_constructs_of_ones_own_that_the_tour_shows_work() -> None:
 def test_the_table_of_sinks_is_what_they_declare() -> None:
     rows = {
         re.sub(r"\[(\w+)\]\(.*\)", r"\1", name): answers
-        for name, *answers in re.findall(r"^\| ([^|]+) \| (yes|no) \| (yes|no) \| (yes|no) \|$", text_of(SINKS), re.MULTILINE)
+        for name, *answers in re.findall(
+            r"^\| ([^|]+) \| (yes|no) \| (yes|no) \| (yes|no) \|$", text_of(SINKS), re.MULTILINE
+        )
     }
     declared: dict[str, list[str]] = {}
     for name in types_of("sink"):
