@@ -14,13 +14,15 @@ import pytest
 
 import distcommit
 from distcommit.app.built_in import Section, settings_class, types_of
+from distcommit.model.sink import Abilities
 from distcommit.spark.settings import SparkSettings
 
 ROOT = Path(distcommit.__file__).parents[1]
 RUNNING = ROOT / "conf" / "README.md"
 TASK_FLOW = ROOT / "conf" / "task-flow.md"
 TOUR = ROOT / "distcommit" / "README.md"
-PAGES = [RUNNING, TASK_FLOW, TOUR, ROOT / "README.md"]
+SINKS = ROOT / "conf" / "sinks" / "README.md"
+PAGES = [RUNNING, TASK_FLOW, TOUR, ROOT / "README.md", SINKS]
 SECTIONS: dict[Section, str] = {
     "converter": "converters",
     "row_checker": "row_checkers",
@@ -131,3 +133,27 @@ def test_the_constructs_of_ones_own_that_the_tour_shows_work() -> None:
     chosen = shown["ByKey"]().choose(batch, ["keyed", "all"])
     assert chosen["keyed"].to_pylist() == [True, False, False]
     assert chosen["all"] is None
+
+
+def test_the_table_of_sinks_is_what_they_declare() -> None:
+    rows = {
+        re.sub(r"\[(\w+)\]\(.*\)", r"\1", name): answers
+        for name, *answers in re.findall(
+            r"^\| ([^|]+) \| (yes|no) \| (yes|no) \| (yes|no) \|$", text_of(SINKS), re.MULTILINE
+        )
+    }
+    declared: dict[str, list[str]] = {}
+    for name in types_of("sink"):
+        abilities = getattr(settings_class("sink", name), "abilities")  # noqa: B009 - settings are models to the checker
+        if isinstance(abilities, Abilities):  # else each object says it for itself
+            each = (abilities.at_least_once, abilities.audit, abilities.can_be_taken_back)
+            declared[name] = ["yes" if able else "no" for able in each]
+    assert rows == declared
+    assert set(types_of("sink")) - set(declared) == {"python"}
+
+
+def test_the_tests_that_the_traps_of_sinks_name_are_there() -> None:
+    named = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", text_of(SINKS))
+    assert named
+    for test, file in named:
+        assert test in names_in((SINKS.parent / file).resolve()), test

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -102,6 +103,16 @@ def test_a_decision_outlives_a_recovery_whose_clean_up_fails() -> None:
     assert JOB.violation(machine, SIX, {}) == ""
 
 
+def dies_at_its_decision(machine: Machine) -> Callable[[Operation], None]:
+    """A fault: the run dies where it would decide, with all of its sequences held."""
+
+    def die(operation: Operation) -> None:
+        if isinstance(written(machine, operation), Decide):
+            raise Crashed
+
+    return die
+
+
 class StaleView(Machine):
     """An executor's mount whose listing of the job log is as old as its second segment."""
 
@@ -123,6 +134,29 @@ def test_nothing_is_dropped_on_a_view_of_the_job_log_without_the_run_s_own_fence
     assert report.counts.sequences_dropped == 0
     assert [(reason.kind, "older job log" in reason.text) for reason in report.reasons] == [("TransientError", True)]
     check_recovery(machine, SIX, JOB)
+
+
+def test_a_recovery_that_a_newer_run_overtakes_where_it_drops_is_fenced_and_drops_nothing() -> None:
+    """Held sequences that were never decided, and a newer run at any moment of the recovery that drops them."""
+    fenced = 0
+    for number in range(1000):
+        machine = Machine()
+        machine.faults.append(dies_at_its_decision(machine))
+        with pytest.raises(Crashed):
+            go(JOB, machine, SIX)
+        machine.restart()
+        settings = JOB.begin(machine, SIX)
+        newer = Meeting(machine, number, partial(go, JOB, machine, SIX))
+        machine.faults.append(newer)
+        reports = [recover_partition(settings, bucket).report for bucket in range(2)]
+        if newer.result is None:
+            break
+        dropped = [report.counts.sequences_dropped for report in reports]
+        assert newer.result.succeeded, number
+        assert sum(dropped) + newer.result.totals.sequences_dropped <= 6, (number, dropped)  # each by one of them
+        fenced += any(report.fenced for report in reports)
+        check_recovery(machine, SIX, JOB)
+    assert (number > 10, fenced > 10) == (True, True)
 
 
 def test_job_level_publishes_nothing_at_all_if_one_dataset_fails_and_all_of_it_once_none_does() -> None:
