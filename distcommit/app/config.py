@@ -131,6 +131,15 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return self
 
     @model_validator(mode="after")
+    def _what_is_read_again_can_be(self) -> JobConfig:
+        if self.task.retry_across_runs is not RetryPolicy.NEVER and not self.source.reads_again:
+            raise ValueError(
+                f"task.retry_across_runs: {self.task.retry_across_runs} does not go with this source, which is always"
+                " planned up to its newest end: leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _what_replaces_is_whole(self) -> JobConfig:
         publishers = {getattr(sink, "publish", "append") for sink in self.sink_sections().values()}
         if publishers == {"append"}:

@@ -189,4 +189,7 @@ class Source(ABC):
 class SourceSettings(Source):
     """A source that is the section `source` of a job file, of that type."""
 
+    reads_again: ClassVar[bool] = True
+    """Whether it may plan by `KnownStates.to_read_again`; if not, `task.retry_across_runs` is refused."""
+
     type: str

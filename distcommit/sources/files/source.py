@@ -46,6 +46,7 @@ class FilesSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    reads_again: ClassVar[bool] = False
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET)
 
     type: Literal["files"]

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -44,6 +44,8 @@ class MicroBatchSource(BaseModel, SourceSettings):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reads_again: ClassVar[bool] = False
 
     type: Literal["micro_batch"]
     dataset_column: str = Field(min_length=1)

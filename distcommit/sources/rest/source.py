@@ -74,6 +74,7 @@ class RestSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
 
+    reads_again: ClassVar[bool] = False
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION_COLUMN, OFFSET_COLUMN)
 
     type: Literal["rest"]

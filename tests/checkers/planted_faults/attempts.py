@@ -30,8 +30,9 @@ ATTEMPTS = (
             "protocol.readiness",
             "readiness",
             "gap_free(chosen, reached)",
-            "gap_free(chosen, reached)[0], gap_free([max(successes[state.work_unit_id],"
-            " key=lambda s: sum(map(int, s.actual_high.positions.values()))) for state in chosen], reached)[1]",
+            "gap_free(chosen, reached)[0], gap_free([max((s for s in states if s.work_unit_id == state.work_unit_id and"
+            " s.outcome is state.outcome), key=lambda s: sum(map(int, s.actual_high.positions.values())))"
+            " for state in chosen], reached)[1]",
         ),
     ),
     fault(
