@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from requests.adapters import HTTPAdapter
 
@@ -41,7 +41,10 @@ class RestTables(Tables):
         return {}
 
     def names(self, namespace: Identifier) -> list[Identifier]:
-        return [tuple(name) for name in self._rest.list_tables(namespace)]
+        try:
+            return [tuple(name) for name in self._rest.list_tables(namespace)]
+        except NoSuchNamespaceError:  # a job that has not committed anything yet
+            return []
 
     def probe(self, namespace: Identifier) -> None:
         self._rest.namespace_exists(namespace)
