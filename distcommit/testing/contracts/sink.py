@@ -153,6 +153,14 @@ class SinkContract(ABC):
         finally:
             committer.close()
 
+    def ledger(self, place: Path) -> dict[str, tuple[int, int]]:
+        """The newest epoch that is committed of each dataset, and how many rows, as one more process is told."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in committer.ledger()}
+        finally:
+            committer.close()
+
     def seen(self, place: Path) -> list[tuple[str, int]]:
         """What is visible, in order."""
         return sorted((urn, int(offset)) for urn, offset in self.observe(place))
@@ -274,6 +282,18 @@ class SinkContract(ABC):
         child.start()
         child.join()
         return died(child.exitcode)
+
+    def test_its_ledger_says_which_epoch_of_each_dataset_is_committed_and_how_many_rows(self, tmp_path: Path) -> None:
+        """Of a sink that can be audited by its ledger."""
+        if not self.sink(tmp_path).abilities.audit:
+            return
+        assert self.ledger(tmp_path) == {}
+        urns = [f"{urn}/{number}" for urn in ("a", "b/ü") for number in range(4)]
+        self.commit(tmp_path, *(self.prepare(tmp_path, urn, 2, [0], [1, 2]) for urn in urns))
+        self.prepare(tmp_path, "c", 2, [0])
+        assert self.ledger(tmp_path) == dict.fromkeys(urns, (2, 3))
+        self.commit(tmp_path, self.prepare(tmp_path, urns[0], 5, [3]))
+        assert self.ledger(tmp_path) == {**dict.fromkeys(urns, (2, 3)), urns[0]: (5, 4)}
 
     def test_committed_by_many_at_once_it_is_done_once(self, tmp_path: Path) -> None:
         requests = [self.prepare(tmp_path, urn, 1, [0], [1]) for urn in ("a", "b", "c")]
