@@ -65,7 +65,7 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: ClassVar[str] = "kafka"
-    abilities: ClassVar[Abilities] = Abilities(can_be_taken_back=False)
+    abilities: ClassVar[Abilities] = Abilities(audit=True, can_be_taken_back=False)
 
     type: Literal["kafka"]
     brokers: str = Field(min_length=1)

@@ -1,0 +1,73 @@
+"""Topics of one broker to topics of another, a real one, by a job file: killed at random moments, exact in the end by a
+plain consumer, and so they are after the store is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from distcommit import Job
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.jobs.victims import strike
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import committed_records
+
+TOPICS = {f"topic-{number:02d}": 2 for number in range(12)}
+KILLS, RECORDS = 3, 300
+
+
+def write_job(job: KafkaJob, server: KafkaServer) -> None:
+    """The job file, with a sink instead of files."""
+    job.write(commit={"buckets": 4, "min_interval_ms": 0})
+    written = yaml.safe_load(job.path.read_text())
+    topics = {"topic": "copied-{dataset}", "ledger": "copied.ledger", "create": True}
+    more = {"transactional_ids": 3, "transaction_timeout_s": 10, "key": ""}
+    written["sink"] = {"type": "kafka", "brokers": server.bootstrap_servers, **topics, **more}
+    job.path.write_text(yaml.safe_dump(written))
+
+
+def found(server: KafkaServer) -> Counter[int]:
+    """How often each record is in any topic. Raises TimeoutError if a transaction is open, which holds up readers."""
+    records = committed_records(server.bootstrap_servers, [f"copied-{topic}" for topic in TOPICS])
+    return Counter(json.loads(record.value() or b"")["n"] for record in records)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_each_record_is_there_once_also_after_the_store_is_lost(
+    tmp_path: Path, kafka_server: KafkaServer
+) -> None:
+    rng = random.Random(17)
+    with kafka_job(tmp_path, TOPICS) as job:
+        write_job(job, kafka_server)
+        for _ in range(KILLS):
+            before = job.produced
+            job.produce(RECORDS)
+            with job.start() as run:
+                begun_s = time.monotonic()
+                while run.wait(0.002) is None and time.monotonic() < begun_s + 120:
+                    if found(kafka_server).total() > before:  # some of them are committed
+                        break
+                time.sleep(rng.random() * 0.3)
+                assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
+        job.run()
+        assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
+        status = Job.from_file(job.path).status()
+        assert {row.status for row in status.datasets} == {"idle"}
+        assert len(status.datasets) == len(TOPICS)
+        job.assert_exact()
+
+        shutil.rmtree(tmp_path / "store")
+        rebuilt = Job.from_file(job.path).rebuild()
+        assert not rebuilt.problems, rebuilt
+        job.produce(RECORDS)
+        job.run()
+        assert found(kafka_server) == dict.fromkeys(range(job.produced), 1)
+        job.assert_exact()
