@@ -4,30 +4,24 @@ then run to the end. What is visible is counted at the target, by queries that s
 
 from __future__ import annotations
 
-import base64
 import random
-import sqlite3
 import time
 import uuid
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 import yaml
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from distcommit.app.job import Job
+from tests.cluster.sink_targets import TARGETS, Target
 from tests.cluster.timing import Say, timing
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer
-from tests.servers.kafka_records import committed_records
 from tests.servers.process import ServerUnavailableError
 
 _END_S = 1800.0
@@ -39,8 +33,8 @@ _TRIES = 3
 class TargetResult(msgspec.Struct):
     """What was seen at a target; of several, each record counts at each of them.
 
-    `in_doubt`: what neither is committed nor has gone: records of open transactions. `kills`: of whole runs, by
-    SIGKILL. `pending`: datasets whose sequence is not done.
+    `in_doubt`: what neither is committed nor has gone: open transactions, data files of no table. `kills`: of whole
+    runs, by SIGKILL. `pending`: datasets whose sequence is not done.
     """
 
     produced: int = 0
@@ -70,102 +64,6 @@ class SinksResult(msgspec.Struct):
         return bool(self.targets) and all(target.is_exact for target in self.targets.values())
 
 
-class Target(ABC):
-    """Where a job's records go, and what is there."""
-
-    copies = 1
-    """How many times each record is to be visible in all: at so many targets."""
-
-    def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str]) -> None:
-        self.broker, self.folder, self.topics = broker, folder, topics
-        self.name = f"out-{uuid.uuid4().hex[:8]}"
-
-    @abstractmethod
-    def sections(self) -> dict[str, Any]:
-        """The job's sections that say where records go."""
-
-    @abstractmethod
-    def visible(self) -> Iterator[Counter[str]]:
-        """The values that are there, at each target."""
-
-    def in_doubt(self) -> int:
-        """What is left in between."""
-        return 0
-
-
-class ToKafka(Target):
-    """A topic for each topic."""
-
-    def sink(self) -> dict[str, Any]:
-        """The section `sink`."""
-        brokers, topics = self.broker.bootstrap_servers, f"{self.name}-{{dataset}}"
-        return {"type": "kafka", "brokers": brokers, "topic": topics, "create": True, "ledger": f"{self.name}.ledger"}
-
-    def sections(self) -> dict[str, Any]:
-        return {"sink": self.sink()}
-
-    def visible(self) -> Iterator[Counter[str]]:
-        topics = [f"{self.name}-{topic}" for topic in self.topics]
-        yield Counter(
-            (record.value() or b"").decode() for record in committed_records(self.broker.bootstrap_servers, topics)
-        )
-
-    def in_doubt(self) -> int:
-        """Records between the last stable offset and the end."""
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
-        there = admin.list_topics(timeout=60).topics
-        places = [
-            TopicPartition(topic, partition)
-            for topic in there
-            if topic.startswith(self.name)
-            for partition in there[topic].partitions
-        ]
-        ends = [
-            sum(
-                found.result(60).offset
-                for found in admin.list_offsets(
-                    {place: OffsetSpec.latest() for place in places},  # type: ignore[no-untyped-call]
-                    isolation_level=isolation,
-                ).values()
-            )
-            for isolation in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
-        ]
-        return int(ends[0] - ends[1])
-
-
-class FannedOut(ToKafka):
-    """Each record to files, to an SQL table and to Kafka, under one watermark."""
-
-    copies = 3
-
-    def sections(self) -> dict[str, Any]:
-        sqlite = "distcommit.testing.models.sqlite_sink:SqliteSink"
-        table = {"type": "python", "class": sqlite, "options": {"path": str(self.folder / "rows.db")}}
-        branches = {"topics": {"sink": self.sink()}, "table": {"sink": table}, "files": {"sink": {"type": "files"}}}
-        return {"sink": None, "fork": {"type": "all", "branches": branches}}
-
-    def visible(self) -> Iterator[Counter[str]]:
-        yield from super().visible()
-        db = sqlite3.connect(self.folder / "rows.db")
-        rows = db.execute("SELECT columns FROM records").fetchall()
-        db.close()
-        yield Counter(base64.b64decode(msgspec.json.decode(row)["value"]).decode() for (row,) in rows)
-        files = [
-            path
-            for path in (self.folder / "output").rglob("*.parquet")
-            if not any(part.startswith((".", "_")) for part in path.relative_to(self.folder / "output").parts)
-        ]
-        yield Counter(
-            value.decode()
-            for path in files
-            for value in pq.ParquetFile(path).read(columns=["value"])["value"].to_pylist()
-        )
-
-
-TARGETS: dict[str, type[Target]] = {"kafka": ToKafka, "fan_out": FannedOut}
-_NOT_BUILT = ("postgresql_tables", "iceberg_tables", "iceberg_one_table")
-
-
 def run_sinks(
     folder: Path, say: Say, *, topics: int, records: int, kills: int, seed: int = 1, only: Sequence[str] = ()
 ) -> SinksResult:
@@ -183,7 +81,7 @@ def run_sinks(
     Raises:
         ServerUnavailableError: if there is no Kafka broker to be had.
     """
-    result = SinksResult(left_out=dict.fromkeys(_NOT_BUILT, "no sink of this kind is built"))
+    result = SinksResult()
     with KafkaServer(heap_mb=1024) as broker:
         for name, kind in TARGETS.items():
             if only and name not in only:
@@ -192,8 +90,9 @@ def run_sinks(
             place = folder / name
             place.mkdir()
             try:
-                with timing(result.seconds, say, name):
-                    result.targets[name] = _main_job(broker, kind, place, say, (topics, records, kills), seed)
+                with timing(result.seconds, say, name), ExitStack() as stack:
+                    target = kind(broker, place, _made_topics(broker, topics), stack)
+                    result.targets[name] = _main_job(target, say, records, kills, seed)
             except ServerUnavailableError as error:
                 result.left_out[name] = str(error)
             else:
@@ -201,16 +100,18 @@ def run_sinks(
     return result
 
 
-def _main_job(
-    broker: KafkaServer, kind: type[Target], place: Path, say: Say, size: tuple[int, int, int], seed: int
-) -> TargetResult:
-    topics, records, kills = size
-    prefix, chance = uuid.uuid4().hex[:8], random.Random(seed)
+def _made_topics(broker: KafkaServer, topics: int) -> list[str]:
+    prefix = uuid.uuid4().hex[:8]
     names = [f"{prefix}.topic-{number:05d}" for number in range(topics)]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in names], request_timeout=120).values():
         made.result(120)
-    target, job = kind(broker, place, names), KafkaJob(place, broker, dict.fromkeys(names, 1))
+    return names
+
+
+def _main_job(target: Target, say: Say, records: int, kills: int, seed: int) -> TargetResult:
+    names, chance = target.topics, random.Random(seed)
+    job = KafkaJob(target.folder, target.broker, dict.fromkeys(names, 1))
     job.write()
     sections = {**yaml.safe_load(job.path.read_text()), **target.sections()}
     job.path.write_text(yaml.safe_dump({name: value for name, value in sections.items() if value is not None}))
@@ -230,7 +131,9 @@ def _main_job(
                 raise RuntimeError(f"a run that nobody killed ended with {code}: {run.stderr.read_text()[-3000:]}")
         say(f"  {result.kills} kills, {len(expected)} records produced")
     _produce(job, names, records - len(expected), expected)
-    job.run()
+    code, told, errors = job.cli("run", timeout_s=_END_S)
+    if code:
+        raise RuntimeError(f"the last run ended with {code}: {told} {errors[-3000:]}")
     result.pending = sum(row.status != "idle" for row in Job.from_file(job.path).status().datasets)
     result.produced = len(expected)
     for found in target.visible():

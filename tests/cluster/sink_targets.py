@@ -1,0 +1,203 @@
+"""Where sinks' main jobs write to, each with a count of what is there that shares no code with the sink."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from psycopg import sql
+from pyiceberg.catalog import Catalog, load_catalog
+
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import committed_records
+from tests.servers.postgresql import PostgresServer
+
+_SCHEMA, _LEDGER = "ingested", "distcommit_ledger"
+
+
+class Target(ABC):
+    """Where a job's records go, and what is there. Servers of its own end with `stack`.
+
+    Raises:
+        ServerUnavailableError: if it needs a server that can't be had.
+    """
+
+    def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
+        self.broker, self.folder, self.topics, self.stack = broker, folder, topics, stack
+        self.name = f"out-{uuid.uuid4().hex[:8]}"
+
+    @abstractmethod
+    def sections(self) -> dict[str, Any]:
+        """The job's sections that say where records go."""
+
+    @abstractmethod
+    def visible(self) -> Iterator[Counter[str]]:
+        """The values that are there, at each target."""
+
+    def in_doubt(self) -> int:
+        """What is left in between."""
+        return 0
+
+
+class ToKafka(Target):
+    """A topic for each topic."""
+
+    def sink(self) -> dict[str, Any]:
+        """The section `sink`."""
+        brokers, topics = self.broker.bootstrap_servers, f"{self.name}-{{dataset}}"
+        return {"type": "kafka", "brokers": brokers, "topic": topics, "create": True, "ledger": f"{self.name}.ledger"}
+
+    def sections(self) -> dict[str, Any]:
+        return {"sink": self.sink()}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        topics = [f"{self.name}-{topic}" for topic in self.topics]
+        yield Counter(
+            (record.value() or b"").decode() for record in committed_records(self.broker.bootstrap_servers, topics)
+        )
+
+    def in_doubt(self) -> int:
+        """Records between the last stable offset and the end."""
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
+        there = admin.list_topics(timeout=60).topics
+        places = [
+            TopicPartition(topic, partition)
+            for topic in there
+            if topic.startswith(self.name)
+            for partition in there[topic].partitions
+        ]
+        ends = [
+            sum(
+                found.result(60).offset
+                for found in admin.list_offsets(
+                    {place: OffsetSpec.latest() for place in places},  # type: ignore[no-untyped-call]
+                    isolation_level=isolation,
+                ).values()
+            )
+            for isolation in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+        ]
+        return int(ends[0] - ends[1])
+
+
+class ToTables(Target):
+    """A table of PostgreSQL for each topic."""
+
+    def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
+        super().__init__(broker, folder, topics, stack)
+        self.server = stack.enter_context(PostgresServer())
+        with self.server.connect() as connection:
+            connection.execute(f"CREATE SCHEMA {_SCHEMA}")
+        (folder / "password").write_text(self.server.password + "\n")
+
+    def sections(self) -> dict[str, Any]:
+        secret = f"${{file:{self.folder / 'password'}}}"
+        return {"sink": {"type": "postgresql", "url": self.server.url, "password": secret, "schema": _SCHEMA}}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        found = Counter[str]()
+        with self.server.connect() as connection:
+            asked = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> %s"
+            for (table,) in connection.execute(asked, (_SCHEMA, _LEDGER)).fetchall():
+                rows = connection.execute(sql.SQL("SELECT value FROM {}").format(sql.Identifier(_SCHEMA, table)))
+                found.update(bytes(value).decode() for (value,) in rows)
+        yield found
+
+    def in_doubt(self) -> int:
+        """Prepared transactions, and open ones of anybody else."""
+        asked = (
+            "SELECT (SELECT count(*) FROM pg_prepared_xacts) + (SELECT count(*) FROM pg_stat_activity"
+            " WHERE xact_start IS NOT NULL AND backend_type = 'client backend' AND pid <> pg_backend_pid())"
+        )
+        with self.server.connect() as connection:
+            (found,) = connection.execute(asked).fetchone() or (0,)
+        return int(found)
+
+
+class ToIceberg(Target):
+    """An Iceberg table for each topic."""
+
+    table: ClassVar[str] = "{dataset}"
+
+    def sink(self) -> dict[str, Any]:
+        """The section `sink`."""
+        return {"type": "iceberg", "catalog": self._catalog(), "namespace": _SCHEMA, "table": self.table}
+
+    def sections(self) -> dict[str, Any]:
+        return {"sink": self.sink()}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        found = Counter[str]()
+        with self._opened() as catalog:
+            for name in catalog.list_tables(_SCHEMA):
+                values = catalog.load_table(name).scan(selected_fields=("value",)).to_arrow()["value"]
+                found.update(value.decode() for value in values.to_pylist())
+        yield found
+
+    def in_doubt(self) -> int:
+        """Data files that no version of a table has."""
+        with self._opened() as catalog:
+            tables = [catalog.load_table(name) for name in catalog.list_tables(_SCHEMA)]
+            live = {path.rpartition("/")[2] for t in tables for path in t.inspect.files()["file_path"].to_pylist()}
+        return len({file.name for file in (self.folder / "warehouse").rglob("*.parquet")} - live)
+
+    def _catalog(self) -> dict[str, str]:
+        where = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/warehouse"}
+        return {"type": "sql", **where}
+
+    def _opened(self) -> Catalog:
+        return load_catalog("default", **self._catalog())
+
+
+class ToOneIceberg(ToIceberg):
+    """One Iceberg table for all topics."""
+
+    table = "events"
+
+
+class FannedOut(ToKafka):
+    """Each record to files, to an Iceberg table and to Kafka, under one watermark."""
+
+    def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
+        super().__init__(broker, folder, topics, stack)
+        self.iceberg = ToOneIceberg(broker, folder, topics, stack)
+
+    def sections(self) -> dict[str, Any]:
+        sinks = {"topics": self.sink(), "table": self.iceberg.sink(), "files": {"type": "files"}}
+        branches = {name: {"sink": sink} for name, sink in sinks.items()}
+        return {"sink": None, "fork": {"type": "all", "branches": branches}}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        yield from super().visible()
+        yield from self.iceberg.visible()
+        output = self.folder / "output"
+        files = [
+            path
+            for path in output.rglob("*.parquet")
+            if not any(part.startswith((".", "_")) for part in path.relative_to(output).parts)
+        ]
+        yield Counter(
+            value.decode()
+            for path in files
+            for value in pq.ParquetFile(path).read(columns=["value"])["value"].to_pylist()
+        )
+
+    def in_doubt(self) -> int:
+        return super().in_doubt() + self.iceberg.in_doubt()
+
+
+TARGETS: dict[str, type[Target]] = {
+    "postgresql_tables": ToTables,
+    "iceberg_tables": ToIceberg,
+    "iceberg_one_table": ToOneIceberg,
+    "fan_out": FannedOut,
+    "kafka": ToKafka,
+}
