@@ -94,11 +94,16 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
     """Has targets that can take back commit nothing any more of that epoch and older ones, whoever still tries. (The
     others refuse it as not from the base that they have.)"""
     with open_ledgers(flow, store) as ledgers:
-        for folder in ledgers.folders():
-            for found in ledgers.of(folder):
-                row = found.row
-                with suppress(ConflictError):
-                    found.committer.abort([CommitRequest(row.dataset_urn, epoch, (), row.branch)])
+        found = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
+        for committer in {id(each.committer): each.committer for each in found}.values():
+            rows = [each.row for each in found if each.committer is committer]
+            requests = [CommitRequest(row.dataset_urn, epoch, (), row.branch) for row in rows]
+            try:
+                committer.abort(requests)
+            except ConflictError:  # then nothing was changed
+                for request in requests:
+                    with suppress(ConflictError):
+                        committer.abort([request])
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
