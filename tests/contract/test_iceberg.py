@@ -26,6 +26,16 @@ _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü")}
 class _OnIceberg(SinkContract):
     """A table for each dataset."""
 
+    preloaded = (
+        "distcommit.sinks.iceberg.committer",
+        "pyarrow.dataset",
+        "pyiceberg.catalog.rest",
+        "pyiceberg.catalog.sql",
+        "pyiceberg.io.pyarrow",
+        "sqlalchemy.dialects.postgresql.psycopg",
+        "sqlalchemy.dialects.sqlite.pysqlite",
+    )
+
     def catalog(self, place: Path) -> dict[str, str]:
         """The catalog's settings, another one for each place."""
         return {"type": "sql", "uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}/warehouse"}
@@ -45,6 +55,7 @@ class _OnIceberg(SinkContract):
         close_opened()
 
     def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        close_opened()  # a test has many places, each with a catalog of its own, and the server a hundred connections
         with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
             return self.seen_by(client, place)
 
@@ -79,9 +90,6 @@ class TestPostgresCatalog(_OnIceberg):
     @pytest.fixture(autouse=True)
     def _server(self, postgres_server: PostgresServer) -> None:
         type(self).server = postgres_server
-
-    def before_fork(self) -> None:
-        close_opened()
 
     def catalog(self, place: Path) -> dict[str, str]:
         host = self.server.url.removeprefix("postgresql://reader@")

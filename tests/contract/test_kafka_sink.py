@@ -23,7 +23,6 @@ from tests.servers.kafka_records import committed_records
 class TestKafkaSink(SinkContract):
     """Each place has topics of its own; one transactional id, so that the suite's kills see all of the committer."""
 
-    forks = False
     preloaded = ("distcommit.sinks.kafka.committer",)
 
     @pytest.fixture(autouse=True)

@@ -2,56 +2,88 @@
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from distcommit.model.committer import CommitRequest
 from distcommit.model.steps import StepContext
 from distcommit.sinks.committer_sink import CommitterSink
 
 _DIED, _FAILED = 17, 18
+_LONGEST_S = 120
 
 
-def killed_at(line: int, module: str, act: Callable[[], object]) -> bool:
-    """Does it in a child process that ends, with nothing cleaned up, before the `line`th line of that module it comes
-    to. Returns whether it ended so; False if it came to its end.
+class Nursery:
+    """A process that has used no client, and so has no thread and no connection: what it forks begins anew.
 
-    Raises:
-        AssertionError: if it failed by itself.
+    A process that is forked from one which has used clients may wait for ever for a lock that one of their threads held
+    at that moment.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads: the child uses none of them
-        child = os.fork()
-    if child == 0:
-        _until(line, module, act)
-    return died(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def killed_at(
+        self, line: int, module: str, sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]
+    ) -> bool:
+        """Commits in a process that ends, with nothing cleaned up, before the `line`th line of that module it comes to.
+        Returns whether it ended so; False if it came to its end.
+
+        Raises:
+            AssertionError: if it failed by itself, or did not end within two minutes.
+        """
+        self._pipe.send((line, module, sink, context, tuple(requests)))
+        assert self._pipe.poll(_LONGEST_S), f"the commit that should end before line {line} took over {_LONGEST_S} s"
+        code = self._pipe.recv()
+        assert code in (0, _DIED), f"the commit failed by itself, exit code {code}; its standard error says why"
+        return cast("int", code) == _DIED
 
 
-def died(code: int | None) -> bool:
-    """Whether a child with that exit code ended before its line. Raises AssertionError if it failed by itself."""
-    assert code in (0, _DIED), f"the commit failed by itself, exit code {code}"
-    return code == _DIED
+@contextmanager
+def nursery(preloaded: Sequence[str]) -> Iterator[Nursery]:
+    """Starts one, which imports those modules once for all that it forks; ends it, and what it forked, at the end."""
+    clean = multiprocessing.get_context("spawn")
+    pipe, its_end = clean.Pipe()
+    process = clean.Process(target=_nurse, args=(its_end, tuple(preloaded)))
+    process.start()
+    its_end.close()
+    try:
+        yield Nursery(pipe)
+    finally:
+        pipe.close()
+        process.terminate()
+        process.join()
 
 
-def commit_until(
+def _nurse(pipe: Connection, preloaded: Sequence[str]) -> None:
+    for name in preloaded:
+        importlib.import_module(name)
+    while True:
+        try:
+            asked = pipe.recv()
+        except EOFError:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads of libraries' own, which no lock is shared
+            child = os.fork()
+        if child == 0:
+            _commit_until(*asked)
+        pipe.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _commit_until(
     line: int, module: str, sink: CommitterSink, context: StepContext, requests: Sequence[CommitRequest]
-) -> None:
+) -> NoReturn:
     """Commits in this process, which ends with it, or before that line."""
-
-    def commit() -> None:
-        committer = sink.open_committer(context.for_committers)
-        committer.commit(requests)
-        committer.close()
-
-    _until(line, module, commit)
-
-
-def _until(line: int, module: str, act: Callable[[], object]) -> NoReturn:
-    """Does it in this process, which ends with it, or before that line."""
     left = [line]
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -65,7 +97,11 @@ def _until(line: int, module: str, act: Callable[[], object]) -> NoReturn:
 
     try:
         sys.settrace(trace)
-        act()
+        committer = sink.open_committer(context.for_committers)
+        committer.commit(requests)
+        committer.close()
     except BaseException:  # noqa: BLE001 - nothing may come back from here
+        traceback.print_exc()
+        sys.stderr.flush()
         os._exit(_FAILED)
     os._exit(0)

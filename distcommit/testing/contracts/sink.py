@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import multiprocessing
 import os
 import pickle
 import shutil
@@ -37,7 +36,7 @@ from distcommit.model.steps import StepContext
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.testing.contracts.killed import commit_until, died, killed_at
+from distcommit.testing.contracts.killed import Nursery, nursery
 
 _MANY = 8
 
@@ -58,10 +57,8 @@ class SinkContract(ABC):
     Records have the columns `partition`, `offset` and `value`. Needs a system with `fork`: committers are killed.
     """
 
-    forks: ClassVar[bool] = True
-    """Whether a process that has used the sink may fork, and commit in the child: clients that have threads can't."""
     preloaded: ClassVar[Sequence[str]] = ()
-    """Modules that take long to import, where it does not fork."""
+    """Modules that committers import when they are used: those that take long, as each killed process imports them."""
 
     @abstractmethod
     def make_sink(self, place: Path) -> CommitterSink:
@@ -79,9 +76,6 @@ class SinkContract(ABC):
     def cut_off(self, place: Path) -> bool:
         """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
         return False
-
-    def before_fork(self) -> None:  # noqa: B027 - optional hook
-        """Lets go of connections, which a child must not share."""
 
     # -- what the tests are made of
 
@@ -253,35 +247,28 @@ class SinkContract(ABC):
 
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Before each line of the committer's module that a commit of two datasets, of two infos each, comes to."""
-        for line in itertools.count(1):
-            place = tmp_path / str(line)
-            place.mkdir()
-            requests = [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
-            committer = self.sink(place).open_committer(self.context(place).for_committers)
-            module = inspect.getsourcefile(type(committer)) or ""
-            committer.close()
-            died = self._dies_at(line, module, place, requests)
-            assert len(set(self.seen(place))) == len(self.seen(place))
-            again = self.commit(place, *requests)
-            assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), again
-            assert self.seen(place) == [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
-            shutil.rmtree(place)
-            if not died:
-                assert line > 1, f"no line of {module} was traced"
-                return
+        with nursery(self.preloaded) as processes:
+            for line in itertools.count(1):
+                place = tmp_path / str(line)
+                place.mkdir()
+                if not self._is_committed_after_a_kill(processes, line, place):
+                    assert line > 1, "no line of the committer's module was traced"
+                    return
+                shutil.rmtree(place)
 
-    def _dies_at(self, line: int, module: str, place: Path, requests: Sequence[CommitRequest]) -> bool:
-        if self.forks:
-            self.before_fork()
-            return killed_at(line, module, lambda: self.commit(place, *requests))
-        sink = self.sink(place)
-        clean = multiprocessing.get_context("forkserver")
-        clean.set_forkserver_preload([commit_until.__module__, type(sink).__module__, *self.preloaded])
-        args = (line, module, sink, self.context(place), tuple(requests))
-        child = clean.Process(target=commit_until, args=args)
-        child.start()
-        child.join()
-        return died(child.exitcode)
+    def _is_committed_after_a_kill(self, processes: Nursery, line: int, place: Path) -> bool:
+        """Whether it came to that line."""
+        requests = [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
+        sink, context = self.sink(place), self.context(place)
+        committer = sink.open_committer(context.for_committers)
+        module = inspect.getsourcefile(type(committer)) or ""
+        committer.close()
+        died = processes.killed_at(line, module, sink, context, requests)
+        assert len(set(self.seen(place))) == len(self.seen(place))
+        again = self.commit(place, *requests)
+        assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), again
+        assert self.seen(place) == [(urn, offset) for urn in ("a", "b") for offset in (0, 1, 2)]
+        return died
 
     def test_its_ledger_says_which_epoch_of_each_dataset_is_committed_and_how_many_rows(self, tmp_path: Path) -> None:
         """Of a sink that can be audited by its ledger."""
