@@ -43,7 +43,8 @@ from distcommit.model.log_records import (
 from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.validity import may_seal, valid
+from distcommit.protocol.renaming import NamedNow, renamed
+from distcommit.protocol.validity import may_close, may_seal, valid
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
@@ -78,7 +79,7 @@ def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
     """Says of those of these sequences that are not closed that their effects are durable."""
-    left = tuple(name for name in names if valid(Done(epoch, (name,)), fold))
+    left = tuple(name for name in names if may_close(fold, epoch, name))
     return Done(epoch, left) if left else None
 
 
@@ -231,19 +232,27 @@ def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
     return record if valid(record, fold) else None
 
 
-def begin(ended: Iterable[Fold], bucket: int, bucket_of: Callable[[str], int]) -> Checkpoint:
-    """How the log of a bucket begins: whoever writes it writes the same.
+def beginnings(
+    ended: Iterable[Fold], buckets: int, bucket_of: Callable[[str], int], named_now: NamedNow | None = None
+) -> list[Checkpoint]:
+    """How the logs of a generation begin, by bucket: whoever writes them writes the same.
 
     Args:
         ended: of all logs of the generation before, in any order, each past its MOVED.
-        bucket: one of the new generation.
+        buckets: how many there are in the new one.
         bucket_of: which of these a dataset is in.
+        named_now: names datasets, if they are named otherwise in the new one.
+
+    Raises:
+        ConflictError: as `renaming.renamed`.
     """
     folds = list(ended)
     newest = max(folds, key=lambda fold: (fold.fence_epoch, fold.fence_run_id))
-    states = (state for fold in folds for urn, state in fold.datasets.items() if bucket_of(urn) == bucket)
-    mine = tuple(sorted(states, key=lambda state: state.dataset_urn))
-    return Checkpoint(newest.fence_epoch, newest.fence_run_id, (), mine, 0)
+    states = [state for fold in folds for state in fold.datasets.values()]
+    within: list[list[DatasetState]] = [[] for _ in range(buckets)]
+    for state in sorted(renamed(states, named_now) if named_now else states, key=lambda state: state.dataset_urn):
+        within[bucket_of(state.dataset_urn)].append(state)
+    return [Checkpoint(newest.fence_epoch, newest.fence_run_id, (), tuple(mine), 0) for mine in within]
 
 
 def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:

@@ -29,7 +29,8 @@ INGEST_ENDED = "_INGEST_ENDED"
 """Empty file beside a run's task states: no more are awaited."""
 
 SPOOL_FOLDER = "batches"
-"""Folder in the staging root where micro-batches are spooled; their query takes away what it left there."""
+"""Folder in the staging root where micro-batches are spooled; their query takes away what it left there. What Spark's
+readers read is there, too; the job's next run takes that away."""
 
 GENERATIONS = "log/generations"
 """Folder in the store with the bucket logs of each generation but the first, whose logs are beside it."""
@@ -37,13 +38,45 @@ GENERATIONS = "log/generations"
 RUNS = "runs"
 """Folder in the store of what each run leaves of itself."""
 
+BEGUN, CANCEL = "begun", "cancel"
+"""What else there may be of a run beside its record: that it has begun, and that it is to end."""
+
+SCHEDULE = "schedule"
+"""Folder in the store of what people ask of services that run the job."""
+
+PAUSED = "paused.json"
+"""In there: that the job is not to run by its schedule."""
+
+RUN_DATASETS = "run_datasets"
+"""Folder in the store of what became of each dataset in each run."""
+
+RUN_TIMES = "run_times"
+"""Folder in the store of when the tasks of each run committed what."""
+
+LOCK = "lock"
+"""Folder in the store of who holds the job, and below it of those who run without holding it."""
+
+SCHEMAS = "schemas"
+"""Folder in the store with the columns that converters have inferred."""
+
+CUTS = "cuts"
+"""Folder in the store of what readers go by, and below it
+"""
+PIECES = f"{CUTS}/pieces"
+"""that of which datasets moved where, by bucket."""
+
 REJECTED_FOLDER = "_rejected"
 """Folder of the output root for the error branches of all datasets; readers take names with `_` for hidden."""
 
 _NUMBERED = re.compile(r"(\d{12})\.json")
+_RECORD = re.compile(rf"(\d{{10,}})(?:-({BEGUN}|{CANCEL}))?\.json")
+_CUT = re.compile(r"(\d{10,})-([12])\.json")
+_PIECE = re.compile(r"(\d{10,})-\d{5,}-\d{12,}-[0-9a-f]{16}\.json")
+_TRIGGER = re.compile(r"[0-9a-f]{32}-trigger\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
-_TOMBSTONE = re.compile(r"_\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}\.tombstone")
+_TOMBSTONE_SUFFIX = ".tombstone"
+_TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape(_TOMBSTONE_SUFFIX)}")
 
 
 def is_probe(name: str) -> bool:
@@ -80,6 +113,11 @@ def run_name(run_id: str) -> str:
     return f"{_RUN}{run_id}"
 
 
+def is_run_name(name: str) -> bool:
+    """Whether a folder's name is a run's."""
+    return name.startswith(_RUN)
+
+
 def run_id_of(name: str) -> str:
     """The id of the run whose folder has that name."""
     return name.removeprefix(_RUN)
@@ -113,25 +151,64 @@ def is_published_name(name: str) -> bool:
     return _PUBLISHED.fullmatch(name) is not None
 
 
+def published_epoch(name: str) -> int:
+    """The epoch that such a file's name begins with; a tombstone's, too."""
+    return int(name.removeprefix("_").partition("-")[0])
+
+
+def cut_name(epoch: int, phase: int) -> str:
+    """File name of the root of a run's cut."""
+    return f"{epoch_name(epoch)}-{phase}.json"
+
+
+def cut_of(name: str) -> tuple[int, int] | None:
+    """The epoch and the phase of such a file name, None for any other name."""
+    found = _CUT.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def piece_name(epoch: int, bucket: int, number: int, checksum: str) -> str:
+    """File name of a piece of cuts: whose run made it, of which bucket, at which segment of its log, and what it says
+    (16 hexadecimal digits)."""
+    return f"{epoch_name(epoch)}-{bucket:05d}-{number:012d}-{checksum}.json"
+
+
+def piece_epoch(name: str) -> int | None:
+    """The epoch of such a file name, None for any other name."""
+    found = _PIECE.fullmatch(name)
+    return int(found[1]) if found else None
+
+
 def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
     """Path of a tombstone, below the output root: beside the dataset's error files, whose readers pass it over."""
-    return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}.tombstone"
+    return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"
 
 
 def is_tombstone(path: str) -> bool:
     """Whether a file's name is one that a job gives to tombstones."""
-    return _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
+    return path.endswith(_TOMBSTONE_SUFFIX) and _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def record_name(epoch: int) -> str:
-    """File name of what the run of an epoch leaves of itself."""
-    return f"{epoch_name(epoch)}.json"
+def record_name(epoch: int, what: str = "") -> str:
+    """File name of what the run of an epoch leaves of itself, or of something else there is of it."""
+    return f"{epoch_name(epoch)}{f'-{what}' if what else ''}.json"
 
 
-def record_epoch(name: str) -> int | None:
-    """The epoch of such a file name, None for any other name."""
-    digits = name.removesuffix(".json")
-    return int(digits) if digits.isdecimal() and record_name(int(digits)) == name else None
+def record_of(name: str) -> tuple[int, str] | None:
+    """The epoch of such a file name, and what it holds; None for any other name."""
+    found = _RECORD.fullmatch(name)
+    known = (int(found[1]), found[2] or "") if found and name.isascii() else None
+    return known if known and record_name(*known) == name else None
+
+
+def trigger_name(request_id: str) -> str:
+    """File name of somebody's wish that the job runs once; the id is 32 hexadecimal digits."""
+    return f"{request_id}-trigger.json"
+
+
+def is_trigger(name: str) -> bool:
+    """Whether a file's name is that of such a wish."""
+    return _TRIGGER.fullmatch(name) is not None
 
 
 def bucket_folder(epoch: int, bucket: int) -> str:

@@ -53,6 +53,9 @@ BY_HAND: dict[HandAction, tuple[DatasetStatus, DatasetStatus]] = {
 """What a person's action on a sequence needs, and what it leads to."""
 
 
+_MAY_CLOSE = (PENDING, QUARANTINED)
+
+
 def valid(record: Record, fold: Fold) -> bool:
     """Whether `record` may follow a log whose fold is `fold`."""
     return not objection(record, fold)
@@ -72,7 +75,7 @@ def objection(record: Record, fold: Fold) -> str:
         case Intent():
             return _not_newest(record.epoch, fold) or _unfit(record, fold)
         case Done():
-            return _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, (PENDING, QUARANTINED))
+            return _not_newest(record.epoch, fold) or _not_all(record.sequences, fold, _MAY_CLOSE)
         case Failed():
             return _not_newest(record.epoch, fold) or _not_all((record.sequence,), fold, (PENDING,))
         case Left():
@@ -123,6 +126,11 @@ def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
     """Whether the run of `epoch`, unless it is fenced, may seal what it has planned of a dataset on watermark `low`."""
     state = fold.state_of(urn)
     return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
+
+
+def may_close(fold: Fold, epoch: int, name: SequenceName) -> bool:
+    """Whether the run of `epoch` may say that the effects of a sequence are durable."""
+    return not (fold.moved_to or _not_newest(epoch, fold) or _not_all((name,), fold, _MAY_CLOSE))
 
 
 def _unfit(record: Intent, fold: Fold) -> str:

@@ -481,7 +481,7 @@ def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, 
 
 
 def known_limit(part: str, moments: list[Moment], history: History) -> str:
-    """What the anchors can't tell, and README has to say."""
+    """What the anchors can't tell, and conf/guarantees.md has to say."""
     if not history.verdict.startswith("UNDETECTED"):
         return ""
     if history.beneath_a_live_run and (part in ("store", "output") or not history.contradicted):

@@ -18,7 +18,12 @@ nothing published without a sequence; what a person was told to be set is there,
 nothing but idle datasets while a rebucket is under way, and one number of buckets; no false alarm about a head. When
 nobody can move any more, whoever fenced last has come to the end of what it began.
 
-Not modelled: a log's truncation, files of a sequence one by one, mapping of URNs, deleting the old generation.
+A move may change the setting that datasets are named by: each generation has one, and so says the newest of numbered
+documents, put if absent before GENERATION, under the number that was the next one when the mover last saw that nobody
+had fenced it. Who has another setting than that document is refused, so no run may see one of another generation.
+
+Not modelled: a log's truncation, files of a sequence one by one, which state becomes which (a pure function of the
+ended folds, as the new logs' beginnings are), deleting the old generation.
 """
 
 from __future__ import annotations
@@ -52,6 +57,8 @@ class Job(NamedTuple):
     owner: str
     gen: Size
     under: Size | None = None  # the rebucket that is under way
+    naming: str = "topic"  # how datasets are named, and will be once what is under way counts
+    naming_under: str = ""
     heads: tuple[tuple[Key, int], ...] = ()
 
 
@@ -83,6 +90,7 @@ class Proc(NamedTuple):
     tried: int = 0
     did: Any = None
     told: str = ""
+    naming: str = ""  # what a rebucket is to name datasets by, if that changes
 
 
 class State(NamedTuple):
@@ -91,6 +99,7 @@ class State(NamedTuple):
     final: frozenset[tuple[str, int, int]]  # (dataset, its SETs so far, record)
     procs: tuple[Proc, ...]
     bad: str
+    documents: tuple[str, ...] = ("topic",)  # the numbered records of the setting; the newest counts
 
 
 class Scen(NamedTuple):
@@ -111,7 +120,7 @@ def valid_in_job(r: Rec, f: Job, v: frozenset[str]) -> bool:
         case "CUT":
             return r.e == f.fence and all(dict(r.arg).get(key, n) >= n for key, n in f.heads)
         case "REBUCKET":
-            same = f.under in (None, r.arg) or "another_size" in v
+            same = f.under is None or (f.under, f.naming_under) == (r.arg, r.d or f.naming) or "another_size" in v
             return (r.e == f.fence or "no_fence" in v) and r.arg[0] == f.gen[0] + 1 and same
         case "GENERATION":
             return (r.e == f.fence or "no_fence" in v) and r.arg == f.under
@@ -125,9 +134,9 @@ def apply_to_job(r: Rec, f: Job) -> Job:
         case "CUT":
             return f._replace(heads=tuple(sorted({**dict(f.heads), **dict(r.arg)}.items())))
         case "REBUCKET":
-            return f._replace(under=r.arg)
+            return f._replace(under=r.arg, naming_under=r.d or f.naming)
         case "GENERATION":
-            return f._replace(gen=r.arg, under=None)
+            return f._replace(gen=r.arg, under=None, naming=f.naming_under, naming_under="")
     raise AssertionError(r.kind)
 
 
@@ -219,7 +228,19 @@ def shown(where: Key | None, r: Rec) -> str:
     return r.kind + (f"({r.e})" if r.e else "") + f"{arg} in {place}"
 
 
+def put_document(m: Mover) -> Moves:
+    """Under the number that was the next one when this looked; naive: under the next one as it is now."""
+    number, naming = m.p.x[1:]
+    if number == len(m.s.documents) or "document_unfenced" in m.v:
+        yield m.go(f"records {naming}", m.s._replace(documents=(*m.s.documents, naming)))
+    else:
+        yield m.go("put lost")
+
+
 def put(m: Mover) -> Moves:
+    if m.p.x[0] == "document":
+        yield from put_document(m)
+        return
     where, number, r = m.p.x
     log = m.s.job if where is None else m.logs[where].records
     told = "set" if r.kind == "SET" and "put_is_set" in m.v else m.p.told
@@ -258,12 +279,14 @@ def fences_buckets(m: Mover, after: str) -> Moves:
     yield m.go("has fenced", phase=after)
 
 
-ORDER = ("fence", "check", "begin", "move", "copy", "switch")
+ORDER = ("fence", "check", "begin", "move", "copy", "record", "switch")
 
 
 def order(v: frozenset[str]) -> tuple[str, ...]:
     if "copies_early" in v:
         return ("fence", "check", "begin", "copy", "move", "switch")
+    if "document_last" in v:
+        return ("fence", "check", "begin", "move", "copy", "switch", "record")
     if "early_switch" in v:
         return ("fence", "check", "begin", "copy", "switch", "move")
     if "switch_first" in v:
@@ -277,9 +300,11 @@ def rebucket(m: Mover) -> Moves:
     p, job, phases = m.p, m.job, order(m.v)
     target = (p.gen[0] + 1, p.want)
     if not p.e:
-        if not p.tried and job.under and job.under[1] != p.want and "another_size" not in m.v:
-            yield m.end("refused: another number of buckets is under way")
-        elif not p.tried and job.gen[1] == p.want and not job.under:
+        changes = p.naming if p.naming != (m.s.documents[-1]) else ""
+        same = job.under and (job.under[1], job.naming_under) == (p.want, p.naming or job.naming)
+        if not p.tried and job.under and not same and "another_size" not in m.v:
+            yield m.end("refused: another move is under way")
+        elif not p.tried and job.gen[1] == p.want and not job.under and not changes:
             yield m.end("nothing to do")
         elif "no_fence" in m.v:
             yield m.go("begins without a fence", e=job.fence + 1, gen=job.gen, phase=phases[0])
@@ -298,8 +323,8 @@ def rebucket(m: Mover) -> Moves:
             else:
                 yield m.end("refused: a dataset is not idle")
         case "begin":
-            r = Rec("REBUCKET", p.e, target)
-            if job.under == target:
+            r = Rec("REBUCKET", p.e, target, p.naming)
+            if job.under == target and job.naming_under == (p.naming or job.naming):
                 yield m.go("goes on with it", phase=after)
             else:
                 yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
@@ -313,6 +338,8 @@ def rebucket(m: Mover) -> Moves:
                 yield m.end("fenced")
         case "copy":
             yield from copies(m, old, target, after)
+        case "record":
+            yield from records(m, after)
         case "switch":
             r = Rec("GENERATION", p.e, target)
             if job.gen == target:
@@ -321,6 +348,15 @@ def rebucket(m: Mover) -> Moves:
                 yield m.append(None, r) if valid_in_job(r, job, m.v) else m.end("fenced")
         case "end":
             yield m.end("done")
+
+
+def records(m: Mover, after: str) -> Moves:
+    if not m.p.naming or m.s.documents[-1] == m.p.naming:
+        yield m.go("has recorded it", phase=after)
+    elif m.job.fence != m.p.e and "document_unfenced" not in m.v:
+        yield m.end("fenced")
+    else:
+        yield m.go("looks at the settings", pc="put", x=("document", len(m.s.documents), m.p.naming))
 
 
 def copies(m: Mover, old: dict[Key, Bucket], target: Size, after: str) -> Moves:
@@ -430,6 +466,8 @@ def check(s: State, scen: Scen, last: bool) -> str:
         return "TWO NUMBERS OF BUCKETS IN ONE GENERATION"
     if any(key not in logs for key in buckets(job.gen)):
         return "GENERATION WITHOUT LOGS"
+    if not job.under and s.documents[-1] != job.naming:
+        return "A SETTING OF ANOTHER GENERATION: A RUN WOULD READ ANEW WHAT IT HAS READ UNDER OTHER NAMES"
     for d in DATASETS:
         t = dict(bucket_fold(logs[key_of(d, job.gen)], v).ds)[d]
         files = {record for dataset, gen, record in s.final if (dataset, gen) == (d, t.gen)}
@@ -486,6 +524,9 @@ def scenario(name: str, switches: tuple[str, ...] = ()) -> Scen:
         case "after" | "two_runs":  # runs in the new generation, with heads of the old one
             begin = begin._replace(heads=(((0, 0), 2), ((0, 1), 2)))
             procs = [x, Proc("R", "run"), Proc("Q", "run")][: 2 + (name == "two_runs")]
+        case "renames":  # datasets get other names, and then the old ones again
+            procs = [x._replace(want=2, naming="partition"), y._replace(want=2, naming="partition")]
+            procs.append(Proc("W", "rebucket", 2, naming="topic"))
         case "crashed":  # the first command may die anywhere
             procs = [x._replace(mortal=True), y]
         case _:
@@ -498,7 +539,7 @@ def scenario(name: str, switches: tuple[str, ...] = ()) -> Scen:
     return Scen(name, frozenset(switches), begin, State((), logs, frozenset(), tuple(procs), ""))
 
 
-DESIGN = ("commands", "crashed", "by_hand", "commands_by_hand", "sizes", "after", "between", "two_runs")
+DESIGN = ("renames", "commands", "crashed", "by_hand", "commands_by_hand", "sizes", "after", "between", "two_runs")
 NAIVE = (
     ("commands", "no_fence", "no fence at all"),
     ("commands", "job_fence_only", "a fence in the job log alone"),
@@ -510,6 +551,8 @@ NAIVE = (
     ("crashed", "own_epoch", "new logs begin with the epoch of their writer"),
     ("after", "run_ignores", "a run goes on though a rebucket is under way"),
     ("sizes", "another_size", "another number of buckets while one is under way"),
+    ("renames", "document_last", "the setting is recorded after GENERATION"),
+    ("renames", "document_unfenced", "the setting is recorded without a look at who is at work"),
     ("after", "heads_of_any", "heads of a bucket, whatever its generation"),
 )
 

@@ -39,6 +39,7 @@ def test_what_is_older_than_the_rest_is_refused_or_harmless_and_there_is_no_fals
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_what_is_older_than_the_rest_is_refused_or_harmless_after_crashes_at_many_places() -> None:
     holds(MOST_PLACES)

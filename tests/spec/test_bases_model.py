@@ -15,6 +15,7 @@ def test_no_other_target_is_written_to_and_the_right_one_never_refused(name: str
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", DESIGN)
 def test_it_holds_over_all_states(name: str) -> None:

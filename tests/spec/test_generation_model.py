@@ -24,6 +24,7 @@ def test_another_number_of_buckets_holds_over_the_first_states_and_on_walks_from
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in DESIGN if name not in SMALL])
 def test_another_number_of_buckets_holds_over_all_states_of_many_actors(name: str) -> None:
     wrong, _, history = explore(name, limit=300_000, walks=1_000)

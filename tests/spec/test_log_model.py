@@ -200,7 +200,8 @@ def test_what_came_later_breaks_where_it_is_naive(name: str, naive: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("states", [100_000, pytest.param(300_000, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("states", [300_000])
 @pytest.mark.parametrize("name", NEW_RULES)
 def test_what_came_later_holds_over_all_states_there_is_time_for(name: str, states: int) -> None:
     wrong, _, history = MODEL.explore(MODEL.scenario(name), states, 1_000, 1)

@@ -24,6 +24,7 @@ def test_what_a_failed_attempt_has_read_is_published_once_over_the_first_states_
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in DESIGN if name not in SMALL])
 def test_what_a_failed_attempt_has_read_is_published_once_over_the_states_of_many_actors(name: str) -> None:

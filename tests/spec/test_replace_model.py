@@ -33,6 +33,7 @@ def test_each_record_is_in_one_live_place_over_the_first_states_and_on_walks_fro
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MANY)
 def test_each_record_is_in_one_live_place_over_the_states_of_many_actors(name: str) -> None:

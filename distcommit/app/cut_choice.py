@@ -1,0 +1,119 @@
+"""Which cut a reader gets: the newest, that of a run, or that of a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from distcommit.model.errors import ConfigurationError, CutGoneError, NotSettledError
+from distcommit.model.log_records import CutPhase
+from distcommit.protocol.fold import Fold
+from distcommit.stores.cuts import CutRoot, counted_roots, newest_cut
+from distcommit.stores.job_store import JobStore
+
+AsOf = int | datetime | None
+"""None: the newest cut; a number: what the run of that epoch has left, and those before it; a time (without a zone:
+that of this machine): the newest cut that was there then."""
+
+
+def chosen_cut(store: JobStore, as_of: AsOf) -> CutRoot:
+    """The root of the cut that counts for that.
+
+    Raises:
+        NotSettledError: if it is not there yet.
+        CutGoneError: if it is not kept any more.
+        ConfigurationError: if there can be none.
+        UnknownVersionError, CorruptError: if a root, or the job log, can't be read.
+    """
+    fold = store.job_log().refresh()
+    roots = counted_roots(store.fs, store.roots.store, fold)
+    if as_of is None:
+        found = next(roots, None)
+        if found is None:
+            raise _none_at_all(store, fold)
+        return found
+    return _at_time(store, roots, as_of) if isinstance(as_of, datetime) else _after_run(store, fold, roots, as_of)
+
+
+def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
+    newest = newest_cut(fold)
+    return NotSettledError(
+        "there is no cut to read by",
+        store=store.roots.store,
+        expected="a cut, as each run leaves two",
+        found=f"epoch {newest[0]}, which left none" if newest else "a store in which no run has come that far",
+        todo="run the job, or `distcommit recover`; after a rebuild or a rebucket, and where older programs ran, the"
+        " next run makes the first cut",
+    )
+
+
+def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot:
+    wanted = int(at.timestamp() * 1000)
+    oldest: CutRoot | None = None
+    for root in roots:
+        if root.time_ms <= wanted:
+            return root
+        oldest = root
+    if oldest is not None and oldest.parent is None:
+        raise NotSettledError(
+            "there was no cut yet at that time",
+            store=store.roots.store,
+            expected=f"a time from {_shown(oldest)} on",
+            found=at.isoformat(),
+            todo="ask for a later time",
+        )
+    raise _gone(store, oldest, at.isoformat())
+
+
+def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int) -> CutRoot:
+    if not 0 < epoch <= fold.fence_epoch:
+        raise ConfigurationError(
+            "there is no run of that epoch",
+            store=store.roots.store,
+            expected=f"an epoch from 1 to {fold.fence_epoch}, as status and run records have them",
+            found=str(epoch),
+            todo="correct it",
+        )
+    later: CutRoot | None = None
+    oldest: CutRoot | None = None
+    for root in roots:
+        if root.epoch <= epoch:
+            if root.name == (epoch, CutPhase.ENDED) and root.settled:
+                return root
+            break
+        oldest = root
+        if not root.repeats and all(each.epoch > epoch for each in root.buckets.values()) and _has_all(store, root):
+            later = root
+    else:
+        if oldest is None or oldest.parent is None or oldest.parent[0] > epoch:
+            raise _gone(store, oldest, f"epoch {epoch}")
+    if later is not None:
+        return later
+    raise NotSettledError(
+        "this run is not settled yet",
+        store=store.roots.store,
+        epoch=epoch,
+        expected="that it has ended and left nothing open, or that a later run has seen to what it left",
+        found=f"epoch {fold.fence_epoch}, {'which has ended' if fold.has_ended else 'under way, or dead'}, and"
+        " something open, or a bucket that could not be read",
+        todo="wait for the run, or give `distcommit recover`; what is quarantined, `distcommit status` names",
+    )
+
+
+def _has_all(store: JobStore, root: CutRoot) -> bool:
+    return root.generation != store.generation or len(root.buckets) == store.buckets
+
+
+def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
+    return CutGoneError(
+        "a cut is not kept any more",
+        store=store.roots.store,
+        expected=f"from {_shown(oldest)} on, which is the oldest that is kept" if oldest else "one that is kept",
+        found=found,
+        todo="ask for a later one; readers.kept_cuts in the job file says how many are kept",
+    )
+
+
+def _shown(root: CutRoot) -> str:
+    at = datetime.fromtimestamp(root.time_ms / 1000, UTC)
+    return f"epoch {root.epoch}, {at.isoformat(timespec='milliseconds')}"

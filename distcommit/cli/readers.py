@@ -1,0 +1,74 @@
+"""The command `distcommit files`: what engines that take lists of files are given."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from distcommit.app.cut_choice import AsOf
+from distcommit.app.readers import read
+from distcommit.cli.options import AsJson, JobFile, Verbose
+from distcommit.cli.terminal import Terminal
+from distcommit.model.errors import ConfigurationError
+
+
+class FilesResult(msgspec.Struct, frozen=True):
+    """The files of datasets at one cut; `exactly_once` as of `Cut`."""
+
+    epoch: int
+    phase: int
+    time_ms: int
+    exactly_once: bool
+    files: dict[str, list[str]]
+
+
+def files(
+    job: JobFile,
+    dataset: Annotated[
+        list[str] | None, typer.Option(metavar="URN", help="Only this dataset. Can be given again.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="EPOCH|TIME", help="What a run, or a time, has left.", show_default=False)
+    ] = None,
+    branch: Annotated[str | None, typer.Option(help="Of a job with a fork: which.", show_default=False)] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the files that are committed, of all datasets at one cut. Reads only, also beside a live run."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        cut = read(job, dataset, branch=branch, as_of=parsed_as_of(as_of))
+        found = {urn: cut.files(urn) for urn in cut.datasets}
+        result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, found)
+        _show(terminal, result)
+
+
+def parsed_as_of(text: str | None) -> AsOf:
+    """An epoch, or a time as ISO 8601 has it.
+
+    Raises:
+        ConfigurationError: if it is neither.
+    """
+    if text is None or text.isdecimal():
+        return int(text) if text else None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            "this is no cut",
+            expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
+            found=text,
+            todo="correct --as-of",
+        ) from None
+
+
+def _show(terminal: Terminal, result: FilesResult) -> None:
+    """One file a line, and nothing else; or JSON."""
+    if terminal.as_json:
+        terminal.show(result, lambda _: "")
+        return
+    for path in (path for paths in result.files.values() for path in paths):
+        terminal.say(path)

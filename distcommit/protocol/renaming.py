@@ -1,0 +1,98 @@
+"""What is stored of datasets that a job names otherwise from now on, such as a topic as one for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from distcommit.model.errors import ConflictError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import SchemaIds, SkippedRange, added_schemas, merged
+
+NamedNow = Callable[[str, str], str]
+"""The URN that a source partition belongs to now, by the one that it was read under and the partition."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of a dataset under other names."""
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    under: dict[str, str] = field(default_factory=dict)
+    incarnation: str = ""
+    closed_epoch: int = 0
+    schemas: SchemaIds = field(default_factory=dict)
+
+    def add(self, state: DatasetState, partition: str, position: Position) -> None:
+        incarnation = state.watermark.incarnation if state.watermark else ""
+        if self.incarnation and incarnation and self.incarnation != incarnation:
+            raise ConflictError(
+                "parts of what is to be one dataset count in different incarnations of their source",
+                dataset=state.dataset_urn,
+                partition=partition,
+                expected=self.incarnation,
+                found=incarnation,
+                todo="run the job under its names until all of them count in the same one, then give this again;"
+                " nothing was changed",
+            )
+        self.incarnation = self.incarnation or incarnation
+        self.positions[partition], self.under[partition] = position, state.dataset_urn
+        self.closed_epoch = max(self.closed_epoch, state.closed_epoch)
+        self.schemas = added_schemas(self.schemas, state.schemas)
+
+
+def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
+    """The states with those of datasets under their new names, which go on where the others stand. A pure function.
+
+    The others stay as they are: they say what their files hold. What a dataset had been under its new name before is
+    kept, too; what was read in between under another one is noted in it as positions without a record.
+
+    Args:
+        states: all of the job's, idle.
+        named_now: names each partition by the new rule. Datasets that it names as they are were not read last.
+        only_ahead: whether nobody knows which were read last: what is furthest counts.
+
+    Raises:
+        ConflictError: if parts of one dataset count in different incarnations.
+    """
+    found = {state.dataset_urn: state for state in states}
+    read: dict[str, _Read] = {}
+    for urn, state in sorted(found.items()):
+        for partition, position in sorted(state.watermark.positions.items()) if state.watermark else ():
+            now = named_now(urn, partition)
+            if now != urn:
+                read.setdefault(now, _Read()).add(state, partition, position)
+    for urn, each in read.items():
+        found[urn] = _gone_on(found.get(urn) or DatasetState(urn), each, only_ahead=only_ahead)
+    return list(found.values())
+
+
+def _gone_on(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
+    """The state of a dataset that goes on where it was read under other names."""
+    before = state.watermark or Watermark({}, read.incarnation)
+    same = before.incarnation in ("", read.incarnation) or not read.incarnation
+    positions, origin = (dict(before.positions), dict(state.origin)) if same else ({}, {})
+    incarnation = read.incarnation or before.incarnation
+    elsewhere: list[SkippedRange] = []
+    for partition, position in read.positions.items():
+        at = positions.get(partition)
+        if at is None:
+            origin[partition] = position
+        elif isinstance(at, int) and isinstance(position, int) and at < position:
+            why = f"read as {read.under[partition]}"
+            elsewhere.append(SkippedRange(partition, at, position, why, is_hole=True, incarnation=incarnation))
+        elif only_ahead:
+            continue
+        positions[partition] = position
+    return replace(
+        state,
+        watermark=Watermark(positions, incarnation),
+        origin=origin,
+        skipped=merged((*state.skipped, *elsewhere)),
+        closed_epoch=max(state.closed_epoch, read.closed_epoch),
+        unread=None,
+        schemas=added_schemas(state.schemas, read.schemas),
+    )

@@ -1,0 +1,63 @@
+"""What readers see of a simulated job at each cut that is kept, held against what they have to see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from distcommit.app.live_files import live_files
+from distcommit.model.cuts import CutName, SeenDataset
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.files.footer import read_records
+from distcommit.stores.cut_pieces import read_chain
+from distcommit.stores.cuts import CutRoot, counted_roots
+from distcommit.stores.job_store import JobStore
+
+Seen = Mapping[str, tuple[int, int]]
+"""By dataset: its done epoch, and how many records are live."""
+
+
+def datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
+    """How far the datasets of a cut are. Raises as `read_chain`."""
+    chains = [read_chain(store.fs, store.roots.store, bucket.seen) for bucket in root.buckets.values()]
+    return {urn: seen for chain in chains for urn, seen in chain.items()}
+
+
+def seen_at_cuts(store: JobStore) -> Iterator[tuple[CutName, Seen]]:
+    """What a reader gets at each cut that is kept, the newest first. Raises if one can't be read."""
+    for root in counted_roots(store.fs, store.roots.store, store.job_log().refresh()):
+        yield (
+            root.name,
+            {
+                urn: (seen.done_epoch, _records(store, urn, seen.done_epoch))
+                for urn, seen in datasets_at(store, root).items()
+            },
+        )
+
+
+def _records(store: JobStore, urn: str, done_epoch: int) -> int:
+    paths = live_files(store.fs, store.roots.output, urn, done_epoch, MAIN_BRANCH)
+    return sum(read_records(store.fs, path).num_rows for path in paths)
+
+
+def cut_violation(store: JobStore) -> str:
+    """What is wrong with the cuts that are kept; empty if each can be read, none shows a dataset behind the one before
+    it, and that of a run that has ended last shows what the logs say."""
+    newer: dict[str, SeenDataset] | None = None
+    fold = store.job_log().refresh()
+    has_ended = fold.has_ended and fold.began_epoch == fold.fence_epoch
+    for root in counted_roots(store.fs, store.roots.store, fold):
+        found = datasets_at(store, root)
+        if newer is None and has_ended:
+            logs = [store.bucket_log(bucket).refresh().datasets.values() for bucket in range(store.buckets)]
+            done = {state.dataset_urn: state.done_epoch for states in logs for state in states if state.done_epoch}
+            if {urn: seen.done_epoch for urn, seen in found.items()} != done:
+                return f"the newest cut {root.name} shows {found}, and the logs say {done}"
+        back = [urn for urn, seen in found.items() if newer is not None and _is_back(newer.get(urn), seen)]
+        if back:
+            return f"after the cut {root.name} datasets go back: {back}"
+        newer = found
+    return "a run has ended, and there is no cut" if newer is None and has_ended else ""
+
+
+def _is_back(newer: SeenDataset | None, seen: SeenDataset) -> bool:
+    return newer is None or newer.done_epoch < seen.done_epoch

@@ -1,0 +1,207 @@
+"""Readers in a loop while runs commit and are killed: does anybody see a part of a dataset, or a torn cut of many?
+
+The job publishes all of its datasets or none. Each round adds one batch to each dataset, of two input files, which
+become two published files; a run is killed as soon as something of it is sealed, or a little later, and another one
+finishes. What is seen is counted by pyarrow from the files that `distcommit.read` names, and held against what was
+produced: a batch is there whole or not at all, none goes again, all datasets have the same, and a cut that is read
+again is what it was.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import yaml
+
+import distcommit
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.job import Job
+from distcommit.app.readers import Cut
+from distcommit.model.errors import CutGoneError, NotSettledError
+from tests.cluster.timing import Say
+
+RECORDS, FILES = 6, 2
+"""Of a batch of a dataset."""
+Batches = dict[int, int]
+"""Records by batch."""
+
+
+class ReadersResult(msgspec.Struct):
+    """What was seen. `views`: of one dataset, of which `partial` had a part of a batch, or went back; `cuts`: of all
+    datasets, of which `torn` had a part, half a job, one that went back, or were not what they had been; `gone`: that
+    were deleted meanwhile, which was told. `kills`: of runs, of which `in_commit` had sealed and not closed something.
+    """
+
+    datasets: int
+    batches: int = 0
+    views: int = 0
+    partial: int = 0
+    cuts: int = 0
+    torn: int = 0
+    gone: int = 0
+    kills: int = 0
+    in_commit: int = 0
+    newest_batch_seen: int = -1
+    problems: list[str] = []
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody has seen a part, and in the end everybody all."""
+        return not (self.partial or self.torn or self.problems) and self.newest_batch_seen == self.batches - 1
+
+
+def _batches(paths: list[str]) -> Batches:
+    found: Counter[int] = Counter()
+    for path in paths:
+        found.update(pq.ParquetFile(path).read(["batch"])["batch"].to_pylist())
+    return dict(found)
+
+
+def _wrong(found: Batches, before: Batches) -> str:
+    if set(found.values()) - {RECORDS}:
+        return f"a part of a batch: {found}"
+    return "" if before.keys() <= found.keys() else f"it went back: {sorted(before)} to {sorted(found)}"
+
+
+class Reader(threading.Thread):
+    """Reads until it is stopped: datasets by themselves, all of them at the newest cut, and at one that it knows."""
+
+    def __init__(self, path: Path, seed: int, result: ReadersResult) -> None:
+        super().__init__(daemon=True)
+        self._path, self._chance, self.result = path, random.Random(seed), result
+        self.stopped = threading.Event()
+        self._last: dict[str, Batches] = {}
+        self._last_all: dict[str, Batches] = {}
+        self._known: dict[tuple[int, int], dict[str, Batches]] = {}
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                self.look()
+            except (CutGoneError, FileNotFoundError):  # a file that goes after it was named
+                self.result.gone += 1
+            except NotSettledError:
+                self.stopped.wait(0.05)
+            except Exception as error:
+                self.result.problems.append(f"{type(error).__name__}: {error}")
+                raise
+
+    def look(self) -> None:
+        """One look."""
+        cut = distcommit.read(self._path)
+        if not cut.datasets:
+            self.stopped.wait(0.05)
+        elif self._chance.random() < 0.9:
+            self._view(cut, self._chance.choice(list(cut.datasets)))
+        else:
+            self._look_at_all(cut)
+            if (epochs := sorted({name[0] for name in self._known})) and self._chance.random() < 0.3:
+                self._look_at_all(distcommit.read(self._path, as_of=self._chance.choice(epochs)), newest=False)
+
+    def _view(self, cut: Cut, urn: str) -> None:
+        found = _batches(cut.files(urn))
+        self.result.views += 1
+        if wrong := _wrong(found, self._last.get(urn, {})):
+            self.result.partial += 1
+            self.result.problems.append(f"{urn} at epoch {cut.epoch}: {wrong}")
+        self._last[urn] = found
+
+    def _look_at_all(self, cut: Cut, *, newest: bool = True) -> None:
+        found = {urn: _batches(paths) for urn, paths in cut.paths().items()}
+        self.result.cuts += 1
+        before = self._last_all if newest else {}
+        wrong = next((w for urn, seen in found.items() if (w := _wrong(seen, before.get(urn, {})))), "")
+        if len({frozenset(seen) for seen in found.values()}) > 1 or len(found) != self.result.datasets:
+            wrong = f"half a job: {Counter(max(seen) for seen in found.values())} of {len(found)} datasets"
+        if self._known.setdefault((cut.epoch, cut.phase), found) != found:
+            wrong = "it is not what it was"
+        if wrong:
+            self.result.torn += 1
+            self.result.problems.append(f"the cut {cut.epoch}, {cut.phase}: {wrong}")
+        if newest:
+            self._last_all = found
+        self.result.newest_batch_seen = max(self.result.newest_batch_seen, *(max(seen) for seen in found.values()))
+
+
+def _job_file(folder: Path) -> Path:
+    path = folder / "job.yaml"
+    source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/*.jsonl"], "format": "jsonl", "settle_s": 0}
+    job = {
+        "job": "readers",
+        "source": {**source, "bytes_per_work_unit": 1},
+        "converters": [{"type": "json", "fields": {"batch": "int64", "n": "int64"}}],
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 8, "scope": "job"},
+        "lock": {"lease_ttl_s": 2},
+        "spark": {"master": "local[2,4]"},
+    }
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def _produce(folder: Path, datasets: int, batch: int) -> None:
+    for number in range(datasets):
+        below = folder / "in" / f"d{number:03d}"
+        below.mkdir(parents=True, exist_ok=True)
+        rows = [json.dumps({"batch": batch, "n": n}) for n in range(RECORDS)]
+        for part in range(FILES):
+            (below / f"{batch:06d}-{part}.jsonl").write_text("\n".join(rows[part::FILES]) + "\n")
+
+
+def _strike(path: Path, number: int, wait_s: float, result: ReadersResult) -> None:
+    """Kills a run some time after it has sealed something, unless it is quicker."""
+    watcher, out = CommitWatcher(Job.from_file(path).open_store(create=True)), path.parent / f"killed-{number}"
+    with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+        while not run.has_ended and not watcher.pending():
+            run.wait(0.002)
+        run.wait(wait_s)
+        had_ended = run.has_ended
+        run.kill()
+    result.kills += not had_ended
+    result.in_commit += bool(watcher.pending())
+
+
+def _finish(path: Path) -> None:
+    line = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssertionError(f"a run that nobody disturbs fails: {done.stdout} {done.stderr[-2000:]}")
+
+
+def run_readers(folder: Path, say: Say, *, datasets: int, rounds: int, readers: int, seed: int) -> ReadersResult:
+    """Reads in so many threads while runs of the job come and go.
+
+    Returns:
+        what all of them saw, added up.
+    """
+    path, chance = _job_file(folder), random.Random(seed)
+    Job.from_file(path).open_store(create=True)
+    total = ReadersResult(datasets, batches=rounds)
+    threads = [Reader(path, seed + number, ReadersResult(datasets)) for number in range(readers)]
+    for thread in threads:
+        thread.start()
+    for number in range(rounds):
+        _produce(folder, datasets, number)
+        _strike(path, number, chance.choice((0, 0, 0.02, 0.1, 0.3)), total)
+        _finish(path)
+        say(f"{number + 1} rounds, {sum(t.result.views for t in threads)} views, {total.in_commit} killed in commits")
+    for thread in threads:
+        thread.stopped.set()
+        thread.join()
+        thread.result.problems.extend([] if thread.result.cuts else ["a reader has seen nothing"])
+    last = threads[0]
+    last._look_at_all(distcommit.read(path))
+    for thread in threads:
+        for name in ("views", "partial", "cuts", "torn", "gone"):
+            setattr(total, name, getattr(total, name) + getattr(thread.result, name))
+        total.problems += thread.result.problems[:10]
+        total.newest_batch_seen = max(total.newest_batch_seen, thread.result.newest_batch_seen)
+    return total

@@ -1,0 +1,423 @@
+"""Executable model of cuts: who puts what readers go by, what of it counts, and what may be deleted when.
+
+    python -m tests.spec.cut_model                    the table: every scenario and every naive variant
+    python -m tests.spec.cut_model job half_a_job     one scenario (with naive switches), history in full
+
+What is modelled. A job log and two buckets with one dataset each, whose publisher replaces: what is live of a dataset
+is the file of its done epoch alone, and the files of older epochs are retired. Epoch 1 has ended, with its cut. Runs
+come one upon another, each one a zombie of the next: a run fences the job log and the buckets, finishes what is
+pending there (or leaves it, or can't read the bucket), reports each bucket with a piece if its dataset has moved since
+the cut before, puts a root, says CUT 1, deletes older roots and then pieces, deletes what is retired, seals, decides
+(a whole job at once) and closes, reports, puts its second root and says CUT 2. A bucket's chain is a base and at most
+one more piece. A reader takes the newest cut that counts, lists the files of one dataset and then of the other, and
+looks whether the root is still there.
+
+The log's own rules (`log_model`) stand behind this: a record of a fenced epoch is none. One action is one effect. Who
+never moves again has crashed. A root counts if its CUT is the newest in the job log, or if it is the parent of one
+that counts.
+
+Invariants, on every state: the newest CUT has a root; each root that counts can be read, by all pieces of its chains
+and all files that are live at it; it says of each dataset what was so when its bucket was reported; no dataset is
+behind the cut before; where a job publishes all or nothing, both datasets are at the same epoch; a reader that was
+told that all is well has seen what its cut has.
+
+Not modelled: power loss (the explorer has it), several datasets in a bucket, readers of older cuts.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.spec.model_command import model_command
+
+LOG: Any = importlib.import_module("tests.spec.log_model")
+BUCKETS, KEPT, LONGEST = (0, 1), 2, 2
+
+
+class Piece(NamedTuple):
+    e: int
+    bucket: int
+    number: int
+    done: int
+
+
+class Entry(NamedTuple):
+    """Of a bucket in a root: its chain, and the epoch that reported it."""
+
+    chain: tuple[Piece, ...]
+    e: int
+
+
+class Root(NamedTuple):
+    name: tuple[int, int]
+    parent: tuple[int, int]
+    entries: tuple[Entry, ...]
+    repeats: bool = False
+
+
+class Log(NamedTuple):
+    """Of a bucket: fence, the epoch that is done, the one that is pending, how many records."""
+
+    fence: int = 1
+    done: int = 1
+    pending: int = 0
+    number: int = 1
+
+
+class Proc(NamedTuple):
+    id: str
+    kind: str = "run"
+    e: int = 0
+    phase: str = "begin"
+    x: tuple[Any, ...] = ()
+    entries: tuple[Entry | None, ...] = (None, None)
+    open: bool = False  # a decided sequence was left open
+
+
+class State(NamedTuple):
+    fence: int
+    cuts: tuple[tuple[int, int], ...]
+    decided: frozenset[int]
+    logs: tuple[Log, ...]
+    roots: frozenset[Root]
+    pieces: frozenset[Piece]
+    files: frozenset[tuple[int, int]]
+    procs: tuple[Proc, ...]
+    bad: str = ""
+
+
+class Scen(NamedTuple):
+    name: str
+    v: frozenset[str]
+    init: State
+    job: bool = False
+
+
+Moves = Iterator[tuple[str, State]]
+
+
+# ---- what counts
+def by_name(s: State) -> dict[tuple[int, int], Root]:
+    return {root.name: root for root in s.roots}
+
+
+def newest(s: State) -> tuple[int, int]:
+    return s.cuts[-1]
+
+
+def chain_of(s: State, start: tuple[int, int]) -> list[Root]:
+    """The root of that cut and those before it, as far as they are there."""
+    there, found, name = by_name(s), list[Root](), start
+    while name in there:
+        found.append(there[name])
+        name = there[name].parent
+    return found
+
+
+def done_at(root: Root) -> tuple[int, ...]:
+    return tuple(entry.chain[-1].done for entry in root.entries)
+
+
+def check(s: State, scen: Scen, last: bool) -> str:
+    if s.bad:
+        return s.bad
+    roots = chain_of(s, newest(s))
+    if not roots:
+        return "THE NEWEST CUT HAS NO ROOT"
+    for place, root in enumerate(roots):
+        at = done_at(root)
+        if any(piece not in s.pieces for entry in root.entries for piece in entry.chain):
+            return "A PIECE IS GONE"
+        if any((bucket, done) not in s.files for bucket, done in zip(BUCKETS, at, strict=True)):
+            return "A LIVE FILE IS GONE"
+        if scen.job and len(set(at)) > 1:
+            return "HALF A JOB SEEN"
+        if place and any(now < before for now, before in zip(done_at(roots[place - 1]), at, strict=True)):
+            return "A DATASET WENT BACK"
+    return ""
+
+
+# ---- actors
+class Mover:
+    def __init__(self, s: State, i: int, scen: Scen) -> None:
+        self.s, self.i, self.p, self.v, self.scen = s, i, s.procs[i], scen.v, scen
+
+    def go(self, label: str, phase: str, p: dict[str, Any] | None = None, **changes: Any) -> tuple[str, State]:
+        q = self.p._replace(phase=phase, **(p or {}))
+        return f"{self.p.id}: {label}", self.s._replace(
+            procs=(*self.s.procs[: self.i], q, *self.s.procs[self.i + 1 :]), **changes
+        )
+
+    def log(self, bucket: int, **changes: Any) -> tuple[Log, ...]:
+        logs = list(self.s.logs)
+        logs[bucket] = logs[bucket]._replace(number=logs[bucket].number + 1, **changes)
+        return tuple(logs)
+
+
+def before(m: Mover) -> Root | None:
+    """The root that the run's next one comes upon."""
+    s, p = m.s, m.p
+    name = max((cut for cut in s.cuts if cut[0] <= p.e), default=(0, 0))
+    return by_name(s).get(name)
+
+
+def reported(m: Mover, bucket: int) -> tuple[Entry, frozenset[Piece]]:
+    """What an executor says of a bucket, with the pieces that are there then."""
+    log, former = m.s.logs[bucket], before(m)
+    chain = former.entries[bucket].chain if former else ()
+    if chain and chain[-1].done == log.done:
+        return Entry(chain, m.p.e), m.s.pieces
+    piece = Piece(m.p.e, bucket, log.number, log.done)
+    chain = (*chain, piece) if 0 < len(chain) < LONGEST and all(one in m.s.pieces for one in chain) else (piece,)
+    return Entry(chain, m.p.e), m.s.pieces | {piece}
+
+
+def reports(m: Mover, bucket: int, after: str) -> Moves:
+    entry, pieces = reported(m, bucket)
+    log, entries = m.s.logs[bucket], list(m.p.entries)
+    entries[bucket] = entry
+    is_open = m.p.open or log.pending in m.s.decided
+    yield m.go(f"reports bucket {bucket}", after, {"entries": tuple(entries), "open": is_open}, pieces=pieces)
+
+
+def root_of(m: Mover, phase: int) -> Root | None:
+    former = before(m)
+    if former is None:
+        return None
+    missing = [b for b in BUCKETS if m.p.entries[b] is None]
+    entries = tuple(found or former.entries[b] for b, found in zip(BUCKETS, m.p.entries, strict=True))
+    repeats = m.p.open and "half_a_job" not in m.v
+    if missing and "unread_ignored" not in m.v:
+        unsure = any(e >= former.entries[b].e for b in missing for e in m.s.decided)
+        repeats = repeats or former.repeats or unsure
+    return Root((m.p.e, phase), former.name, former.entries if repeats else entries, repeats)
+
+
+def puts_root(m: Mover, phase: int, after: str) -> Moves:
+    root = root_of(m, phase)
+    there = root is None or root.name in by_name(m.s)
+    if root is None:
+        yield m.go("finds no root to come upon: fenced", "over")
+        return
+    yield m.go(f"puts root {root.name}", after, roots=m.s.roots if there else m.s.roots | {root})
+
+
+def cuts(m: Mover, phase: int, after: str) -> Moves:
+    if m.s.fence != m.p.e and "cut_unfenced" not in m.v:
+        yield m.go("is fenced", "over")
+    else:
+        yield m.go(f"CUT{m.p.e, phase}", after, cuts=(*m.s.cuts, (m.p.e, phase)))
+
+
+def kept(m: Mover) -> tuple[list[Root], list[Root]]:
+    """Roots that stay as this run sees it, and those that go, the oldest first."""
+    counted = chain_of(m.s, max(cut for cut in m.s.cuts if cut[0] <= m.p.e))
+    stay = counted[:KEPT]
+    gone = [root for root in m.s.roots if root not in stay and root.name[0] < m.p.e]
+    return stay, sorted(gone)
+
+
+def forgets(m: Mover) -> Moves:
+    stay, gone = kept(m)
+    if not stay and "own_gone" not in m.v:
+        yield m.go("finds its own root gone: fenced", "over")
+        return
+    named = {piece for root in stay for entry in root.entries for piece in entry.chain}
+    old = [p for p in sorted(m.s.pieces) if p not in named and (p.e < m.p.e or "any_piece" in m.v)]
+    if gone and "roots_last" not in m.v:
+        yield m.go(f"deletes root {gone[0].name}", "forgets", roots=m.s.roots - {gone[0]})
+    else:
+        yield m.go("has deleted older roots", "forgets pieces", {"x": tuple(old)})
+
+
+def forgets_pieces(m: Mover) -> Moves:
+    if m.p.x:
+        yield m.go(f"deletes {m.p.x[0]}", "forgets pieces", {"x": m.p.x[1:]}, pieces=m.s.pieces - {m.p.x[0]})
+        return
+    shown = done_at(kept(m)[0][-1] if "roots_last" in m.v and kept(m)[0] else min(m.s.roots))
+    if "no_horizon" in m.v:
+        shown = tuple(log.done for log in m.s.logs)
+    gone = tuple(file for file in sorted(m.s.files) if file[1] < shown[file[0]])
+    yield m.go(f"sees {gone} retired", "retires", {"x": gone})
+
+
+def retires(m: Mover) -> Moves:
+    if m.p.x:
+        yield m.go(f"deletes file {m.p.x[0]}", "retires", {"x": m.p.x[1:]}, files=m.s.files - {m.p.x[0]})
+    else:
+        yield m.go("has retired", "seal 0")
+
+
+def recovers(m: Mover, bucket: int, after: str) -> Moves:
+    log, p = m.s.logs[bucket], m.p
+    if log.fence > p.e:
+        yield m.go("is fenced", "over")
+        return
+    yield m.go(f"can't read bucket {bucket}", after)
+    if log.fence < p.e:
+        yield m.go(f"fences bucket {bucket}", f"recover {bucket}", logs=m.log(bucket, fence=p.e))
+        return
+    if log.pending and m.scen.job and log.pending not in m.s.decided:
+        yield m.go(f"drops what is held in {bucket}", f"recover {bucket}", logs=m.log(bucket, pending=0))
+        return
+    if log.pending:
+        files = m.s.files | {(bucket, log.pending)}
+        yield m.go(
+            f"finishes bucket {bucket}",
+            f"recover {bucket}",
+            logs=m.log(bucket, pending=0, done=log.pending),
+            files=files,
+        )
+    yield from reports(m, bucket, after)
+
+
+def seals(m: Mover, bucket: int, after: str) -> Moves:
+    log, p = m.s.logs[bucket], m.p
+    if log.fence > p.e:
+        yield m.go("is fenced", "over")
+    elif log.fence < p.e or log.pending or p.entries[bucket] is None:
+        yield m.go(f"leaves bucket {bucket} alone", after if not m.scen.job else "drained 0")
+    else:
+        yield m.go(f"seals in bucket {bucket}", after, logs=m.log(bucket, pending=p.e))
+
+
+def closes(m: Mover, bucket: int, after: str) -> Moves:
+    log, p = m.s.logs[bucket], m.p
+    if log.fence > p.e:
+        yield m.go("is fenced", "over")
+    elif log.pending != p.e:
+        yield m.go(f"has nothing in bucket {bucket}", after)
+    else:
+        files = m.s.files | {(bucket, p.e)}
+        yield m.go(f"closes bucket {bucket}", after, logs=m.log(bucket, pending=0, done=p.e), files=files)
+        yield m.go(f"leaves bucket {bucket} pending", after)
+
+
+def decides(m: Mover) -> Moves:
+    if not m.scen.job:
+        yield m.go("has nothing to decide", "close 0")
+    elif m.s.fence != m.p.e:
+        yield m.go("is fenced", "over")
+    else:
+        yield m.go("decides", "close 0", decided=m.s.decided | {m.p.e})
+
+
+def begins(m: Mover) -> Moves:
+    e = m.s.fence + 1
+    yield m.go(f"FENCE({e})", "recover 0", {"e": e}, fence=e)
+
+
+def drained(m: Mover, bucket: int, after: str) -> Moves:
+    """Tells of a bucket what the drain has left there; or fails, and tells nothing."""
+    clean = m.p._replace(open=False) if bucket == 0 else m.p
+    mine = Mover(m.s._replace(procs=(*m.s.procs[: m.i], clean, *m.s.procs[m.i + 1 :])), m.i, m.scen)
+    yield from reports(mine, bucket, after)
+    entries = list(clean.entries)
+    entries[bucket] = None
+    yield mine.go(f"tells nothing of bucket {bucket}", after, {"entries": tuple(entries)})
+
+
+def run(m: Mover) -> Moves:
+    match m.p.phase.split():
+        case ["begin"]:
+            yield from begins(m)
+        case ["recover", "0"]:
+            yield from recovers(m, 0, "recover 1")
+        case ["recover", "1"]:
+            yield from recovers(m, 1, "root 1")
+        case ["root", phase]:
+            late = "root_late" in m.v
+            yield from cuts(m, int(phase), f"late {phase}") if late else puts_root(m, int(phase), f"cut {phase}")
+        case ["late", phase]:
+            yield from puts_root(m, int(phase), "forgets" if phase == "1" else "over")
+        case ["cut", phase]:
+            yield from cuts(m, int(phase), "forgets" if phase == "1" else "over")
+        case ["forgets"]:
+            yield from forgets(m)
+        case ["forgets", "pieces"]:
+            yield from forgets_pieces(m)
+        case ["retires"]:
+            yield from retires(m)
+        case ["seal", "0"]:
+            yield from seals(m, 0, "seal 1")
+        case ["seal", "1"]:
+            yield from seals(m, 1, "decide")
+        case ["decide"]:
+            yield from decides(m)
+        case ["close", "0"]:
+            yield from closes(m, 0, "close 1")
+        case ["close", "1"]:
+            yield from closes(m, 1, "drained 0")
+        case ["drained", "0"]:
+            yield from drained(m, 0, "drained 1")
+        case ["drained", "1"]:
+            yield from drained(m, 1, "root 2")
+
+
+def reader(m: Mover) -> Moves:
+    s, p = m.s, m.p
+    if p.phase == "begin":
+        root = by_name(s)[newest(s)]
+        yield m.go(f"takes {root.name}", "list 0", {"x": (root,)})
+        return
+    root = p.x[0]
+    if p.phase in ("list 0", "list 1"):
+        bucket = int(p.phase[-1])
+        seen = (bucket, done_at(root)[bucket]) in s.files
+        yield m.go(f"lists {bucket}", "list 1" if bucket == 0 else "look", {"x": (*p.x, seen)})
+    elif root in s.roots or "no_look" in m.v:
+        wrong = "" if all(p.x[1:]) else "A PART WAS READ"
+        yield m.go("is content", "over", bad=wrong)
+    else:
+        yield m.go("is told that the cut is gone", "over")
+
+
+def moves(s: State, scen: Scen) -> Moves:
+    for i, p in enumerate(s.procs):
+        if p.phase != "over":
+            yield from (reader if p.kind == "reader" else run)(Mover(s, i, scen))
+
+
+# ---- scenarios
+def scenario(name: str, switches: str = "") -> Scen:
+    first = tuple(Piece(1, bucket, 1, 1) for bucket in BUCKETS)
+    entries = tuple(Entry((piece,), 1) for piece in first)
+    root = Root((1, 2), (0, 0), entries)
+    planning = Proc("A", e=2, phase="root 1", entries=tuple(entry._replace(e=2) for entry in entries))
+    procs = {
+        "runs": (planning, Proc("B")),
+        "job": (planning, Proc("B")),
+        "reader": (planning, Proc("B"), Proc("R", "reader")),
+        "job of three": (planning, Proc("B"), Proc("C")),
+    }[name]
+    logs = tuple(Log(fence=2, number=2) for _ in BUCKETS)
+    files = frozenset((bucket, 1) for bucket in BUCKETS)
+    init = State(2, ((1, 2),), frozenset(), logs, frozenset((root,)), frozenset(first), files, procs)
+    return Scen(name, frozenset(switches.split()), init, name.startswith("job"))
+
+
+DESIGN = ("runs", "job", "reader", "job of three")
+NAIVE = (
+    ("runs", "root_late", "the root is put after CUT"),
+    ("job", "cut_unfenced", "CUT of a fenced run counts"),
+    ("job", "half_a_job", "a root goes on while a decided sequence is open"),
+    ("job", "unread_ignored", "a root goes on though a bucket, of which nothing is known, may be behind a decision"),
+    ("runs", "any_piece", "pieces go that no kept root names, whoever has put them"),
+    ("job of three", "own_gone", "who finds its own root gone takes all pieces for those of nobody"),
+    ("runs", "no_horizon", "retired files go once their sequence is done"),
+    ("runs", "roots_last", "retired files go before the roots that need them"),
+    ("reader", "no_look", "a reader does not look at the root again"),
+)
+
+
+def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_000) -> tuple[str, int, list[str]]:
+    """What is wrong (`none`: nothing in any state; `none*`: nothing up to the limit and on walks from there), how many
+    states there were, and a history that leads to what is wrong."""
+    found: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
+    return found
+
+
+if __name__ == "__main__":
+    model_command(explore, DESIGN, NAIVE)

@@ -1,0 +1,316 @@
+"""Readers see whole commits: of one dataset, and of many at one cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from distcommit import read
+from distcommit.app.cut_choice import AsOf, chosen_cut
+from distcommit.app.readers import Cut
+from distcommit.engine.drain import publish_partition
+from distcommit.engine.launch import Launch, Result
+from distcommit.engine.run import run
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
+from distcommit.model.log_records import CutPhase
+from distcommit.protocol.paths import CUTS, PIECES
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.cuts import counted_roots, forget_cuts, put_cut, read_root, root_path
+from distcommit.stores.fencing import begin_run, end_run
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.world import SimulatedClock, launch_here
+
+NAMES = [f"d{number}" for number in range(6)]
+
+
+class Place:
+    """A job on this machine's disk, run in this process. Each run's clock is a second later."""
+
+    def __init__(self, folder: Path, *, publish: str = "append", job_level: bool = False, kept: int = 20) -> None:
+        self.roots = Roots(*(str(folder / name) for name in ("store", "staging", "output")))
+        self.fs, self.publish, self.job_level, self.kept = LocalFileSystem(durable=False), publish, job_level, kept
+        self.clock = SimulatedClock()
+        self.launch: Launch = launch_here
+
+    def store(self) -> JobStore:
+        return open_store(self.fs, self.roots, "job", 2, create=True)
+
+    def begin(self, ends: dict[str, int]) -> RunSettings:
+        sink = FileSink.model_validate({"compression": "none", "publish": self.publish})
+        source = ModelSource({name: ModelDataset({"0": end}) for name, end in ends.items()})
+        store = self.store()
+        self.clock.sleep(1)
+        return RunSettings(
+            store=store,
+            run_id=f"run-{self.clock.now_ms()}",
+            epoch=begin_run(store, f"run-{self.clock.now_ms()}"),
+            partitions=1,
+            flow=TaskFlow.straight(source, sink),
+            policy=CommitPolicy.FULL,
+            job_level=self.job_level,
+            min_interval_s=0,
+            max_attempts=3,
+            task_attempts=1,
+            kept_cuts=self.kept,
+            clock=self.clock,
+        )
+
+    def run(self, end: int, names: list[str] = NAMES) -> int:
+        settings = self.begin(dict.fromkeys(names, end))
+        result = run(self.launch, settings)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return settings.epoch
+
+    def read(self, *datasets: str, as_of: AsOf = None) -> Cut:
+        return read({"store": self.roots.store, "output": self.roots.output}, datasets or None, as_of=as_of)
+
+    def counts(self, cut: Cut) -> dict[str, int]:
+        return {urn: cut.to_arrow(urn).num_rows for urn in cut.datasets}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_all_datasets_are_read_at_one_cut_and_at_older_ones(place: Place) -> None:
+    first = place.run(3)
+    second = place.run(5)
+    third = place.run(5)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 5)
+    assert place.counts(place.read(as_of=first)) == dict.fromkeys(NAMES, 3)
+    assert place.counts(place.read("d1", as_of=second)) == {"d1": 5}
+    assert place.read().epoch == third
+    newest = place.read()
+    between = datetime.fromtimestamp(place.read(as_of=first).time_ms / 1000, UTC)
+    assert place.counts(place.read(as_of=between)) == dict.fromkeys(NAMES, 3)
+    assert newest.datasets["d0"].watermark is not None
+    assert newest.datasets["d0"].watermark.positions == {"0": 5}
+    assert newest.exactly_once
+
+
+def test_what_is_read_comes_as_arrow_pandas_dataset_and_relation(place: Place) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    place.run(3)
+    cut = place.read("d0", "d1")
+    assert cut.to_arrow().num_rows == len(cut.to_pandas()) == cut.to_pyarrow_dataset().count_rows() == 6
+    assert cut.to_duckdb("d0", duckdb.connect()).aggregate("count(*)").fetchall() == [(3,)]
+    assert len(cut.files()) == 2
+    assert all(Path(file).is_file() for file in cut.files("d0"))
+
+
+def test_a_file_of_a_sequence_that_is_not_done_is_not_seen(place: Place) -> None:
+    place.run(3)
+    settings = place.begin(dict.fromkeys(NAMES, 5))
+
+    def dies_before_its_end(
+        function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        if "drain" in function.__name__:
+            raise KeyboardInterrupt
+        return launch_here(function, settings, tasks, kind)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(dies_before_its_end, settings)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
+    with pytest.raises(NotSettledError, match="not settled yet"):
+        place.read(as_of=settings.epoch)
+    later = place.run(5)
+    assert place.counts(place.read(as_of=settings.epoch)) == dict.fromkeys(NAMES, 5)
+    assert place.read(as_of=settings.epoch).epoch == later
+
+
+def test_a_run_that_changes_few_datasets_writes_little_and_one_that_changes_none_no_piece(place: Place) -> None:
+    place.run(3)
+    before = set(pieces(place))
+    place.run(3)
+    assert set(pieces(place)) == before
+    place.run(4, ["d0"])
+    (new,) = set(pieces(place)) - before
+    assert b"d0" in new_bytes(place, new)
+    assert b"d1" not in new_bytes(place, new)
+
+
+def pieces(place: Place) -> list[str]:
+    return [entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{PIECES}")]
+
+
+def new_bytes(place: Place, name: str) -> bytes:
+    return place.fs.read(f"{place.roots.store}/{PIECES}/{name}")
+
+
+def test_a_chain_is_a_base_and_at_most_eight_more(place: Place) -> None:
+    place.kept = 4
+    for end in range(1, 13):
+        place.run(end)
+    root = chosen_cut(place.store(), None)
+    assert all(1 <= len(bucket.seen.pieces) <= 9 for bucket in root.buckets.values())
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 12)
+    named = {
+        name
+        for each in counted_roots(place.fs, place.roots.store, place.store().job_log().refresh())
+        for bucket in each.buckets.values()
+        for name in bucket.seen.pieces
+    }
+    assert set(pieces(place)) == named
+
+
+def roots(place: Place) -> list[str]:
+    return sorted(entry.name for entry in place.fs.list_folder(f"{place.roots.store}/{CUTS}") if not entry.is_folder)
+
+
+def test_what_is_behind_the_oldest_cut_is_told(place: Place) -> None:
+    place.kept = 2
+    first = place.run(3)
+    began = datetime.fromtimestamp(place.read().time_ms / 1000, UTC)
+    for end in (4, 5, 6):
+        place.run(end)
+    assert len(roots(place)) == 3
+    with pytest.raises(CutGoneError, match="not kept any more"):
+        place.read(as_of=first)
+    with pytest.raises(CutGoneError, match="not kept any more"):
+        place.read(as_of=began)
+    with pytest.raises(ConfigurationError, match="no run of that epoch"):
+        place.read(as_of=99)
+
+
+def test_replaced_files_stay_while_a_kept_cut_shows_them_and_then_go(tmp_path: Path) -> None:
+    place = Place(tmp_path, publish="replace", kept=4)
+    first = place.run(3)
+    old = place.read(as_of=first)
+    files = old.files()
+    second = place.run(5)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 5 - 3)
+    assert old.files() == files
+    assert place.counts(place.read(as_of=first)) == dict.fromkeys(NAMES, 3)
+    place.run(5)
+    assert all(Path(file).exists() for file in files)
+    place.run(5)
+    place.run(5)
+    assert not any(Path(file).exists() for file in files)
+    with pytest.raises(CutGoneError, match="went while it was read"):
+        old.files()
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 2)
+    assert second
+
+
+def test_a_root_of_a_fenced_run_counts_for_nobody(place: Place) -> None:
+    place.run(3)
+    fenced = place.begin(dict.fromkeys(NAMES, 4))
+    place.run(5)
+    before = roots(place)
+    put_cut(fenced.store, fenced.epoch, "late", CutPhase.ENDED, [], 1)
+    assert roots(place) == before
+    newest = chosen_cut(place.store(), None)
+    stray = replace(fenced)
+    path = root_path(place.roots.store, (stray.epoch, 2))
+    Path(path).write_bytes(Path(root_path(place.roots.store, newest.name)).read_bytes())
+    assert (stray.epoch, 2) not in [
+        root.name for root in counted_roots(place.fs, place.roots.store, place.store().job_log().refresh())
+    ]
+    place.run(6)
+    assert not Path(path).exists()
+
+
+def test_half_of_a_job_that_was_decided_is_never_seen(tmp_path: Path) -> None:
+    place = Place(tmp_path, job_level=True)
+    place.run(3)
+
+    def publishes_one_bucket(
+        function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        if function is publish_partition:
+            settings = replace(settings, partitions=2)
+            return launch_here(function, settings, 1, kind)
+        return launch_here(function, settings, tasks, kind)
+
+    place.launch = publishes_one_bucket
+    half = place.run(5)
+    watermarks = [
+        state.done_epoch
+        for bucket in range(2)
+        for state in place.store().bucket_log(bucket).refresh().datasets.values()
+    ]
+    assert len(set(watermarks)) == 2, "the test is to leave half of it open"
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
+    with pytest.raises(NotSettledError):
+        place.read(as_of=half)
+    place.launch = launch_here
+    place.run(5)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 5)
+    assert place.counts(place.read(as_of=half)) == dict.fromkeys(NAMES, 5)
+
+
+def test_half_of_a_job_is_not_seen_while_the_other_half_is_quarantined(tmp_path: Path) -> None:
+    place = Place(tmp_path, job_level=True)
+    place.run(3)
+
+    def loses_a_staged_file(
+        function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        if function is publish_partition:
+            next(path for path in Path(place.roots.staging).rglob("*.parquet")).unlink()
+        return launch_here(function, settings, tasks, kind)
+
+    place.launch = loses_a_staged_file
+    place.run(5)
+    states = [state for bucket in range(2) for state in place.store().bucket_log(bucket).refresh().datasets.values()]
+    assert len({state.done_epoch for state in states}) == 2, "the test is to leave one of them open"
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
+    place.launch = launch_here
+    place.run(5)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 3)
+
+
+def test_no_cut_goes_back_where_a_bucket_can_not_be_read(place: Place) -> None:
+    place.run(3)
+    (log,) = [place.store().bucket_log(1).folder]
+    newest = max(path for path in Path(log).glob("*.seg"))
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:-3])
+    place.run(5)
+    in_first = set(place.store().bucket_log(0).refresh().datasets)
+    seen = place.counts(place.read())
+    assert seen == {name: 5 if name in in_first else 3 for name in NAMES}
+    newest.write_bytes(whole)
+
+
+@pytest.mark.parametrize("folder", [PIECES, CUTS])
+def test_damage_is_told_and_the_next_runs_begin_anew(place: Place, folder: str) -> None:
+    place.run(3)
+    for path in Path(f"{place.roots.store}/{folder}").glob("*.json"):
+        path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(CorruptError):
+        place.read()
+    place.run(5)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 5)
+
+
+def test_there_is_no_cut_before_a_run_and_no_dataset_of_any_name(place: Place) -> None:
+    place.store()
+    with pytest.raises(NotSettledError, match="no cut"):
+        place.read()
+    place.run(3)
+    with pytest.raises(ConfigurationError, match="nothing is published of this dataset"):
+        place.read("other")
+    with pytest.raises(ConfigurationError, match="there is no store here"):
+        read({"store": place.roots.output, "output": place.roots.output})
+
+
+def test_who_is_fenced_deletes_no_cut(place: Place) -> None:
+    place.run(3)
+    fenced = place.begin(dict.fromkeys(NAMES, 4))
+    place.run(5)
+    before = roots(place), sorted(pieces(place))
+    forget_cuts(fenced.store, fenced.epoch, 1)
+    assert (roots(place), sorted(pieces(place))) == before
+    assert read_root(place.fs, place.roots.store, (1, 1)) is None
