@@ -66,6 +66,14 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
     )
 
 
+def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
+    """The row once a request that was taken back may be committed after all, as another target refuses to take it back.
+    Of the dataset's epochs all older ones stay as they are: none of them can be committed any more."""
+    if row is None or row.revoked != request.epoch:
+        return row
+    return replace(row, revoked=request.epoch - 1)
+
+
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
     """The row once the request is taken back, whether it was committed (then its data goes in the same transaction:
     `row.epoch == request.epoch`) or not.

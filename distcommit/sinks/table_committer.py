@@ -15,7 +15,7 @@ from distcommit.model.committer import CommitOutcome, CommitRequest, Committed, 
 from distcommit.model.errors import LostError
 from distcommit.model.ledger import LedgerRow
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.ledgers import answered, committed, taken_back
+from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 
 Key: TypeAlias = tuple[str, str]
 """Dataset and branch."""
@@ -106,6 +106,15 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row.epoch == request.epoch:
                     self.unload(request)
                 self.record(rows[key])
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        with self.transaction():
+            rows = self.locked(_keys(requests))
+            for request in requests:
+                key = (request.dataset_urn, request.branch)
+                row = allowed_again(rows.get(key), request)
+                if row is not None and row != rows.get(key):
+                    self.record(row)
 
     def _tried(self, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
         for _ in range(_TRIES - 1):

@@ -25,7 +25,15 @@ def check_template(template: str) -> str:
     return template
 
 
-def table_name(template: str, urn: str, *, most_bytes: int, any_case: bool = True, taken: tuple[str, ...] = ()) -> str:
+def table_name(
+    template: str,
+    urn: str,
+    *,
+    most_bytes: int,
+    any_case: bool = True,
+    basic_characters: bool = False,
+    taken: tuple[str, ...] = (),
+) -> str:
     """The table of a dataset: the template with the URN as it is.
 
     A name that the database would not keep as it is, and one that looks as if it had been altered here, ends in a hash
@@ -36,14 +44,18 @@ def table_name(template: str, urn: str, *, most_bytes: int, any_case: bool = Tru
         urn: the dataset.
         most_bytes: the longest name that the database has.
         any_case: whether it tells names apart by their case.
+        basic_characters: whether it has those of Unicode's basic plane alone.
         taken: names of tables that are no dataset's.
     """
     name = template.replace(DATASET, urn)
     raw = name.encode()
-    kept = name.isprintable() and not name.endswith(" ") and (any_case or name == name.lower())
+    last = "\uffff" if basic_characters else "\U0010ffff"
+    kept = name.isprintable() and max(name) <= last and not name.endswith(" ") and (any_case or name == name.lower())
     if kept and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
         return name
-    plain = "".join(each if each.isprintable() else "_" for each in (name if any_case else name.lower()))
+    plain = "".join(
+        each if each.isprintable() and each <= last else "_" for each in (name if any_case else name.lower())
+    )
     begin = plain.encode()[: most_bytes - 2 * _HASH_BYTES - 1].decode(errors="ignore")
     return f"{begin}_{blake2b(raw, digest_size=_HASH_BYTES).hexdigest()}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -75,6 +76,10 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
 
     def pins(self) -> Mapping[str, Pin]:
         return {"table": Pin(self.table, ANOTHER_TARGET)}
+
+    @abstractmethod
+    def table_of(self, dataset_urn: str) -> str:
+        """The table of a dataset."""
 
     @property
     def takes_back(self) -> bool:

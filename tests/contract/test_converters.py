@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -106,6 +106,34 @@ class TestIngestTime(ConverterContract):
 
     def make_batch(self) -> pa.RecordBatch:
         return BATCH
+
+
+class Pinned:
+    """What a dataset's records were read with before; nothing else is put."""
+
+    def schema(self, schema_id: int) -> Mapping[str, Any]:
+        return {"id": "int64", "price": "float64", "tags": ["string"], "at": "string"}
+
+    def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        raise AssertionError(schema)
+
+
+class TestInferredJson(ConverterContract):
+    """By fields that are pinned: which these are depends on the records that come first."""
+
+    def make_converter(self) -> Converter:
+        made: Converter = validated("converter", {"type": "json", "evolution": "pin"})
+        return made
+
+    def converter(self) -> Converter:
+        made = super().converter()
+        made.begin_work_unit("a")
+        made.keep_schemas(Pinned())
+        made.know_schemas((7,))
+        return made
+
+    def make_batch(self) -> pa.RecordBatch:
+        return BATCH.drop_columns(["at", "tags"])
 
 
 def test_every_built_in_converter_is_held_against_the_contract() -> None:

@@ -82,7 +82,20 @@ class TestSqliteCatalog(_OnIceberg):
         return True
 
 
-class TestPostgresCatalog(_OnIceberg):
+class _OnServer(_OnIceberg):
+    """The committer's lines are those of the other catalog, and each commit takes longer."""
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path, apart=5)
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.timeout(1800)
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path)
+
+
+class TestPostgresCatalog(_OnServer):
     """Tests share the database: each place is a catalog of its own in it."""
 
     server: PostgresServer
@@ -101,7 +114,7 @@ class TestPostgresCatalog(_OnIceberg):
         }
 
 
-class TestRestCatalog(_OnIceberg):
+class TestRestCatalog(_OnServer):
     """Tests share the catalog: each place is a namespace of its own in it."""
 
     server: IcebergRestServer

@@ -1,30 +1,50 @@
-"""The table of contract results says what came out, and is not older than the contract."""
+"""The tables of contract results say what came out, and are not older than the contracts."""
 
 from __future__ import annotations
 
 import re
 
-from tests.contract.results import TABLE, contract_tests, table
+import pytest
+
+from tests.contract.results import CONTRACTS, ContractResults, key_of, parts, table
 from tests.contract.test_file_systems import TestLocalFileSystem as Local
 from tests.contract.test_file_systems import TestLocalFileSystemWithoutRenameat2 as WithoutRenameat2
+from tests.contract.test_kafka_sink import TestKafkaSink as Kafka
 
 
 def test_each_test_has_a_row_and_what_failed_is_seen() -> None:
-    first, second, *_ = contract_tests()
-    kinds = {"TestLocalFileSystem": Local, "TestLocalFileSystemWithoutRenameat2": WithoutRenameat2}
-    text = table(
-        kinds, {("TestLocalFileSystem", first): ["passed"] * 6 + ["failed"], (Local.__name__, second): ["passed"]}
-    )
+    contract = CONTRACTS["file-systems"]
+    first, second, *_ = contract.names()
+    results = ContractResults(contract, {key_of(kind): kind for kind in (Local, WithoutRenameat2)})
+    results.outcomes[key_of(Local), first] = ["passed"] * 6 + ["failed"]
+    results.outcomes[key_of(Local), second] = ["passed"]
+    text = table(contract, results)
+    assert "|  | local disk | local, without `renameat2` (as NFS) |" in text
     assert f"| {first.removeprefix('test_').replace('_', ' ')} | **6 of 7 pass** | not run |" in text
     assert "| a large file | passes | not run |" in text
     assert "(1) |" in text
     assert "1. A weaker test of its own. Not so by link and unlink" in text
 
 
-def test_the_committed_table_has_all_tests_and_they_passed() -> None:
-    """Else run `python -m tests.contract.results` again."""
-    text = TABLE.read_text(encoding="utf-8")
+def test_what_was_skipped_or_had_nothing_to_try_says_why() -> None:
+    contract = CONTRACTS["sinks"]
+    results = ContractResults(contract, {key_of(Kafka): Kafka})
+    first, second, *_ = contract.names()
+    results.outcomes = {(key_of(Kafka), first): ["passed"], (key_of(Kafka), second): ["skipped"]}
+    results.reasons = {(key_of(Kafka), first): "no groups", (key_of(Kafka), second): "no broker here"}
+    text = table(contract, results)
+    assert "| passes (1) |" in text
+    assert "| skipped (2) |" in text
+    assert "1. Nothing to try: no groups.\n2. no broker here" in text
+    assert "| killed at any line it is committed by the next | by `pytest -m slow` |" in text
+
+
+@pytest.mark.parametrize("name", sorted({"file-systems", *parts()}))
+def test_the_committed_table_has_all_tests_and_they_passed(name: str) -> None:
+    """Else run `python -m tests.contract.results` with this name again."""
+    text = parts()[name]
     rows = re.findall(r"^\| ([a-z][^|]*) \|", text, re.MULTILINE)
-    assert [f"test_{row.replace(' ', '_')}" for row in rows] == contract_tests()
+    assert [f"test_{row.replace(' ', '_')}" for row in rows] == CONTRACTS[name].names()
     assert "**" not in text
     assert "not run" not in text
+    assert "skipped" not in text

@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.model.source import Source
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import Extractor, Source
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource
@@ -109,10 +110,29 @@ class TestSqlSource(SourceContract):
 
     def make_source(self) -> Source:
         settings = {"type": "sql", "url": f"sqlite:///{self.file}", "table_patterns": [".*"], "batch_rows": 2}
-        return SqlSource.model_validate({**settings, "watermark": "id", "lookback": 0})
+        return SqlSource.model_validate({**settings, "watermark": "id", "lookback": 0, "records_per_work_unit": 4})
 
     def holds(self) -> Mapping[str, Mapping[str, int]]:
         return {table: {"": rows} for table, rows in self.rows.items()}
+
+
+class TestSnapshotsOfSql(TestSqlSource):
+    """Each table as a whole, in any order; positions count snapshots."""
+
+    def make_source(self) -> Source:
+        settings = {"type": "sql", "url": f"sqlite:///{self.file}", "table_patterns": [".*"], "batch_rows": 2}
+        return SqlSource.model_validate({**settings, "table_type": "snapshot_only"})
+
+    def test_a_plan_goes_on_where_the_last_one_ended(self, source: Source, extractor: Extractor) -> None:
+        """All is read anew, as the next snapshot."""
+        for urn, plan in self.plan(source).items():
+            again = self.plan(source, {urn: DatasetState(urn, watermark=self.reached(plan))})[urn]
+            assert again.planned_low == self.reached(plan)
+            assert self.reached(again).positions == {"": 2}
+            assert sum(self.count(extractor, unit) for unit in again.work_units) == self.rows[urn]
+
+    def test_nothing_is_left_once_all_is_read(self, source: Source, extractor: Extractor) -> None:
+        """There always is."""
 
 
 class TestSqlSourceOfPostgreSQL(TestSqlSource):
@@ -132,7 +152,9 @@ class TestSqlSourceOfPostgreSQL(TestSqlSource):
     def make_source(self) -> Source:
         settings = {"type": "sql", "url": self.server.url, "schema": self.name, "table_patterns": [".*"]}
         secret = {"password": self.server.password, "batch_rows": 2}
-        return SqlSource.model_validate({**settings, **secret, "watermark": "id", "lookback": 0})
+        return SqlSource.model_validate(
+            {**settings, **secret, "watermark": "id", "lookback": 0, "records_per_work_unit": 4}
+        )
 
     def test_planning_twice_gives_the_same(self, source: Source) -> None:
         """But for the time of the plan."""
@@ -158,7 +180,9 @@ class TestSqlSourceOfMariaDB(TestSqlSource):
     def make_source(self) -> Source:
         url = self.server.url.replace("/shop", f"/{self.name}")
         settings = {"type": "sql", "url": url, "password": self.server.password, "table_patterns": [".*"]}
-        return SqlSource.model_validate({**settings, "batch_rows": 2, "watermark": "id", "lookback": 0})
+        return SqlSource.model_validate(
+            {**settings, "batch_rows": 2, "watermark": "id", "lookback": 0, "records_per_work_unit": 4}
+        )
 
 
 class TestRestSource(SourceContract):

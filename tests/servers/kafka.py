@@ -57,6 +57,11 @@ class KafkaServer(Server):
         """Whom clients have to trust, in PEM: the brokers' certificate has signed itself."""
         return self._folder / "ca.pem"
 
+    @property
+    def data_folder(self) -> Path:
+        """Where the first broker has its partitions, a folder each."""
+        return self._folder / "data-1"
+
     def _start(self, stack: contextlib.ExitStack) -> None:
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-")))
         controller, *ports = free_ports(1 + 3 * self.brokers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -58,9 +58,13 @@ class Encoder(Protocol):
 
 
 def encoder_of(
-    file_format: FileFormat, schema: pa.Schema, compression: Compression, options: Mapping[str, Any] | None = None
+    file_format: FileFormat,
+    schema: pa.Schema,
+    compression: Compression,
+    options: Mapping[str, Any] | None = None,
+    bloom_filters: Container[str] = (),
 ) -> Encoder:
-    """A new encoder; `options` are more of pyarrow's for Parquet.
+    """A new encoder; `options` are more of pyarrow's for Parquet, `bloom_filters` columns of ORC that have one.
 
     Raises:
         ConfigurationError: if the format can't hold a column.
@@ -68,7 +72,7 @@ def encoder_of(
     if file_format == "avro":
         return AvroEncoder(schema, compression)
     if file_format == "orc":
-        return OrcEncoder(schema, compression)
+        return OrcEncoder(schema, compression, bloom_filters)
     if file_format in ("jsonl", "csv"):
         return TextEncoder(file_format, schema, TEXT_CODECS[compression])
     return ParquetEncoder(schema, compression, options or {})
@@ -148,9 +152,9 @@ class AvroEncoder:
 class OrcEncoder:
     """Whole files only: pyarrow's writer keeps a stripe of each open file in memory, of up to 64 MiB."""
 
-    def __init__(self, schema: pa.Schema, compression: Compression) -> None:
+    def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
         orc_container.check_columns(schema)
-        self._compression = compression
+        self._compression, self._bloom_filters = compression, bloom_filters
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         raise ValueError("ORC files are written whole")
@@ -158,7 +162,7 @@ class OrcEncoder:
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         if rows is None:
             raise ValueError("no rows were written to this file")
-        sink.write(orc_container.write_table(rows, self._compression, metadata))
+        sink.write(orc_container.write_table(rows, self._compression, metadata, self._bloom_filters))
 
     def abandon(self) -> None:
         return

@@ -22,7 +22,11 @@ _MAX_NAME_BYTES = 240
 
 
 class FieldPartition(BaseModel, frozen=True, extra="forbid"):
-    """Folders by a field: `country=DE`, as Hive, Spark and DuckDB have them. The column stays in the files."""
+    """Folders by a field: `country=DE`, as Hive, Spark and DuckDB have them. The column stays in the files.
+
+    Attributes:
+        field: a column of text, whole numbers, dates or booleans.
+    """
 
     field: str = Field(min_length=1)
 

@@ -18,14 +18,26 @@ _ENDINGS = {"zstd": "zst", "gzip": "gz"}
 
 
 class SortKey(BaseModel, frozen=True, extra="forbid"):
-    """A column that the records of a file are sorted by; null comes last."""
+    """A column that the records of a file are sorted by; null comes last.
+
+    Attributes:
+        column: its name.
+        order: `ascending` or `descending`.
+    """
 
     column: str
     order: Literal["ascending", "descending"] = "ascending"
 
 
 class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
-    """How Parquet writes a column; what is left out is as for all columns. An `encoding` turns `dictionary` off."""
+    """How Parquet writes a column; what is left out is as for all columns. Of ORC there is `bloom_filter` alone.
+
+    Attributes:
+        encoding: of Parquet; one turns the dictionary off.
+        dictionary: whether values are written by a dictionary.
+        compression: of this column.
+        bloom_filter: whether there is one.
+    """
 
     encoding: (
         Literal["plain", "byte_stream_split", "delta_binary_packed", "delta_length_byte_array", "delta_byte_array"]
@@ -52,9 +64,17 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
 
     Compression by format (Avro's own names: zstandard, snappy, deflate, null; ORC's: zstd, snappy, zlib, none) works
     for all of them but text, which is zstd or gzip; Parquet files of less than 16 KiB are never compressed.
-    `target_file_bytes` closes a file once it has that size: bytes written, passed by at most one row group; of Avro,
-    ORC and whatever is sorted bytes in memory before compression, at most 256 MiB. `max_partitions`: how many folders
-    an attempt's records may go to, if they are by a field.
+
+    Attributes:
+        format: of the files.
+        compression: of the files; of `jsonl` and `csv` it is `zstd` or `gzip`.
+        partition_by: folders within that of the dataset: by time (`column`, `granularity`, `time_zone`), by a field
+            (`field`), or a list of these, folders in folders.
+        max_partitions: to how many folders the records of an attempt may go, if they are by a field.
+        sort_by: columns that each file is sorted by, as a whole.
+        columns: how single columns are written, by their names: Parquet, and Bloom filters of ORC.
+        target_file_bytes: a file is closed once it has that size: bytes written, passed by at most one row group; of
+            Avro, ORC and whatever is sorted bytes in memory before compression, at most 256 MiB.
     """
 
     format: FileFormat = "parquet"
@@ -74,8 +94,11 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
                 f"compression: {self.compression} does not go with format: {self.format}. What the audit needs is kept"
                 f" in the frames of its compression: {' or '.join(TEXT_CODECS)}"
             )
-        if self.columns and self.format != "parquet":
-            raise ValueError(f"columns says how Parquet encodes; format: {self.format} has no such settings")
+        if self.columns and self.format not in ("parquet", "orc"):
+            raise ValueError(f"columns says how Parquet and ORC encode; format: {self.format} has no such settings")
+        others = {name for found in self.columns.values() for name in found.model_fields_set} - {"bloom_filter"}
+        if self.format == "orc" and others:
+            raise ValueError(f"of a column of ORC only bloom_filter can be set, and not {', '.join(sorted(others))}")
         return self
 
     @property
@@ -118,6 +141,9 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
         """A new encoder for rows of that schema. Raises as `check_schema`."""
         for key in self.sort_by:
             _check_sorted(schema, key.column)
+        _check_there(schema, self.columns)
+        if self.format == "orc":
+            return encoder_of("orc", schema, self.compression, bloom_filters=_orc_filters(schema, self.columns))
         options = _parquet_options(schema, self) if self.format == "parquet" and (self.columns or self.sort_by) else {}
         return encoder_of(self.format, schema, self.compression, options)
 
@@ -136,14 +162,9 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
     )
 
 
-def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
-    """What pyarrow's writer is given beside the usual. Raises ConfigurationError."""
-    options: dict[str, Any] = {}
-    if layout.sort_by:
-        options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, layout.sort_keys, "at_end")
-    if not layout.columns:
-        return options
-    missing = [name for name in layout.columns if schema.names.count(name) != 1]
+def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> None:
+    """Raises ConfigurationError if a column is missing."""
+    missing = [name for name in columns if schema.names.count(name) != 1]
     if missing:
         raise ConfigurationError(
             "a setting is for a column that is not there",
@@ -152,6 +173,24 @@ def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
             todo="correct sink.columns",
             column=missing[0],
         )
+
+
+def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Sequence[str]:
+    """The columns that have a Bloom filter. Raises ConfigurationError if one of them can't."""
+    found = [name for name, settings in columns.items() if settings.bloom_filter]
+    for name in found:
+        if pa.types.is_nested(schema.field(name).type):
+            raise _not_for(schema.field(name), "a Bloom filter of a column that is no list, struct or map")
+    return found
+
+
+def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
+    """What pyarrow's writer is given beside the usual. Raises ConfigurationError."""
+    options: dict[str, Any] = {}
+    if layout.sort_by:
+        options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, layout.sort_keys, "at_end")
+    if not layout.columns:
+        return options
     for name, settings in layout.columns.items():
         _try(schema.field(name), _options_of([name], {name: settings}, layout.compression))
     leaves = _leaves(schema)
@@ -181,13 +220,18 @@ def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
         with pq.ParquetWriter(pa.BufferOutputStream(), schema, **{"compression": "zstd", **options}) as writer:
             writer.write_table(pa.table([pa.nulls(1, field.type)], schema=schema))
     except (OSError, TypeError, ValueError, pa.ArrowException) as error:
-        raise ConfigurationError(
-            "a setting is not for such a column",
-            expected="an encoding, a dictionary and a bloom filter that Parquet and this pyarrow have for its type",
-            found=f"{field.type}: {error}",
-            todo="correct sink.columns",
-            column=field.name,
-        ) from error
+        expected = "an encoding, a dictionary and a bloom filter that Parquet and this pyarrow have for its type"
+        raise _not_for(field, expected, f": {error}") from error
+
+
+def _not_for(field: pa.Field, expected: str, why: str = "") -> ConfigurationError:
+    return ConfigurationError(
+        "a setting is not for such a column",
+        expected=expected,
+        found=f"{field.type}{why}",
+        todo="correct sink.columns",
+        column=field.name,
+    )
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

@@ -3,7 +3,7 @@ crashes on damaged files, so that it is given none whose bytes are not those tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
@@ -37,8 +37,8 @@ def check_columns(schema: pa.Schema) -> None:
         _stored(field.type, field.name)
 
 
-def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str]) -> bytes:
-    """A whole file.
+def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
+    """A whole file. `bloom_filters`: columns that have one.
 
     Raises:
         ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads back as another one,
@@ -52,7 +52,8 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str]) -
     kept, has_structs = rows.cast(stored), any(map(_has_structs, stored.types))
     if has_structs:  # pyarrow 26 writes a slice of them with the nulls of what lies before it
         kept = kept.take(pa.array(range(kept.num_rows), pa.int64()))
-    with pa_orc.ORCWriter(out, compression=_CODECS[compression]) as writer:
+    filters = [number for number, name in _numbered(stored) if name in bloom_filters]
+    with pa_orc.ORCWriter(out, compression=_CODECS[compression], bloom_filter_columns=filters) as writer:
         writer.write(kept)
     if has_structs:
         _check_structs(out.getvalue(), rows)
@@ -83,6 +84,18 @@ def read_table(file: pa.NativeFile) -> pa.Table:
     if xxh3_64_hexdigest(others) != said.others:
         raise ValueError("its bytes are not those that were written")
     return pa_orc.ORCFile(file).read().cast(said.arrow_schema)
+
+
+def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
+    """The columns by their numbers in ORC, where each has one, and each that is in it; 0 is the row's."""
+    number = 1
+    for field in schema:
+        yield number, field.name
+        number += _columns_in(field.type)
+
+
+def _columns_in(kind: pa.DataType) -> int:
+    return 1 + sum(_columns_in(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _has_structs(kind: pa.DataType) -> bool:

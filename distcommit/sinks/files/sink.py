@@ -48,7 +48,13 @@ _MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes t
 
 
 class AccessSettings(BaseModel, frozen=True, extra="forbid"):
-    """Mode (octal, in quotes), owner and group of published files; what is left out is as the file system sets it."""
+    """Who may read published files; what is left out is as the file system sets it.
+
+    Attributes:
+        mode: octal, in quotes: `"0640"`.
+        owner: a user, for which the job has to run as a superuser.
+        group: one of the job's own groups.
+    """
 
     mode: str | None = Field(default=None, pattern="^0?[0-7]{3}$")
     owner: str | None = Field(default=None, min_length=1)
@@ -67,8 +73,11 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
 class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     """Publishes records as files of the job's output, by renaming them; a dataset's are in a folder of its own.
 
-    `publish`: whether the files of a run are added to those that are there; or take the place of all of the dataset's;
-    or of those in the folders of `partition_by` that they go to.
+    Attributes:
+        access: mode, owner and group of published files.
+        publish: whether the files of a run are added to those that are there (`append`); or take the place of all of
+            the dataset's (`replace`); or of those in the folders of `partition_by` that they go to
+            (`replace_partitions`).
     """
 
     type: Literal["files"] = "files"

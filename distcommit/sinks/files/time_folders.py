@@ -32,6 +32,11 @@ class TimePartition(BaseModel, frozen=True, extra="forbid"):
     """Folders by time: `2013`, `2013-01`, `2013-01-31` or `2013-01-31-07`, in local time of `time_zone`.
 
     A column without a zone is taken for UTC. The hour that a zone repeats in autumn is one folder.
+
+    Attributes:
+        column: a column of timestamps.
+        granularity: what a folder is of.
+        time_zone: whose years, months, days and hours these are.
     """
 
     column: str = "kafka_timestamp"

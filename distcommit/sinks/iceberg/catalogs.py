@@ -6,20 +6,17 @@ compare-and-set. A REST catalog is asked for many tables at once, and gets many 
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from urllib.parse import urlparse
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from distcommit.fs.local import LocalFileSystem
-from distcommit.model.ports import FileSystem
+from distcommit.sinks.data_files import local_path
 
 Identifier = tuple[str, ...]
 _REMOTE_CALLS = 32
@@ -124,26 +121,3 @@ class KnownTables:
             return {name: self._listed[name]()}
         except (KeyError, OSError):  # made since, or changed so often that this version's file is gone
             return {}
-
-
-def local_path(location: str) -> str:
-    """The path of a location on this machine; empty if it is elsewhere."""
-    parsed = urlparse(location)
-    if parsed.scheme == "file":
-        return parsed.path
-    return location if location.startswith("/") else ""
-
-
-def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Makes durable what was written below these locations; elsewhere than on this machine a closed file is.
-
-    Args:
-        fs: the job's file system, which syncs as the job file says if it is a local one.
-        locations: folders.
-    """
-    local = fs if fs.scheme == "file" else LocalFileSystem()
-    devices: dict[int, str] = {}
-    for path in filter(None, map(local_path, locations)):
-        devices.setdefault(os.stat(path).st_dev, path)
-    for path in devices.values():
-        local.sync_tree(path)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.io import load_file_io
@@ -19,6 +18,7 @@ from distcommit.model.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    HeldBack,
     LostAttempt,
     RetryLater,
     SinkCommitter,
@@ -27,27 +27,29 @@ from distcommit.model.errors import ConflictError, CorruptError, error_text
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
-from distcommit.sinks.iceberg.catalogs import Change, Identifier, sync_locations
-from distcommit.sinks.iceberg.data_files import NOTE, data_file, name_prefix
-from distcommit.sinks.iceberg.ledger import Change as LedgerChange
-from distcommit.sinks.iceberg.ledger import Ledgers
+from distcommit.sinks.data_files import left_by, sync_locations, waits
+from distcommit.sinks.iceberg.catalogs import Change, Identifier
+from distcommit.sinks.iceberg.data_files import data_file
 from distcommit.sinks.iceberg.opening import opened
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
-from distcommit.sinks.ledgers import answered, committed, taken_back
+from distcommit.sinks.ledger_files import Change as LedgerChange
+from distcommit.sinks.ledger_files import Ledger, Ledgers
+from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 
 logger = logging.getLogger(__name__)
-_TRIES, _MOST_FAILURES = 12, 3
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 2.0
+_MOST_FAILURES = 3
 _GONE = "restore it, or set the watermark by hand and release the dataset; nothing was written"
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Requests for one table that have no answer yet; `requests` by their place in the call."""
+    """Requests for one table that have no answer yet; `requests` by their place in the call. `whole`: all of them are
+    committed, or none."""
 
     name: Identifier
     requests: dict[int, CommitRequest]
+    whole: bool = False
     answers: dict[int, CommitOutcome] = field(default_factory=dict)
     taken: list[int] = field(default_factory=list)
     snapshot: NewSnapshot | None = None
@@ -67,9 +69,15 @@ class IcebergCommitter(SinkCommitter):
         self._ledgers = Ledgers(context.fs, context.output_root, context.store_id)
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return self._commit(requests, whole=False)
+
+    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return self._commit(requests, whole=True)
+
+    def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         answers: dict[int, CommitOutcome] = {}
-        batches, reason, failures = self._batches(requests), "others changed the table again and again", 0
-        for wait_s in _waits():
+        batches, reason, failures = self._batches(requests, whole=whole), "others changed the table again and again", 0
+        for wait_s in waits():
             if not batches or failures == _MOST_FAILURES:
                 break
             time.sleep(wait_s)
@@ -86,17 +94,34 @@ class IcebergCommitter(SinkCommitter):
         return [answers.get(index, RetryLater(reason)) for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
+        self._changed_in_tables(requests, self._take_back)
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        self._changed_in_tables(requests, self._allow)
+
+    def _changed_in_tables(
+        self, requests: Sequence[CommitRequest], change: Callable[[Table, Sequence[CommitRequest]], bool]
+    ) -> None:
+        """Has each table changed, from the version that it then has."""
         for batch in self._batches(requests):
-            for wait_s in _waits():
+            for wait_s in waits():
                 time.sleep(wait_s)
                 table = self._tables.load([batch.name]).get(batch.name)
-                if table is None or self._take_back(table, list(batch.requests.values())):
+                if table is None:
                     break
+                try:
+                    if change(table, list(batch.requests.values())):
+                        break
+                except CorruptError:
+                    if not self._has_changed(table):
+                        raise
             else:
                 raise ConflictError("others changed the table again and again", table=".".join(batch.name))
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:
-        in_flight(self._tables.parallel_calls, self._delete, [path for each in lost for path in self._left_by(each)])
+        in_flight(
+            self._tables.parallel_calls, self._delete, [path for each in lost for path in left_by(self._context, each)]
+        )
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         name = self._sink.table_of(dataset_urn)
@@ -106,18 +131,37 @@ class IcebergCommitter(SinkCommitter):
     def ledger(self) -> Iterator[LedgerRow]:
         names = self._tables.names(tuple(self._sink.namespace.split(".")))
         for table in self._tables.load(names).values():
-            yield from self._ledgers.read(table.metadata.properties, str(table.metadata.table_uuid)).rows.values()
+            yield from self._rows_of(table)
 
     def probe(self) -> None:
         self._tables.probe(tuple(self._sink.namespace.split(".")))
 
+    def _ledger_of(self, table: Table) -> Ledger:
+        properties = table.metadata.properties
+        return self._ledgers.read(properties.get(self._ledgers.name), str(table.metadata.table_uuid))
+
+    def _rows_of(self, table: Table) -> Iterable[LedgerRow]:
+        try:
+            return self._ledger_of(table).rows.values()
+        except CorruptError:
+            if not self._has_changed(table):
+                raise
+        now = self._tables.load([table.name()]).get(table.name())
+        return self._rows_of(now) if now is not None else ()
+
+    def _has_changed(self, table: Table) -> bool:
+        """Whether it is another version by now. Who changes a table deletes what its ledger was in, so that a ledger
+        that can't be read is damage only if this is False."""
+        now = self._tables.load([table.name()]).get(table.name())
+        return now is None or now.metadata_location != table.metadata_location
+
     # -- committing
 
-    def _batches(self, requests: Sequence[CommitRequest]) -> list[_Batch]:
+    def _batches(self, requests: Sequence[CommitRequest], *, whole: bool = False) -> list[_Batch]:
         found: dict[Identifier, _Batch] = {}
         for index, request in enumerate(requests):
-            name = tuple(request.infos[0]["table"])
-            found.setdefault(name, _Batch(name, {})).requests[index] = request
+            name = tuple(request.infos[0]["table"]) if request.infos else self._sink.table_of(request.dataset_urn)
+            found.setdefault(name, _Batch(name, {}, whole)).requests[index] = request
         return list(found.values())
 
     def _round(self, batches: list[_Batch]) -> None:
@@ -159,6 +203,9 @@ class IcebergCommitter(SinkCommitter):
         try:
             return self._stage(batch, table)
         except CorruptError as error:
+            if table is not None and self._has_changed(table):
+                batch.answers = {}
+                return None  # without answers: the next round loads it again
             answer: CommitOutcome = FailedForGood(str(error))
         except Exception as error:  # noqa: BLE001 - a client's, or a file system's: the other tables are not to suffer
             answer = RetryLater(error_text(error))
@@ -170,7 +217,7 @@ class IcebergCommitter(SinkCommitter):
             batch.answers = dict.fromkeys(batch.requests, _no_table(batch.name))
             return None
         metadata = table.metadata
-        ledger = self._ledgers.read(metadata.properties, str(metadata.table_uuid))
+        ledger = self._ledger_of(table)
         rows: list[LedgerRow] = []
         files: list[DataFile] = []
         for index, request in batch.requests.items():
@@ -182,13 +229,17 @@ class IcebergCommitter(SinkCommitter):
             batch.taken.append(index)
             rows.append(committed(row, request, covered_in(request.infos)))
             files += files_of(table, request)
+        refused = next((index for index, answer in batch.answers.items() if isinstance(answer, FailedForGood)), None)
+        if batch.whole and refused is not None:
+            batch.answers |= dict.fromkeys(batch.taken, HeldBack(batch.requests[refused].dataset_urn))
+            return None
         if not rows:
             return None
         batch.ledger = self._ledgers.changed(ledger, rows, str(metadata.table_uuid))
         batch.snapshot = NewSnapshot.of(table)
         epoch = max(batch.requests[index].epoch for index in batch.taken)
         trace = {"distcommit.store": self._context.store_id, "distcommit.epoch": str(epoch)}
-        return batch.snapshot.change(files, frozenset(), {self._ledgers.property_name: batch.ledger.value}, trace)
+        return batch.snapshot.change(files, frozenset(), {self._ledgers.name: batch.ledger.text}, trace)
 
     def _lost(self, table: Table, request: CommitRequest) -> CommitOutcome | None:
         paths = [file["path"] for info in request.infos for file in info["files"]]
@@ -198,17 +249,6 @@ class IcebergCommitter(SinkCommitter):
 
     # -- what lost
 
-    def _left_by(self, lost: LostAttempt) -> list[str]:
-        """Where the data files of an attempt are, or were, by its infos and its notes."""
-        fs, folder = self._context.fs, f"{self._context.staging_root}/{lost.folder}"
-        paths = {file["path"] for info in lost.infos for file in info["files"]}
-        for entry in fs.list_folder(folder):
-            if entry.name.endswith(NOTE):
-                with contextlib.suppress(FileNotFoundError):
-                    paths.add(fs.read(f"{folder}/{entry.name}").decode())
-        ours = name_prefix(lost.epoch, lost.attempt)
-        return sorted(path for path in paths if path.rpartition("/")[2].startswith(ours))
-
     def _delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             load_file_io(self._tables.catalog.properties, path).delete(path)
@@ -217,9 +257,8 @@ class IcebergCommitter(SinkCommitter):
 
     def _take_back(self, table: Table, requests: Sequence[CommitRequest]) -> bool:
         """Takes them back of this version of the table; False if it has changed meanwhile."""
-        metadata = table.metadata
         requests = [request for request in requests if _other_table(table, request) is None]
-        ledger = self._ledgers.read(metadata.properties, str(metadata.table_uuid))
+        ledger = self._ledger_of(table)
         keys = [(request.dataset_urn, request.branch) for request in requests]
         old = [ledger.rows.get(key) for key in keys]
         new = [taken_back(row, each, covered_in(each.infos)) for row, each in zip(old, requests, strict=True)]
@@ -232,10 +271,25 @@ class IcebergCommitter(SinkCommitter):
             for info in request.infos
             for file in info["files"]
         }
-        changed = self._ledgers.changed(ledger, new, str(metadata.table_uuid))
+        return self._put(table, ledger, new, removed, ("distcommit.taken-back", requests[0].epoch))
+
+    def _allow(self, table: Table, requests: Sequence[CommitRequest]) -> bool:
+        """Lets them be committed again to this version of the table; False if it has changed meanwhile."""
+        requests = [request for request in requests if _other_table(table, request) is None]
+        ledger = self._ledger_of(table)
+        old = [ledger.rows.get((request.dataset_urn, request.branch)) for request in requests]
+        new = [allowed_again(row, request) for row, request in zip(old, requests, strict=True)]
+        rows = [row for row in new if row is not None]
+        return new == old or self._put(table, ledger, rows, set(), ("distcommit.allowed", requests[0].epoch))
+
+    def _put(
+        self, table: Table, ledger: Ledger, rows: Sequence[LedgerRow], removed: set[str], what: tuple[str, int]
+    ) -> bool:
+        """Changes ledger rows, and removes data files with them; False if the table has changed meanwhile."""
+        changed = self._ledgers.changed(ledger, rows, str(table.metadata.table_uuid))
         snapshot = NewSnapshot.of(table)
-        trace = {"distcommit.store": self._context.store_id, "distcommit.taken-back": str(requests[0].epoch)}
-        change = snapshot.change([], removed, {self._ledgers.property_name: changed.value}, trace)
+        trace = {"distcommit.store": self._context.store_id, what[0]: str(what[1])}
+        change = snapshot.change([], removed, {self._ledgers.name: changed.text}, trace)
         if change is None:
             snapshot.forget()
             raise ConflictError(
@@ -265,17 +319,10 @@ def _no_table(name: Identifier) -> FailedForGood:
 def _other_table(table: Table, request: CommitRequest) -> FailedForGood | None:
     """Says so if the table is not the one that the files were written for."""
     found, wanted = str(table.metadata.table_uuid), {info["uuid"] for info in request.infos}
-    if wanted == {found}:
+    if wanted <= {found}:
         return None
     name = ".".join(table.name())
     return FailedForGood(
         f"the table {name} was made again: its uuid is {found}, and the files were written for"
         f" {', '.join(sorted(wanted))}: {_GONE}"
     )
-
-
-def _waits() -> Iterator[float]:
-    """Seconds before each try."""
-    yield 0
-    for turn in range(_TRIES - 1):
-        yield random.uniform(0, min(_FIRST_WAIT_S * 2**turn, _LONGEST_WAIT_S))

@@ -21,14 +21,6 @@ _STATISTICS = (
     "upper_bounds",
 )
 
-NOTE = ".path"
-"""How the names of notes end: staged files that say where a data file is."""
-
-
-def name_prefix(epoch: int, attempt: str) -> str:
-    """How the names of an attempt's data files begin."""
-    return f"distcommit-{epoch:06d}-{attempt}-"
-
 
 def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:
     """The file as plain data. Statistics, which are by column id, are packed as bytes."""

@@ -52,7 +52,10 @@ def _made(sink: IcebergSettings, name: Identifier, wanted: StructType) -> Table 
     tables = opened(sink.catalog)
     schema = assign_fresh_schema_ids(Schema(*wanted.fields))
     spec, order = _partition_spec(sink, schema), _sort_order(sink, schema)
-    defaults = {TableProperties.FORMAT_VERSION: str(FORMAT_VERSION)}
+    defaults = {
+        TableProperties.FORMAT_VERSION: str(FORMAT_VERSION),
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each version names all snapshots
+    }
     for _ in range(2):
         try:
             return tables.catalog.create_table(

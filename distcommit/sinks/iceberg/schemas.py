@@ -7,21 +7,13 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import ResolveError
-from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids, schema_to_pyarrow
-from pyiceberg.schema import Schema, promote
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids
+from pyiceberg.schema import promote
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from distcommit.model.errors import ConfigurationError
 
 FORMAT_VERSION: Final = 2
-_AS_THEY_ARE = (
-    pa.types.is_boolean,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
-"""Types that Parquet stores in one way, whichever of Arrow's holds them."""
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
@@ -80,68 +72,6 @@ def lacking(have: IcebergType, want: IcebergType, path: str = "") -> Iterator[st
                 promote(want, have)
             except ResolveError:
                 yield f"column {path} is {have}, and records have {want}"
-
-
-class Fitting:
-    """Makes of batches of one schema what is written to a table's files.
-
-    Args:
-        table: the table's schema, with names as they are in files.
-        batches: the schema of the batches.
-
-    Raises:
-        ConfigurationError: if the table wants a column that batches have not.
-    """
-
-    def __init__(self, table: Schema, batches: pa.Schema) -> None:
-        targets = schema_to_pyarrow(table, include_field_ids=True)
-        self._indices: list[int] = []
-        fields = []
-        for wanted, target in zip(table.fields, targets, strict=True):
-            index = batches.get_field_index(wanted.name)
-            if index < 0 and wanted.required:
-                raise ConfigurationError(
-                    "the table wants a value where records have no column",
-                    column=wanted.name,
-                    todo="make the column optional, or have a converter add it",
-                )
-            self._indices.append(index)
-            kept = index >= 0 and any(same(batches.field(index).type) for same in _AS_THEY_ARE)
-            fields.append(target.with_type(batches.field(index).type) if kept else target)
-        self.schema = pa.schema(fields)
-
-    def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as the table stores it.
-
-        Raises:
-            ConfigurationError: if a value does not fit into the column's type.
-        """
-        columns = [
-            pa.nulls(batch.num_rows, field.type) if index < 0 else _cast(batch.column(index), field)
-            for index, field in zip(self._indices, self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
-    if not field.nullable and values.null_count:
-        raise ConfigurationError(
-            "the table wants a value where a record has none",
-            column=field.name,
-            todo="make the column optional, or reject such records with the row checker not_null",
-        )
-    if values.type == field.type:
-        return values
-    try:
-        return values.cast(field.type)
-    except pa.ArrowInvalid as error:
-        raise ConfigurationError(
-            "a value does not fit into the table's column",
-            column=field.name,
-            expected=str(field.type),
-            found=f"{values.type}: {error}",
-            todo="widen the column, or reject such records with the row checker range",
-        ) from error
 
 
 def _storable(kind: pa.DataType) -> pa.DataType:

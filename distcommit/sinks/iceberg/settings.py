@@ -17,7 +17,13 @@ _SIZED = frozenset({"bucket", "truncate"})
 
 class CatalogSettings(BaseModel):
     """Where the tables are listed. What else the section has goes to pyiceberg's catalog as it is: `uri`, `warehouse`,
-    `s3.endpoint`, `token`, ..."""
+    `s3.endpoint`, `token`, ...
+
+    Attributes:
+        type: `sql` (SQLite, PostgreSQL) or `rest`.
+        uri: where it is, as pyiceberg has it.
+        name: what pyiceberg calls it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -33,7 +39,21 @@ class CatalogSettings(BaseModel):
 
 
 class IcebergSettings(BaseModel):
-    """Which tables records go to, and how these are made."""
+    """Which tables records go to, and how these are made.
+
+    Attributes:
+        catalog: where the tables are listed.
+        namespace: which they are in, with dots between its parts; it is made if it is missing.
+        table: the table's name; `{dataset}` stands for the dataset's, in letters, digits and `_`. Without it all
+            datasets share a table.
+        create: whether tables that are missing are made, of the records' columns.
+        evolve: `add_columns`: new columns are added, narrow ones widened; `none`: such records fail.
+        partition_by: of tables that are made: columns, or `year(c)`, `month(c)`, `day(c)`, `hour(c)`, `bucket(N, c)`,
+            `truncate(N, c)`.
+        sort_by: of tables that are made: columns, or transforms as above.
+        properties: of tables that are made.
+        target_file_bytes: a data file of this size is closed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

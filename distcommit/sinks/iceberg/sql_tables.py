@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import update_table_metadata
 from sqlalchemy import Connection, bindparam, false, func, select, update
 from sqlalchemy import Table as SqlTable
@@ -20,6 +22,7 @@ from sqlalchemy import Table as SqlTable
 from distcommit.model.parallel import in_flight
 from distcommit.sinks.iceberg.catalogs import Change, Identifier, Tables
 
+logger = logging.getLogger(__name__)
 _NAMES_IN_QUERY = 1000
 _ROWS = cast(SqlTable, IcebergTables.__table__)
 
@@ -41,7 +44,8 @@ class SqlTables(Tables):
         return dict(zip(locations, found, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        targets = in_flight(self.parallel_calls, self._write, changes)
+        made = in_flight(self.parallel_calls, self._write, changes)
+        targets = [target for target, _ in made]
         sync()
         while True:
             with self._engine.connect() as connection:
@@ -55,8 +59,19 @@ class SqlTables(Tables):
                 moved = connection.execute(_MOVE, moves).rowcount
                 if moved in (len(moves), -1):
                     connection.commit()
-                    return same
+                    break
             time.sleep(0.01)  # one has moved between the query and the change: look again
+        moved_on = [(change, after) for change, (_, after), ok in zip(changes, made, same, strict=True) if ok]
+        in_flight(self.parallel_calls, self._forget_old, moved_on)
+        return same
+
+    def _forget_old(self, moved: tuple[Change, TableMetadata]) -> None:
+        """Deletes versions that the table names no more, if its properties say so."""
+        change, after = moved
+        try:
+            self.catalog._delete_old_metadata(self._io, change.table.metadata, after)
+        except Exception:  # it is committed; removing orphan files takes them
+            logger.warning("old metadata of %s could not be deleted", change.table.name(), exc_info=True)
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         query = select(_ROWS.c.table_name, _ROWS.c.metadata_location).where(
@@ -103,8 +118,8 @@ class SqlTables(Tables):
         metadata = FromInputFile.table_metadata(self._io.new_input(location))
         return Table(name, metadata, location, self._io, self.catalog)
 
-    def _write(self, change: Change) -> str:
-        """Writes the metadata that the change comes to; where it is."""
+    def _write(self, change: Change) -> tuple[str, TableMetadata]:
+        """Writes the metadata that the change comes to; where it is, and what."""
         table = change.table
         for requirement in change.requirements:
             requirement.validate(table.metadata)
@@ -113,7 +128,7 @@ class SqlTables(Tables):
         number = table.metadata_location.rpartition("/")[2].partition("-")[0]
         target = provider.new_table_metadata_file_location(int(number) + 1 if number.isdecimal() else 0)
         ToOutputFile.table_metadata(metadata, self._io.new_output(target))
-        return target
+        return target, metadata
 
     def _move(self, change: Change, target: str) -> dict[str, str]:
         *namespace, name = change.table.name()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
+    schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
@@ -24,105 +25,42 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
-from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.model.work import SkippedRange
-from distcommit.sinks.covering import Covering
-from distcommit.sinks.iceberg.catalogs import sync_locations
-from distcommit.sinks.iceberg.data_files import NOTE, name_prefix, plain_file
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, name_prefix
+from distcommit.sinks.fitting import Fitting
+from distcommit.sinks.iceberg.data_files import plain_file
 from distcommit.sinks.iceberg.making import table_for
 from distcommit.sinks.iceberg.opening import known_tables
-from distcommit.sinks.iceberg.schemas import Fitting
 from distcommit.sinks.iceberg.settings import IcebergSettings
 
-_WAITING_BYTES = 64 << 20
 _OPEN_FILES = 32
 
 
-class IcebergWriter(SinkWriter):
-    """Rows wait in memory until they take 64 MB, and become a row group of each partition that they are of."""
+class IcebergWriter(DataFileWriter):
+    """Data files in the table's own folder, of the partition spec and sort order that it had when they were begun."""
 
     def __init__(self, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
-        self._sink, self._attempt, self._area = sink, attempt, area
-        self._name = sink.table_of(attempt.dataset_urn)
-        self._covering = Covering(origin)
-        self._schema: pa.Schema | None = None
-        self._files: TableFiles | None = None
-        self._fitting: Fitting | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-        self._closed: list[TableFiles] = []
+        super().__init__(attempt, area, origin)
+        self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
+        self._newest: IcebergFiles | None = None
 
-    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Takes records for the dataset.
-
-        Raises:
-            ConfigurationError: if they do not fit into the table, or there is none and none is to be made.
-            SourceError: if a row does not say where it comes from.
-        """
-        if not batch.num_rows:
-            return
-        self._covering.add(batch, origins)
-        if self._schema is None or not batch.schema.equals(self._schema):
-            self._adapt(batch.schema)
-        assert self._fitting is not None
-        fitted = self._fitting.fitted(batch)
-        self._waiting.append(fitted)
-        self._waiting_bytes += fitted.nbytes
-        if self._waiting_bytes >= _WAITING_BYTES:
-            self._flush()
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
-
-    def prepare_commit(self) -> Prepared:
-        self._flush()
-        if self._files is not None:
-            self._closed.append(self._files)
-        infos: list[dict[str, Any]] = []
-        for files in self._closed:
-            files.close()
-        if self._covering.rows:
-            last = self._closed[-1].table
-            infos.append(
-                {
-                    "table": list(self._name),
-                    "uuid": str(last.metadata.table_uuid),
-                    "files": [file for files in self._closed for file in files.plain()],
-                    "covered": self._covering.covered(),
-                }
-            )
-            sync_locations(self._area.fs, [last.location()])
-        return Prepared(infos)
-
-    def abort(self) -> None:
-        """Closes files, and takes them away: no attempt will name them."""
-        if self._files is not None:
-            self._closed.append(self._files)
-        for files in self._closed:
-            files.delete()
-
-    def _adapt(self, schema: pa.Schema) -> None:
-        """Has the table take records of another schema."""
-        self._flush()
+    def _adapted(self, schema: pa.Schema) -> tuple[TableFiles, Fitting]:
         known = known_tables(self._sink.catalog, self._name[:-1], self._attempt.run_id)
         table = table_for(self._sink, self._name, schema, known)
-        if self._files is None or self._files.table.metadata.current_schema_id != table.metadata.current_schema_id:
-            if self._files is not None:
-                self._closed.append(self._files)
-            begun = sum(files.begun for files in self._closed)
-            self._files = TableFiles(table, self._attempt, self._area, self._sink.target_file_bytes, begun)
-        self._schema, self._fitting = schema, Fitting(self._files.file_schema, self._files.names_in(schema))
+        files = self._newest
+        if files is None or files.table.metadata.current_schema_id != table.metadata.current_schema_id:
+            if files is not None:
+                self._closed.append(files)
+            begun = files.begun if files is not None else 0
+            files = IcebergFiles(table, self._attempt, self._area, self._sink.target_file_bytes, begun)
+            self._newest = files
+        targets = schema_to_pyarrow(files.file_schema, include_field_ids=True)
+        return files, Fitting(targets, files.names_in(schema))
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        assert self._files is not None
-        rows = pa.Table.from_batches(self._waiting)
-        self._waiting, self._waiting_bytes = [], 0
-        self._files.write(rows)
+    def _table(self) -> tuple[dict[str, Any], str]:
+        assert self._newest is not None
+        table = self._newest.table
+        return {"table": list(self._name), "uuid": str(table.metadata.table_uuid)}, table.location()
 
 
 @dataclass(slots=True)
@@ -134,7 +72,7 @@ class _OpenFile:
     row_groups: int = 0
 
 
-class TableFiles:
+class IcebergFiles:
     """Data files of one schema and partition spec of a table, one open for each partition.
 
     Args:
@@ -148,9 +86,9 @@ class TableFiles:
     def __init__(
         self, table: Table, attempt: AttemptIdentity, area: StagingArea, target_bytes: int, begun: int
     ) -> None:
-        self.table, self.begun = table, 0
+        self.table, self.begun = table, begun
         self.file_schema: Schema = sanitize_column_names(table.schema())
-        self._attempt, self._area, self._target_bytes, self._before = attempt, area, target_bytes, begun
+        self._attempt, self._area, self._target_bytes = attempt, area, target_bytes
         self._open: dict[str, _OpenFile] = {}
         self._closed: list[DataFile] = []
         self._paths: list[str] = []
@@ -208,12 +146,10 @@ class TableFiles:
             yield part.partition_key.to_path(), part.partition_key, part.arrow_table_partition
 
     def _begin(self, partition: PartitionKey | None, schema: pa.Schema) -> _OpenFile:
-        name = f"{name_prefix(self._attempt.epoch, self._attempt.attempt)}{self._before + self.begun:05d}.parquet"
+        name = f"{name_prefix(self._attempt.epoch, self._attempt.attempt)}{self.begun:05d}.parquet"
         self.begun += 1
         path = self.table.location_provider().new_data_location(name, partition)
-        note = self._area.fs.create(f"{self._area.folder}/{name}{NOTE}")
-        note.write(path.encode())
-        note.close_file(sync=False)
+        leave_note(self._area, name, path)
         self._paths.append(path)
         stream = self.table.io.new_output(path).create()
         return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, **self._options))

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from distcommit.model.errors import ConfigurationError, CorruptError, TransientError
 from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.kafka.producers import CatchableProducer
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class KafkaTarget:
         """A producer that has not begun. Raises as `admin`."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
-        return Producer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
+        return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
 
     def text(self, error: BaseException) -> str:
         """What an error says, without secrets."""
@@ -179,7 +180,12 @@ class _Log:
         logger.log(min(level, logging.INFO), "%s", self._target.masked(text % values if values else text))
 
 
-@cache
+_SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
+"""Only closed segments are compacted, and a committer reads its partition to the end: by the brokers' defaults that
+would come to a gigabyte before anything of it went."""
+
+
+@lru_cache(16)  # in a worker that lasts, runs come and go
 def ledger_made(target: KafkaTarget, run_id: str) -> str:
     """The id of the ledger topic, which is made if it is missing; asked once in each process and run.
 
@@ -191,7 +197,7 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
     try:
         topic_id = target.topic_id(admin)
         if not topic_id:
-            made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED})
+            made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED, **_SMALL})
             error = target.answers(admin.create_topics([made]))[target.ledger]
             if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise error

@@ -22,6 +22,7 @@ from distcommit.model.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    HeldBack,
     RetryLater,
     SinkCommitter,
 )
@@ -32,7 +33,7 @@ from distcommit.sinks.covering import covered_in
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.messages import staged_messages
 from distcommit.sinks.kafka.names import lane_of, ledger_key, topic_of
-from distcommit.sinks.ledgers import answered, committed, taken_back
+from distcommit.sinks.ledgers import allowed_again, answered, committed, taken_back
 
 _TRIES = 4
 _AT_ONCE = 8
@@ -65,6 +66,12 @@ class KafkaCommitter(SinkCommitter):
         self._admin = target.admin()
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return self._commit(requests, whole=False)
+
+    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        return self._commit(requests, whole=True)
+
+    def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         outcomes: dict[int, CommitOutcome] = {}
         ledger_id = self._ledger_id()
         for index, request in enumerate(requests):
@@ -75,12 +82,14 @@ class KafkaCommitter(SinkCommitter):
                     " then release the dataset with accept or abandon"
                 )
         lanes: dict[int, list[int]] = {}
+        if whole:
+            outcomes |= _held_back(requests, outcomes)
         for index, request in enumerate(requests):
             if index not in outcomes:
                 lanes.setdefault(lane_of(request.dataset_urn, self._target.lanes), []).append(index)
 
         def act(lane: int) -> None:
-            answers = self._commit_lane(lane, [requests[index] for index in lanes[lane]])
+            answers = self._commit_lane(lane, [requests[index] for index in lanes[lane]], whole=whole)
             outcomes.update(zip(lanes[lane], answers, strict=True))
 
         in_flight(_AT_ONCE, act, list(lanes))
@@ -101,6 +110,17 @@ class KafkaCommitter(SinkCommitter):
                         producer.begin_transaction()
                         self._send_rows(producer, lane, changed)
                         producer.commit_transaction(self._target.request_timeout_s)
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        for request in requests:
+            lane, key = lane_of(request.dataset_urn, self._target.lanes), ledger_key(self._context.store_id, request)
+            with self._session(lane) as producer:
+                row = self._target.rows(self._admin, lane).get(key)
+                allowed = allowed_again(row, request)
+                if allowed is not None and allowed != row:
+                    producer.begin_transaction()
+                    self._send_rows(producer, lane, {key: allowed})
+                    producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
         for lane in range(self._target.lanes):
@@ -126,11 +146,11 @@ class KafkaCommitter(SinkCommitter):
             " was prepared for the old one has to be released by hand",
         )
 
-    def _commit_lane(self, lane: int, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
+    def _commit_lane(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         """Tries until it is known what became of them: who is fenced, or gets no answer, asks the ledger anew."""
         for left in reversed(range(_TRIES)):
             try:
-                return self._try(lane, requests)
+                return self._try(lane, requests, whole=whole)
             except (KafkaException, TransientError, SystemError) as error:
                 # SystemError: the client raises that it was fenced, and calls back for its messages on top of it.
                 if not left:
@@ -139,12 +159,15 @@ class KafkaCommitter(SinkCommitter):
             time.sleep(random.uniform(0, 0.2 * (_TRIES - left)))
         raise AssertionError("unreachable")
 
-    def _try(self, lane: int, requests: Sequence[CommitRequest]) -> list[CommitOutcome]:
+    def _try(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(lane) as producer:
             rows = self._target.rows(self._admin, lane)
             self._refuse_topics(producer, rows, requests, outcomes)
             while batch := self._next(rows, requests, outcomes):
+                if whole and (held := _held_back(requests, outcomes)):
+                    outcomes |= held
+                    break
                 moved = {
                     key: committed(rows.get(key), requests[index], covered_in(requests[index].infos))
                     for key, index in batch.items()
@@ -282,3 +305,10 @@ class KafkaCommitter(SinkCommitter):
             with suppress(KafkaException):
                 producer.abort_transaction(self._target.request_timeout_s)
             raise
+
+
+def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
+    """What those without an answer are answered where all are committed or none; nothing if none has failed."""
+    failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
+    left = (index for index in range(len(requests)) if index not in outcomes)
+    return dict.fromkeys(left, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

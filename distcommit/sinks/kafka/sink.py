@@ -53,9 +53,11 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
             partitions. Each dataset always has the same one.
         format: `bytes`: the message's value is the column `value` as it is. `json`: an object of all columns that no
             other setting names.
-        key, value: columns of bytes or text; a key that is empty: messages have none.
-        headers, timestamp, partition: columns; empty: messages have no headers, the time they are sent, and the
-            partition that the client chooses by their key.
+        key: a column of bytes or text; empty: messages have none.
+        value: a column of bytes or text.
+        headers: a column; empty: messages have none.
+        timestamp: a column; empty: the time they are sent.
+        partition: a column; empty: the partition that the client chooses by their key.
         transaction_timeout_s: after how long the brokers abort a transaction that nobody ends. All that a run commits
             of a dataset is sent in one transaction, within this time; so long may one of a killed run hold up readers.
         request_timeout_s: how long a request may take.

@@ -6,7 +6,6 @@ number. So what goes to a column is brought to its very type here, or refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,8 +15,14 @@ from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
 from distcommit.model.errors import ConfigurationError
-from distcommit.sinks.files.text_values import values_of
-from distcommit.sinks.table_committer import RefusedError
+from distcommit.sinks.plain_arrays import (
+    MAX_DIGITS,
+    as_json,
+    converted,
+    decoded,
+    plain_type,
+    refused_type,
+)
 
 _UTC = pa.timestamp("us", "UTC")
 _SIMPLE: Mapping[str, pa.DataType] = {
@@ -56,7 +61,6 @@ _MADE: Mapping[pa.DataType, str] = {
     _UTC: "timestamptz",
     pa.duration("us"): "interval",
 }
-_MAX_DIGITS = 38
 _VARHDRSZ = 4
 
 
@@ -77,10 +81,10 @@ def column_type(field: pa.Field) -> str:
     Raises:
         ConfigurationError: if there is none for it.
     """
-    kind = pa.string() if pa.types.is_null(field.type) else _plain(field.type)
+    kind = pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
     if pa.types.is_fixed_size_binary(kind):
         return "bytea"
-    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MAX_DIGITS:
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= MAX_DIGITS:
         return f"numeric({kind.precision}, {kind.scale})"
     if pa.types.is_list(kind) and kind.value_type in _MADE:
         return f"{_MADE[kind.value_type]}[]"
@@ -113,11 +117,8 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
     """
     for field in schema:
         column = columns[field.name]
-        if _sent(_plain(field.type), column) is None:
-            raise RefusedError(
-                f"column {field.name!r} has the type {field.type}, which does not go into the table's {column.shown};"
-                " convert it with the converter `cast`, or alter the table, then release the dataset"
-            )
+        if _sent(plain_type(field.type), column) is None:
+            raise refused_type(field.name, field.type, column.shown)
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
@@ -131,33 +132,20 @@ def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBat
 
 
 def _array(array: pa.Array, column: Column) -> pa.Array:
-    kind = _plain(array.type)
-    sent = _sent(kind, column)
+    sent = _sent(plain_type(array.type), column)
     if sent is None:
-        raise RefusedError(f"column {column.name!r} does not go into the table's {column.shown}")
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if column.kind in ("json", "jsonb") and pa.types.is_nested(kind):
-        values = values_of(array.cast(_pairs(kind)) if pa.types.is_map(kind) else array)
-        return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
-    if array.type == sent:
-        return array
-    try:
-        return array.cast(sent)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RefusedError(
-            f"a value of column {column.name!r} does not go into the table's {column.shown}: {error}. Alter the table"
-            " and release the dataset with retry; or abandon it and convert or reject such values"
-        ) from error
+        raise refused_type(column.name, array.type, column.shown)
+    array = decoded(array)
+    if column.kind in ("json", "jsonb") and pa.types.is_nested(array.type):
+        return as_json(array)
+    return converted(array, sent, column.name, column.shown)
 
 
 def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
     """What is sent to a column for values of a plain type; None if they do not go there."""
     wanted, there = column.kind, _SIMPLE.get(column.kind)
     if pa.types.is_null(kind) and (there is not None or wanted == "numeric"):
-        return there or pa.decimal128(_MAX_DIGITS, 0)
+        return there or pa.decimal128(MAX_DIGITS, 0)
     if wanted in ("json", "jsonb"):
         return pa.string() if pa.types.is_string(kind) or pa.types.is_nested(kind) else None
     if wanted == "numeric":
@@ -181,47 +169,4 @@ def _digits(kind: pa.DataType, modifier: int) -> pa.DataType | None:
     if modifier < 0:
         return kind if pa.types.is_decimal(kind) else pa.decimal128(20, 0)
     precision, scale = (modifier - _VARHDRSZ) >> 16 & 0xFFFF, (modifier - _VARHDRSZ) & 0x7FF
-    return pa.decimal128(precision, scale) if scale <= precision <= _MAX_DIGITS else None
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without what makes no difference to a database: how long offsets are, dictionaries, units of time."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _plain(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_decimal256(kind):
-        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= _MAX_DIGITS else kind
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", "UTC" if kind.tz else None)
-    if pa.types.is_fixed_size_binary(kind):
-        return kind if kind.byte_width == 16 else pa.binary()
-    return _ALIKE.get(kind, kind)
-
-
-_ALIKE: Mapping[pa.DataType, pa.DataType] = {
-    pa.int8(): pa.int16(),
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(),
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.date64(): pa.date32(),
-    pa.time32("s"): pa.time64("us"),
-    pa.time32("ms"): pa.time64("us"),
-    pa.time64("ns"): pa.time64("us"),
-    pa.duration("s"): pa.duration("us"),
-    pa.duration("ms"): pa.duration("us"),
-    pa.duration("ns"): pa.duration("us"),
-}
-
-
-def _pairs(kind: pa.DataType) -> pa.DataType:
-    """The type of a map as a list of keys and values."""
-    return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+    return pa.decimal128(precision, scale) if scale <= precision <= MAX_DIGITS else None

@@ -14,6 +14,7 @@ from psycopg import sql
 from distcommit.model.errors import plain_text
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted
 from distcommit.sinks.table_committer import RefusedError
+from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
 
 _ROWS = sql.Identifier("_distcommit_rows")
 _ORDER = sql.Identifier("_distcommit_order")
@@ -31,15 +32,20 @@ _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_clas
 class Table:
     """A table that is locked against being altered until the transaction ends.
 
-    `tags`: what each row says in columns beside its own.
+    `identity`: its oid. `tags`: what each row says in columns beside its own.
     """
 
     connection: psycopg.Connection
     schema: str
     name: str
-    oid: int
+    identity: int
     columns: Mapping[str, Column]
     tags: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """Its name for people, and for the ledger."""
+        return f"{self.schema}.{self.name}"
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -53,14 +59,8 @@ class Table:
             RefusedError: if they can't; what is missing and may not be added is named.
             ConfigurationError: if a column that is to be added has no type here.
         """
-        whole = _with_tags(schema, self.tags)
-        missing = [each for each in whole if each.name not in self.columns]
-        if missing and not add_columns:
-            names = ", ".join(repr(each.name) for each in missing)
-            raise RefusedError(
-                f"table {self.schema}.{self.name} has no column {names}; add it, or set `evolve: add_columns`, then"
-                " release the dataset with retry"
-            )
+        whole = with_tags(schema, self.tags)
+        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
         for each in missing:
             self.connection.execute(
                 sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
@@ -68,7 +68,7 @@ class Table:
                 )
             )
         if missing:
-            self.columns = _columns(self.connection, self.oid)
+            self.columns = _columns(self.connection, self.identity)
         check_fits(whole, self.columns)
 
     def copy(self, batches: Sequence[pa.RecordBatch], into: sql.Identifier | None = None) -> None:
@@ -77,7 +77,7 @@ class Table:
         Raises:
             RefusedError: if a value does not go into its column, or not all rows have come in.
         """
-        ready = [fitted(_tagged(batch, self.tags), self.columns) for batch in batches]
+        ready = [fitted(tagged(batch, self.tags), self.columns) for batch in batches]
         encoder = encoder_of(ready[0].schema, self.columns)
         names = sql.SQL(", ").join(map(sql.Identifier, ready[0].schema.names))
         made = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into or self.identifier, names)
@@ -90,7 +90,7 @@ class Table:
             sent = sum(batch.num_rows for batch in ready)
             if cursor.rowcount != sent:
                 raise RefusedError(
-                    f"a trigger of table {self.schema}.{self.name} leaves out rows: {sent} were sent,"
+                    f"a trigger of table {self.shown} leaves out rows: {sent} were sent,"
                     f" {cursor.rowcount} came in; take it away, then release the dataset with retry"
                 )
 
@@ -162,8 +162,7 @@ def make(
     """Makes the table for rows of that schema, unless somebody else just did."""
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{schema}.{name}",))
     columns = [
-        sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(column_type(each)))
-        for each in _with_tags(rows, tags)
+        sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(column_type(each))) for each in with_tags(rows, tags)
     ]
     if keys:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, keys))))
@@ -180,16 +179,6 @@ def make(
 def _columns(connection: psycopg.Connection, oid: int) -> dict[str, Column]:
     found = connection.execute(_COLUMNS, (oid,)).fetchall()
     return {name: Column(name, kind, modifier, f"{name} {shown}") for name, kind, modifier, shown in found}
-
-
-def _with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
-    return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
-
-
-def _tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
-    for name, value in tags.items():
-        batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
-    return batch
 
 
 def _encoded(encoder: ArrowToPostgresBinaryEncoder, batch: pa.RecordBatch) -> bytes:

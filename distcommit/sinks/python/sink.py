@@ -29,7 +29,13 @@ from distcommit.model.work import MAIN_BRANCH
 
 
 class PythonSink(BaseModel, SinkSettings):
-    """Names a subclass of `Sink` as `package.module:Class`; it is made with `options` as keyword arguments."""
+    """Names a subclass of `Sink`.
+
+    Attributes:
+        type: `python`.
+        class_name: the class, as `package.module:Class`, which the driver and each executor can import.
+        options: its keyword arguments.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 

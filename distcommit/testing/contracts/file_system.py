@@ -16,18 +16,8 @@ from distcommit.model.ports import FileAccess, FileStatus, FileSystem
 NAMES = ["a", "ünï côde", "x" * 200, "%2F", ".hidden", "a b:c", "日本"]
 
 
-class FileSystemContract(ABC):
-    """Names are taken exclusively, renames never replace, of those who put one name one wins, readers see whole files.
-
-    class TestMyFileSystem(FileSystemContract):
-        def open_file_system(self, place):
-            return MyFileSystem(), str(place)
-
-    For an object store (`has_folders` is False) subclass `ObjectStoreContract`.
-    """
-
-    REFUSED_NAMES: frozenset[str] = frozenset()
-    """Those of `NAMES` that the file system does not take; it says so by the time that one is closed."""
+class OpenedFileSystem(ABC):
+    """The file system that the tests of a contract are given, and what they do with it again and again."""
 
     @abstractmethod
     def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
@@ -84,6 +74,20 @@ class FileSystemContract(ABC):
         fs.sync_tree(root)
         assert fs.read(f"{deep}/file") == b"x"
         assert [(entry.name, entry.is_folder) for entry in fs.list_folder(root)] == [("a", True)]
+
+
+class FileSystemContract(OpenedFileSystem):
+    """Names are taken exclusively, renames never replace, of those who put one name one wins, readers see whole files.
+
+    class TestMyFileSystem(FileSystemContract):
+        def open_file_system(self, place):
+            return MyFileSystem(), str(place)
+
+    For an object store (`has_folders` is False) subclass `ObjectStoreContract`.
+    """
+
+    REFUSED_NAMES: frozenset[str] = frozenset()
+    """Those of `NAMES` that the file system does not take; it says so by the time that one is closed."""
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_file_is_read_as_it_was_written(self, fs: FileSystem, root: str, name: str) -> None:

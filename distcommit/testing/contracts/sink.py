@@ -10,33 +10,23 @@ import pickle
 import shutil
 import subprocess
 import sys
-import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
 
-import pyarrow as pa
-import pytest
-
-from distcommit.fs.local import LocalFileSystem
 from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.committer import (
     AlreadyCommitted,
-    CommitOutcome,
     CommitRequest,
     Committed,
     FailedForGood,
+    HeldBack,
     RetryLater,
 )
-from distcommit.model.errors import ConflictError
-from distcommit.model.sink import BY_DATASET, AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.model.steps import StepContext
+from distcommit.model.sink import BY_DATASET
 from distcommit.sinks.committer_sink import CommitterSink
-from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.sink import SinkCommitStep
 from distcommit.testing.contracts.killed import Nursery, nursery
+from distcommit.testing.contracts.taken_back import TakenBack
+from distcommit.testing.contracts.tried_sink import batch_of
 
 _MANY = 8
 
@@ -44,7 +34,7 @@ _MANY = 8
 _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
-class SinkContract(ABC):
+class SinkContract(TakenBack):
     """Nothing is visible before commit, and each request once after it, however often and by whomever it is committed.
 
     class TestMySink(SinkContract):
@@ -56,108 +46,6 @@ class SinkContract(ABC):
 
     Records have the columns `partition`, `offset` and `value`. Needs a system with `fork`: committers are killed.
     """
-
-    preloaded: ClassVar[Sequence[str]] = ()
-    """Modules that committers import when they are used: those that take long, as each killed process imports them."""
-
-    @abstractmethod
-    def make_sink(self, place: Path) -> CommitterSink:
-        """The sink, with a target of its own for each place."""
-
-    @abstractmethod
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        """Dataset and offset of each record that is visible at the target, as often as it is there, in any
-        order."""
-
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        """Makes it impossible to commit what was prepared; False if nothing can."""
-        return False
-
-    def cut_off(self, place: Path) -> bool:
-        """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
-        return False
-
-    # -- what the tests are made of
-
-    def sink(self, place: Path) -> CommitterSink:
-        """The sink as an executor gets it: it has travelled."""
-        made: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
-        return made
-
-    def context(self, place: Path) -> StepContext:
-        """What steps and committers are opened with."""
-        return StepContext(
-            LocalFileSystem(),
-            str(place / "staging"),
-            str(place / "output"),
-            self.make_sink(place).committers,
-            store_id="store",
-        )
-
-    def writer(self, place: Path, urn: str, epoch: int) -> SinkWriter:
-        """The writer of a new attempt."""
-        attempt = uuid.uuid4().hex
-        folder = place / "staging" / attempt
-        folder.mkdir(parents=True)
-        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt)
-        area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
-        return self.sink(place).open_writer(identity, area, Origin())
-
-    def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
-        """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
-        infos: list[Any] = []
-        for offsets in work_units:
-            writer = self.writer(place, urn, epoch)
-            for offset in offsets:
-                writer.write(_batch(offset))
-            infos += writer.prepare_commit().infos
-        return self.stored(place, CommitRequest(urn, epoch, tuple(infos)))
-
-    def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
-        """The request as another process reads it from the commit log."""
-        sink = self.sink(place)
-        context = self.context(place)
-        (step,) = load_steps(dump_steps([SinkCommitStep(sink, request, context.for_committers)]), context)
-        assert isinstance(step, SinkCommitStep)
-        return step.request
-
-    def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
-        """Commits as one more process does."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
-        try:
-            outcomes = list(committer.commit(list(requests)))
-        finally:
-            committer.close()
-        assert len(outcomes) == len(requests), "one outcome for each request"
-        return outcomes
-
-    def abandon(self, place: Path, *requests: CommitRequest) -> None:
-        """Takes back as one more process does."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
-        try:
-            committer.abort(list(requests))
-        finally:
-            committer.close()
-
-    def probe(self, place: Path) -> None:
-        """Asks whether the target works, as one more process does."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
-        try:
-            committer.probe()
-        finally:
-            committer.close()
-
-    def ledger(self, place: Path) -> dict[str, tuple[int, int]]:
-        """The newest epoch that is committed of each dataset, and how many rows, as one more process is told."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
-        try:
-            return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in committer.ledger()}
-        finally:
-            committer.close()
-
-    def seen(self, place: Path) -> list[tuple[str, int]]:
-        """What is visible, in order."""
-        return sorted((urn, int(offset)) for urn, offset in self.observe(place))
 
     # -- commit groups
 
@@ -173,12 +61,30 @@ class SinkContract(ABC):
         assert here[::-1] == [self.sink(tmp_path).commit_group(urn) for urn in _NAMES[::-1]], "in any order"
         assert here == _groups_elsewhere(sink), "in a process that hashes texts in its own way"
 
+    def test_a_whole_commit_group_is_committed_at_once_or_not_at_all(self, tmp_path: Path) -> None:
+        """Of a sink that names commit groups."""
+        sink = self.sink(tmp_path)
+        urns = [urn for urn in ("a", "b", "c") if sink.commit_group(urn) == sink.commit_group("a")]
+        if len(urns) == 1:
+            self.passes_over("it names no commit groups")
+            return
+        requests = {urn: self.prepare(tmp_path, urn, 4, [0], [1]) for urn in urns}
+        if self.lose(tmp_path, requests["a"]):
+            lost, *held = self.commit_whole(tmp_path, *requests.values())
+            assert isinstance(lost, FailedForGood)
+            assert held == [HeldBack("a")] * len(held)
+            assert self.seen(tmp_path) == []
+            del requests["a"]
+        assert self.commit_whole(tmp_path, *requests.values()) == [Committed()] * len(requests)
+        assert self.commit_whole(tmp_path, *requests.values()) == [AlreadyCommitted()] * len(requests)
+        assert self.seen(tmp_path) == [(urn, offset) for urn in requests for offset in (0, 1)]
+
     # -- before commit
 
     def test_nothing_is_visible_before_commit(self, tmp_path: Path) -> None:
         writer = self.writer(tmp_path, "a", 1)
         for offset in range(3):
-            writer.write(_batch(offset))
+            writer.write(batch_of(offset))
             assert self.seen(tmp_path) == []
         request = CommitRequest("a", 1, tuple(writer.prepare_commit().infos))
         assert self.seen(tmp_path) == []
@@ -187,7 +93,7 @@ class SinkContract(ABC):
 
     def test_what_was_prepared_is_the_same_after_storing(self, tmp_path: Path) -> None:
         writer = self.writer(tmp_path, "a", 1)
-        writer.write(_batch(0))
+        writer.write(batch_of(0))
         request = CommitRequest("a", 1, tuple(writer.prepare_commit().infos))
         assert self.stored(tmp_path, request) == request
         assert self.sink(tmp_path).name == self.make_sink(tmp_path).name
@@ -195,7 +101,7 @@ class SinkContract(ABC):
     def test_attempts_that_fail_die_or_lose_leave_nothing_visible(self, tmp_path: Path) -> None:
         failed, dead, loser = (self.writer(tmp_path, "a", 1) for _ in range(3))
         for writer in (failed, dead, loser):
-            writer.write(_batch(0))
+            writer.write(batch_of(0))
         failed.abort()
         loser.prepare_commit()
         winner = self.prepare(tmp_path, "a", 1, [0])
@@ -247,8 +153,12 @@ class SinkContract(ABC):
 
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Before each line of the committer's module that a commit of two datasets, of two infos each, comes to."""
+        self.kill_before_lines(tmp_path)
+
+    def kill_before_lines(self, tmp_path: Path, apart: int = 1) -> None:
+        """The test before this; `apart`: only before each line of so many."""
         with nursery(self.preloaded) as processes:
-            for line in itertools.count(1):
+            for line in itertools.count(1, apart):
                 place = tmp_path / str(line)
                 place.mkdir()
                 if not self._is_committed_after_a_kill(processes, line, place):
@@ -273,6 +183,7 @@ class SinkContract(ABC):
     def test_its_ledger_says_which_epoch_of_each_dataset_is_committed_and_how_many_rows(self, tmp_path: Path) -> None:
         """Of a sink that can be audited by its ledger."""
         if not self.sink(tmp_path).abilities.audit:
+            self.passes_over("it can't be audited")
             return
         assert self.ledger(tmp_path) == {}
         urns = [f"{urn}/{number}" for urn in ("a", "b/ü") for number in range(4)]
@@ -296,6 +207,7 @@ class SinkContract(ABC):
     def test_what_is_lost_is_never_taken_for_committed(self, tmp_path: Path) -> None:
         request, other = self.prepare(tmp_path, "a", 1, [0], [1]), self.prepare(tmp_path, "b", 1, [0])
         if not self.lose(tmp_path, request):
+            self.passes_over("what was prepared can't be lost")
             return
         for _ in range(2):
             (outcome,) = self.commit(tmp_path, request)
@@ -321,6 +233,7 @@ class SinkContract(ABC):
     def test_asked_whether_it_works_in_an_outage_it_raises(self, tmp_path: Path) -> None:
         self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0]))
         if not self.cut_off(tmp_path):
+            self.passes_over("nothing cuts its target off")
             return
         for _ in range(2):
             try:
@@ -328,34 +241,6 @@ class SinkContract(ABC):
             except Exception:  # noqa: BLE001 - whatever it is
                 continue
             raise AssertionError("the target does not work, and its probe says nothing")
-
-    # -- taken back
-
-    @pytest.mark.parametrize("committed", [False, True])
-    def test_taken_back_it_is_gone_and_can_not_come_back(self, tmp_path: Path, committed: bool) -> None:
-        older, request = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
-        later = self.prepare(tmp_path, "a", 3, [1])
-        self.commit(tmp_path, older)
-        if committed:
-            self.commit(tmp_path, request)
-        present = self.seen(tmp_path)
-        try:
-            for _ in range(2):
-                self.abandon(tmp_path, request)
-        except ConflictError:
-            assert self.seen(tmp_path) == present, "what can't be taken back is left alone"
-            return
-        assert self.seen(tmp_path) == [("a", 0)]
-        (outcome,) = self.commit(tmp_path, request)
-        assert isinstance(outcome, FailedForGood)
-        assert self.commit(tmp_path, older) == [AlreadyCommitted()]
-        assert self.commit(tmp_path, later) == [Committed()], "the next run reads it again"
-        self.commit(tmp_path, request)
-        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
-
-
-def _batch(offset: int) -> pa.RecordBatch:
-    return pa.record_batch([["0"], [offset], [f"record {offset}"]], names=["partition", "offset", "value"])
 
 
 def _groups_elsewhere(sink: CommitterSink) -> list[str]:

@@ -23,16 +23,19 @@ from distcommit.model.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    HeldBack,
     LostAttempt,
     RetryLater,
 )
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks import ledger_files
 from distcommit.sinks.iceberg.committer import IcebergCommitter
 from distcommit.sinks.iceberg.opening import close_opened, opened
 from distcommit.sinks.iceberg.settings import term_of
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.sql_tables import SqlTables
+from distcommit.sinks.ledger_files import Ledger, Ledgers
 from distcommit.sinks.table_names import plain_name
 
 FS = LocalFileSystem(durable=False)
@@ -220,6 +223,36 @@ def test_a_ledger_that_is_gone_is_never_guessed(target: Target) -> None:
     assert target.commit(sink, requests[0]) == [AlreadyCommitted()]
 
 
+@pytest.mark.parametrize("who", ["commits", "takes back", "audits"])
+def test_who_reads_a_ledger_that_was_just_superseded_looks_again(
+    target: Target, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_INLINE_BYTES", "_MOST_DELTAS"):
+        monkeypatch.setattr(ledger_files, name, 0)  # so that each commit deletes what the ledger was in before
+    sink = target.sink(table="all")
+    first, second = (target.prepare(sink, f"d{number}", number, ids(number)) for number in (1, 2))
+    target.commit(sink, first)
+    reading, others = Ledgers.read, list[Any]()
+
+    def overtaken(*arguments: Any) -> Ledger:
+        if not others:
+            others.append(1)
+            others.extend(target.commit(sink, second))
+        return reading(*arguments)
+
+    monkeypatch.setattr(Ledgers, "read", overtaken)
+    committer = target.committer(sink)
+    if who == "commits":
+        assert committer.commit([second]) == [AlreadyCommitted()]
+    elif who == "takes back":
+        committer.abort([first])
+    else:
+        assert sorted(row.dataset_urn for row in committer.ledger()) == ["d1", "d2"]
+    assert others == [1, Committed()]
+    assert target.rows("all") == ([2] if who == "takes back" else [1, 2])
+    assert len(target.ledgers()) == 1
+
+
 def test_an_older_target_or_store_is_refused_and_nothing_written(target: Target) -> None:
     sink = target.sink()
     target.commit(sink, target.prepare(sink, "t", 1, ids(1)))
@@ -288,6 +321,22 @@ def test_one_table_that_is_dropped_or_made_again_does_not_harm_others(target: Ta
     assert target.rows("again") == []
 
 
+def test_of_a_whole_group_one_that_is_gone_holds_the_others_and_what_is_left_is_one_snapshot(target: Target) -> None:
+    sink = target.sink(table="events")
+    requests = [target.prepare(sink, urn, 4, ids(number)) for number, urn in enumerate(("a", "b", "c"))]
+    shutil.move(requests[1].infos[0]["files"][0]["path"].removeprefix("file://"), target.folder / "away")
+    committer = target.committer(sink)
+    one, two, three = committer.commit_whole(requests)
+    assert "data files are gone" in failed(two)
+    assert (one, three) == (HeldBack("b"), HeldBack("b"))
+    assert target.table("events").snapshots() == []
+    shutil.move(target.folder / "away", requests[1].infos[0]["files"][0]["path"].removeprefix("file://"))
+    assert committer.commit_whole(requests) == [Committed()] * 3
+    assert committer.commit_whole(requests) == [AlreadyCommitted()] * 3
+    assert len(target.table("events").snapshots()) == 1
+    assert sorted(target.rows("events")) == [0, 1, 2]
+
+
 def test_a_catalog_that_can_not_be_reached_is_an_outage(target: Target) -> None:
     sink = target.sink()
     request = target.prepare(sink, "t", 1, ids(1))
@@ -351,6 +400,19 @@ def test_pointers_of_many_tables_move_in_one_transaction(target: Target, monkeyp
     assert set(target.commit(sink, *requests)) == {Committed()}
     assert len(statements) == 3, statements
     assert all(target.rows(f"t{number}") == [number] for number in range(30))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_old_versions_of_a_table_go_unless_its_properties_keep_them(target: Target, kept: bool) -> None:
+    properties = {"write.metadata.previous-versions-max": "3"}
+    if kept:
+        properties["write.metadata.delete-after-commit.enabled"] = "false"
+    sink = target.sink(properties=properties)
+    for epoch in range(1, 9):
+        assert target.commit(sink, target.prepare(sink, "t", epoch, ids(epoch))) == [Committed()]
+    versions = list((target.folder / "warehouse").rglob("*.metadata.json"))
+    assert len(versions) == (9 if kept else 4)
+    assert sorted(target.rows("t")) == [*range(1, 9)]
 
 
 def test_many_commits_leave_few_manifests(target: Target) -> None:

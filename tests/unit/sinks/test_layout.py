@@ -256,7 +256,36 @@ def test_settings_that_no_such_column_has_are_refused_before_a_record_is_read(co
         sink_of(columns=columns).check_schema(schema)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMATS if form != "parquet"])
-def test_only_parquet_has_settings_of_columns(form: FileFormat) -> None:
-    with pytest.raises(ValidationError, match="columns says how Parquet encodes"):
-        sink_of(format=form, columns={"n": {"dictionary": False}})
+def test_orc_has_bloom_filters_of_the_columns_that_are_named_and_reads_the_same(tmp_path: Path) -> None:
+    """Of which columns they are, another reader says in `test_formats`."""
+    inner = pa.StructArray.from_arrays([pa.array(range(5000)), pa.array([[n] for n in range(5000)])], ["a", "b"])
+    batch = batch_of([("c" * (n % 9), n, 0) for n in range(5000)]).append_column("inner", inner)
+    sizes = {}
+    for named in ((), ("country",), ("country", "at")):
+        folder = tmp_path / str(len(named))
+        folder.mkdir()
+        columns = {name: {"bloom_filter": True} for name in named} | {"n": {"bloom_filter": False}}
+        files = files_in(folder, sink_of(format="orc", columns=columns), provenance=None)
+        files.write(batch)
+        (output,) = files.prepare_commit().files
+        assert read_records(FS, str(folder / output.staged_path)).equals(pa.Table.from_batches([batch]))
+        sizes[len(named)] = output.size_bytes
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+@pytest.mark.parametrize("found", ["missing", "list"])
+def test_bloom_filters_that_orc_can_not_have_are_refused_before_a_record_is_read(found: str) -> None:
+    schema = pa.schema([("text", pa.string()), ("list", pa.list_(pa.int64()))])
+    with pytest.raises(ConfigurationError, match=f"column={found}"):
+        sink_of(format="orc", columns={found: {"bloom_filter": True}}).check_schema(schema)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("parquet", "orc")])
+def test_only_parquet_and_orc_have_settings_of_columns(form: FileFormat) -> None:
+    with pytest.raises(ValidationError, match="columns says how Parquet and ORC encode"):
+        sink_of(format=form, columns={"n": {"bloom_filter": True}})
+
+
+def test_of_orc_a_bloom_filter_is_all_that_can_be_set() -> None:
+    with pytest.raises(ValidationError, match="only bloom_filter can be set, and not compression, dictionary"):
+        sink_of(format="orc", columns={"n": {"dictionary": False, "compression": "zstd", "bloom_filter": True}})

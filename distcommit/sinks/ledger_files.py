@@ -1,10 +1,10 @@
-"""A table's ledger: what of a store's datasets is committed to it.
+"""A table's ledger: what of a store's datasets is committed to it, as a text that changes in one commit with the data.
 
-The table has one property for each store. A small ledger is in it; a larger one is in files of the job's output, which
-the property names by their SHA-256: a base, and at most 16 deltas that rows of later commits came with. Not in the
-table's folder, from which removing orphan files would take them. The property changes in one commit with the data, so
-a snapshot that expires takes nothing of the proof along. Files that no property names any more are deleted once the
-commit that took their place is known to be done; one that is named and gone is never guessed.
+A small ledger is in the text; a larger one is in files of the job's output, which the text names by their SHA-256: a
+base, and at most 16 deltas that rows of later commits came with. Not in the table's folder, from which removing orphan
+files would take them. Where the text is, the sink says: in a property of an Iceberg table, in a file that a Delta
+table's transaction names. Files that no text names any more are deleted once the commit that took their place is known
+to be done; one that is named and gone is never guessed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_DELTAS = 16
 
 
 class _Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The property: the rows, or the names of the files that they are in."""
+    """The text: the rows, or the names of the files that they are in."""
 
     version: int = _VERSION
     rows: tuple[LedgerRow, ...] = ()
@@ -50,12 +50,11 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """As a table's property has it.
+    """As a table's text has it.
 
     Attributes:
         rows: by dataset and branch.
-        files: what the property names.
-        inline: whether the rows are in the property.
+        files: what the text names.
     """
 
     rows: Mapping[Key, LedgerRow]
@@ -64,9 +63,9 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the property becomes. `put`: the file that was put for it; `superseded`: those that it names no more."""
+    """What the text becomes. `put`: the file that was put for it; `superseded`: those that it names no more."""
 
-    value: str
+    text: str
     put: str = ""
     superseded: tuple[str, ...] = ()
 
@@ -85,26 +84,25 @@ class Ledgers:
         self._folder = f"{output_root}/{CLAIM_FOLDER}/ledgers"
 
     @property
-    def property_name(self) -> str:
-        """The property of a table that has, or names, this store's ledger."""
+    def name(self) -> str:
+        """What this store's ledger is called at a table."""
         return f"distcommit.{self._store}"
 
-    def read(self, properties: Mapping[str, str], table_uuid: str) -> Ledger:
-        """The ledger of a table.
+    def read(self, text: str | None, table_uuid: str) -> Ledger:
+        """The ledger of a table whose text is this; None: it has none.
 
         Raises:
-            CorruptError: if a file that it names is gone or another one, or the property is not one of ours.
+            CorruptError: if a file that it names is gone or another one, or the text is not one of ours.
             OSError: if a file can't be read now.
         """
-        value = properties.get(self.property_name)
-        if value is None:
+        if text is None:
             return Ledger({})
         try:
-            named = msgspec.json.decode(value, type=_Named)
+            named = msgspec.json.decode(text, type=_Named)
         except msgspec.MsgspecError as error:
-            raise self._corrupt(f"{value[:80]!r}: {error}") from error
+            raise self.corrupt(f"{text[:80]!r}: {error}") from error
         if named.version != _VERSION:
-            raise self._corrupt(f"format version {named.version}")
+            raise self.corrupt(f"format version {named.version}")
         if not named.base:
             return Ledger(_by_key(named.rows))
         rows: dict[Key, LedgerRow] = {}
@@ -128,7 +126,7 @@ class Ledgers:
         return Change(msgspec.json.encode(_Named(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Deletes files that no property names, and none will."""
+        """Deletes files that no text names, and none will."""
         for name in names:
             with contextlib.suppress(OSError):  # it costs a few bytes
                 self._fs.delete(f"{self._folder}/{name}")
@@ -138,31 +136,46 @@ class Ledgers:
             _File(table=table_uuid, store=self._store, nonce=uuid.uuid4().hex, rows=tuple(rows.values()))
         )
         name = f"{sha256(data).hexdigest()}.json"
+        self.put(name, data)
+        return name
+
+    def put(self, name: str, data: bytes) -> None:
+        """Puts a file beside those of the ledgers, durably."""
         if self._fs.status(self._folder) is None:
             self._fs.make_folders(self._folder)
             self._fs.sync([self._folder], self._root)
         self._fs.put_if_absent(f"{self._folder}/{name}", data)
-        return name
+
+    def get(self, name: str) -> bytes:
+        """Its bytes.
+
+        Raises:
+            CorruptError: if there is none.
+            OSError: if it can't be read now.
+        """
+        try:
+            return self._fs.read(f"{self._folder}/{name}")
+        except FileNotFoundError as error:
+            raise self.corrupt(f"no file {self._folder}/{name}") from error
 
     def _read_file(self, name: str, table_uuid: str) -> tuple[LedgerRow, ...]:
-        try:
-            data = self._fs.read(f"{self._folder}/{name}")
-        except FileNotFoundError as error:
-            raise self._corrupt(f"no file {self._folder}/{name}") from error
+        data = self.get(name)
         if name != f"{sha256(data).hexdigest()}.json":
-            raise self._corrupt(f"other bytes in {self._folder}/{name}")
+            raise self.corrupt(f"other bytes in {self._folder}/{name}")
         found = msgspec.json.decode(data, type=_File)
         if (found.table, found.store) != (table_uuid, self._store):
-            raise self._corrupt(f"{self._folder}/{name} of the table {found.table} and the store {found.store}")
+            raise self.corrupt(f"{self._folder}/{name} of the table {found.table} and the store {found.store}")
         return found.rows
 
-    def _corrupt(self, found: str) -> CorruptError:
+    def corrupt(self, found: str) -> CorruptError:
+        """The error that says so."""
         return CorruptError(
             "what is committed to the table can't be told: its ledger is damaged or gone",
-            property=self.property_name,
-            expected="the property, and the files that it names, as they were written",
+            ledger=self.name,
+            expected="what the table says, and the files that it names, as they were written",
             found=found,
-            todo="restore the file from a copy of the output; nothing was written",
+            todo="restore the file from a copy of the output, or, if the table was put back from a copy, the newest"
+            " one; nothing was written",
         )
 
 

@@ -1,0 +1,41 @@
+"""The console as a sink: for trying out what a job would write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SealRequest, SinkSettings, SinkWriter, StagingArea
+from distcommit.model.steps import CommitStep, StepContext
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.files.sink import FileSink
+
+_FILES = FileSink()
+
+
+class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
+    """Publishes to files, in folders of a run's own that are deleted once it has shown some of their records.
+
+    Attributes:
+        rows: how many records are shown of each dataset and branch.
+    """
+
+    type: Literal["console"]
+    rows: int = Field(default=10, ge=1, le=1000)
+
+    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, tries_out=True)
+
+    @property
+    def name(self) -> str:
+        return self.type
+
+    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
+        return "the console, and nowhere else"
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        return _FILES.open_writer(attempt, area, origin)
+
+    def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
+        return _FILES.commit_steps(request, context)

@@ -1,0 +1,179 @@
+"""What sinks share whose writers put data files where a table has its own, and whose committers add them to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+from urllib.parse import urlparse
+
+import pyarrow as pa
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitterContext, LostAttempt
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.model.work import SkippedRange
+from distcommit.sinks.covering import Covering
+from distcommit.sinks.fitting import Fitting
+
+_NOTE = ".path"
+"""How the names of notes end: staged files that say where a data file is."""
+_WAITING_BYTES = 64 << 20
+_TRIES = 12
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 2.0
+
+
+def name_prefix(epoch: int, attempt: str) -> str:
+    """How the names of an attempt's data files begin."""
+    return f"distcommit-{epoch:06d}-{attempt}-"
+
+
+def leave_note(area: StagingArea, name: str, path: str) -> None:
+    """Notes where a data file of that name is to be, before it is begun: by that it is found should the attempt die."""
+    note = area.fs.create(f"{area.folder}/{name}{_NOTE}")
+    note.write(path.encode())
+    note.close_file(sync=False)
+
+
+def left_by(context: CommitterContext, lost: LostAttempt) -> list[str]:
+    """Where the data files of an attempt are, or were, by its infos and its notes."""
+    fs, folder = context.fs, f"{context.staging_root}/{lost.folder}"
+    paths = {file["path"] for info in lost.infos for file in info["files"]}
+    for entry in fs.list_folder(folder):
+        if entry.name.endswith(_NOTE):
+            with contextlib.suppress(FileNotFoundError):
+                paths.add(fs.read(f"{folder}/{entry.name}").decode())
+    ours = name_prefix(lost.epoch, lost.attempt)
+    return sorted(path for path in paths if path.rpartition("/")[2].startswith(ours))
+
+
+def local_path(location: str) -> str:
+    """The path of a location on this machine; empty if it is elsewhere."""
+    parsed = urlparse(location)
+    if parsed.scheme == "file":
+        return parsed.path
+    return location if location.startswith("/") else ""
+
+
+def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
+    """Makes durable what was written below these locations; elsewhere than on this machine a closed file is.
+
+    Args:
+        fs: the job's file system, which syncs as the job file says if it is a local one.
+        locations: folders.
+    """
+    local = fs if fs.scheme == "file" else LocalFileSystem()
+    devices: dict[int, str] = {}
+    for path in filter(None, map(local_path, locations)):
+        devices.setdefault(os.stat(path).st_dev, path)
+    for path in devices.values():
+        local.sync_tree(path)
+
+
+def waits() -> Iterator[float]:
+    """Seconds before each try at a change that others may have been in the way of."""
+    yield 0
+    for turn in range(_TRIES - 1):
+        yield random.uniform(0, min(_FIRST_WAIT_S * 2**turn, _LONGEST_WAIT_S))
+
+
+class TableFiles(Protocol):
+    """Data files of one schema of a table, open or finished."""
+
+    def write(self, rows: pa.Table) -> None:
+        """Writes rows to files that are open, or begins them."""
+        ...
+
+    def close(self) -> None:
+        """Finishes all files."""
+        ...
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The finished files as plain data."""
+        ...
+
+    def delete(self) -> None:
+        """Closes and deletes all files."""
+        ...
+
+
+class DataFileWriter(SinkWriter):
+    """Rows wait in memory until they take 64 MB, and become a row group of each partition that they are of."""
+
+    def __init__(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
+        self._attempt, self._area = attempt, area
+        self._covering = Covering(origin)
+        self._schema: pa.Schema | None = None
+        self._files: TableFiles | None = None
+        self._fitting: Fitting | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._closed: list[TableFiles] = []
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        """Takes records for the dataset.
+
+        Raises:
+            ConfigurationError: if they do not fit into the table, or there is none and none is to be made.
+            SourceError: if a row does not say where it comes from.
+        """
+        if not batch.num_rows:
+            return
+        self._covering.add(batch, origins)
+        if self._schema is None or not batch.schema.equals(self._schema):
+            self._flush()
+            self._files, self._fitting = self._adapted(batch.schema)
+            self._schema = batch.schema
+        assert self._fitting is not None
+        fitted = self._fitting.fitted(batch)
+        self._waiting.append(fitted)
+        self._waiting_bytes += fitted.nbytes
+        if self._waiting_bytes >= _WAITING_BYTES:
+            self._flush()
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
+
+    def prepare_commit(self) -> Prepared:
+        self._flush()
+        if self._files is not None:
+            self._closed.append(self._files)
+        for files in self._closed:
+            files.close()
+        if not self._covering.rows:
+            return Prepared(holes=self._covering.holes_left)
+        table, location = self._table()
+        plain = [file for files in self._closed for file in files.plain()]
+        sync_locations(self._area.fs, [location])
+        return Prepared([{**table, "files": plain, "covered": self._covering.covered()}])
+
+    def abort(self) -> None:
+        """Closes files, and takes them away: no attempt will name them."""
+        if self._files is not None:
+            self._closed.append(self._files)
+        for files in self._closed:
+            files.delete()
+
+    @abstractmethod
+    def _adapted(self, schema: pa.Schema) -> tuple[TableFiles, Fitting]:
+        """Has the table take records of another schema: `self._files`, if they do, or new ones in place of those, which
+        are `_closed` then; and what makes rows of them."""
+
+    @abstractmethod
+    def _table(self) -> tuple[dict[str, Any], str]:
+        """What a commit info says of the table that was written to last, and the table's location."""
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        assert self._files is not None
+        rows = pa.Table.from_batches(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._files.write(rows)

@@ -1,0 +1,8 @@
+"""Delta tables: executors write data files, and a committer adds them, one commit for each table and sweep.
+
+`writer` writes data files into the table's own folder; `committer` asks the `ledger`, and commits on the very version
+of the table that it has asked (`tables`). Start reading at `sink`.
+"""
+
+SETTINGS = "sink:DeltaSink"
+"""The section `sink` of type `delta`."""

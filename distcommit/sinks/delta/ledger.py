@@ -1,0 +1,95 @@
+"""A table's ledger: an app transaction of the table, one for each store, names the file that has it.
+
+An app transaction is a name and a number, of which the newest counts, and it outlives the log's old entries: they are
+in each checkpoint. What a commit says of itself beside it does not, and the client sets neither domain metadata nor
+properties in one commit with data. So the number is the beginning of the SHA-256 of a file in the job's output, in
+which the ledger's text stands.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+import msgspec
+from deltalake import DeltaTable
+
+from distcommit.model.committer import CommitterContext
+from distcommit.model.ledger import LedgerRow
+from distcommit.sinks.delta.tables import table_id
+from distcommit.sinks.ledger_files import Ledger, Ledgers
+
+_VERSION = 1
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that a transaction names. `nonce`: so that no two files have a number."""
+
+    version: int = _VERSION
+    table: str
+    store: str
+    nonce: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerChange:
+    """What a commit takes along. `put`: files that were put for it; `superseded`: those that it names no more."""
+
+    transaction: tuple[str, int]
+    put: tuple[str, ...]
+    superseded: tuple[str, ...]
+
+
+class TableLedgers:
+    """The ledgers that tables keep for one store."""
+
+    def __init__(self, context: CommitterContext) -> None:
+        self._files = Ledgers(context.fs, context.output_root, context.store_id)
+        self._store = context.store_id
+
+    def read(self, table: DeltaTable) -> Ledger:
+        """The ledger of a table as it was loaded. The first of its files is the one that the transaction names.
+
+        Raises:
+            CorruptError: if a file that it names is gone or another one.
+            OSError: if a file can't be read now.
+        """
+        number = table.transaction_version(self._files.name)
+        if number is None:
+            return Ledger({})
+        name, found = _name_of(number), table_id(table)
+        data = self._files.get(name)
+        if _number_of(data) != number:
+            raise self._files.corrupt(f"other bytes in {name}")
+        file = msgspec.json.decode(data, type=_File)
+        if (file.version, file.table, file.store) != (_VERSION, found, self._store):
+            raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
+        ledger = self._files.read(file.text, found)
+        return Ledger(ledger.rows, (name, *ledger.files))
+
+    def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:
+        """The ledger with these rows in place of those that it has, durable."""
+        own, below = ledger.files[:1], ledger.files[1:]
+        change = self._files.changed(Ledger(ledger.rows, below), rows, table_id(table))
+        data = msgspec.json.encode(
+            _File(table=table_id(table), store=self._store, nonce=uuid.uuid4().hex, text=change.text)
+        )
+        number = _number_of(data)
+        self._files.put(_name_of(number), data)
+        put = (_name_of(number), *filter(None, [change.put]))
+        return LedgerChange((self._files.name, number), put, (*own, *change.superseded))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Deletes files that no transaction names, and none will."""
+        self._files.delete(names)
+
+
+def _number_of(data: bytes) -> int:
+    return int.from_bytes(sha256(data).digest()[:8], "big") >> 1
+
+
+def _name_of(number: int) -> str:
+    return f"txn-{number:016x}.json"

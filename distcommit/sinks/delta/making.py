@@ -1,0 +1,101 @@
+"""Making tables, and adding columns to them, as the sink's policy has it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
+
+from distcommit.model.errors import ConfigurationError, TransientError
+from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
+from distcommit.sinks.delta.settings import DeltaSettings
+from distcommit.sinks.delta.tables import DeltaTables
+
+_TRIES = 20
+_NO_COLUMN = "no column "
+_PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
+"""Types of columns to partition by: those whose values are one text each."""
+
+
+def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
+    """The table, such that it takes records of this schema.
+
+    Raises:
+        ConfigurationError: if there is none and none is to be made, the schema does not fit, or files can't be added.
+        TransientError: if others change it again and again, or its folder is not there.
+    """
+    wanted, tables = storable(schema), DeltaTables(sink.location)
+    for _ in range(_TRIES):
+        table = tables.load(name)
+        if table is None:
+            _make(sink, tables.path(name), wanted)
+            continue
+        check_writable(table, name)
+        have = columns_of(table)
+        problems = list(lacking(have, wanted))
+        if not problems:
+            _check_partitions(have, table.metadata().partition_columns)
+            return table
+        _widen(sink, table, name, wanted, problems)
+    raise TransientError("others change the table again and again", table=name)
+
+
+def _make(sink: DeltaSettings, path: str, wanted: pa.Schema) -> None:
+    """Makes the table, unless somebody else is first."""
+    if not sink.create:
+        raise ConfigurationError("there is no such Delta table", path=path, todo="make it, or set sink.create to true")
+    _check_partitions(wanted, sink.partition_by)
+    try:
+        DeltaTable.create(
+            path,
+            Schema.from_arrow(wanted),
+            mode="ignore",
+            partition_by=list(sink.partition_by),
+            configuration=dict(sink.properties),
+        )
+    except CommitFailedError:
+        return
+    except DeltaError as error:
+        if DeltaTable.is_deltatable(path):
+            return
+        raise ConfigurationError("the Delta table can't be made", path=path, found=str(error)) from error
+
+
+def _widen(sink: DeltaSettings, table: DeltaTable, name: str, wanted: pa.Schema, problems: list[str]) -> None:
+    """Adds columns to the table as it was loaded; or does nothing as somebody else was first."""
+    there = {field.name.lower() for field in table.schema().fields}
+    new = [field for field in wanted if f"{_NO_COLUMN}{field.name}" in problems]
+    if sink.evolve == "none":
+        raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")
+    if len(new) < len(problems) or any(field.name.lower() in there for field in new):
+        raise _misfit(table, name, problems, "alter the table, or convert the column before the sink")
+    try:
+        table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+    except CommitFailedError:
+        return
+    except (DeltaError, SchemaMismatchError) as error:
+        raise _misfit(table, name, [*problems, str(error)], "alter the table by hand") from error
+
+
+def _misfit(table: DeltaTable, name: str, problems: list[str], todo: str) -> ConfigurationError:
+    return ConfigurationError(
+        "records do not fit into the table",
+        table=name,
+        expected=", ".join(f"{field.name} {field.type}" for field in columns_of(table))[:500],
+        found="; ".join(problems[:5]),
+        todo=todo,
+    )
+
+
+def _check_partitions(schema: pa.Schema, columns: tuple[str, ...] | list[str]) -> None:
+    for column in columns:
+        index = schema.get_field_index(column)
+        if index < 0 or not any(is_one(schema.field(index).type) for is_one in _PARTITIONS):
+            raise ConfigurationError(
+                "a table can't be partitioned by this column here",
+                column=column,
+                expected="one of the records' columns, of text, whole numbers, dates or booleans",
+                found=str(schema.field(index).type) if index >= 0 else ", ".join(schema.names),
+            )
+    if columns and len(columns) >= len(schema):
+        raise ConfigurationError("a table needs a column that it is not partitioned by", found=", ".join(columns))

@@ -1,0 +1,3 @@
+"""Tables of MariaDB, and MySQL: rows and the ledger's row in one transaction of InnoDB."""
+
+SETTINGS = "sink:MariadbSink"

@@ -1,0 +1,236 @@
+"""Arrow columns as MariaDB's columns want them.
+
+Strict as a session may be, the server still rounds decimals and cuts off fractions of seconds and spaces, fills up
+binary, and takes NULL for the time that it is. So what goes to a column is such that it stays as it is, or is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.mariadb.settings import MOST_NAME_CHARACTERS
+from distcommit.sinks.plain_arrays import (
+    MAX_DIGITS,
+    as_json,
+    converted,
+    decoded,
+    plain_type,
+    refused_type,
+    refused_value,
+)
+
+_INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
+_TEXTS = {
+    "char": 0,
+    "varchar": 0,
+    "tinytext": 2**8,
+    "text": 2**16,
+    "mediumtext": 2**24,
+    "longtext": 2**32,
+    "json": 2**32,
+}
+_BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
+"""One more than the bytes they hold; 0: as many characters, or bytes, as the column says."""
+_MADE: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.uint64(): "bigint unsigned",
+    pa.float32(): "double",  # of a `float` most clients show six digits
+    pa.float64(): "double",
+    pa.string(): "longtext",
+    pa.null(): "longtext",
+    pa.binary(): "longblob",
+    pa.binary(16): "binary(16)",
+    pa.date32(): "date",
+    pa.time64("us"): "time(6)",
+    pa.timestamp("us"): "datetime(6)",
+    pa.timestamp("us", "UTC"): "datetime(6)",
+}
+_OF_KEYS: Mapping[str, str] = {"longtext": "varchar(%d)", "longblob": "varbinary(%d)"}
+_KEY_CHARACTERS = 768
+"""What an index holds, in characters."""
+_MOST_SCALE, _WIDEST = 30, 65
+_TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. `sizes`: what its type says of lengths and digits."""
+
+    name: str
+    kind: str
+    sizes: tuple[int, ...]
+    unsigned: bool
+    nullable: bool
+    shown: str
+
+    @property
+    def fraction(self) -> int:
+        """How many digits of a second it has."""
+        return self.sizes[0] if self.sizes else 0
+
+
+def column_of(name: str, declared: str, *, nullable: bool) -> Column:
+    """The column of that type, as SHOW COLUMNS writes it."""
+    found = _TYPE.fullmatch(declared)
+    kind, inside, after = found.groups() if found else (declared, None, "")
+    sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
+    shown = f"{name} {declared}{'' if nullable else ' not null'}"
+    return Column(name, kind.lower(), sizes, "unsigned" in after.lower(), nullable, shown)
+
+
+def check_names(schema: pa.Schema) -> None:
+    """Raises:
+    ConfigurationError: if a column has a name that none can have, or that is another's but for its case.
+    """
+    for name in schema.names:
+        long = len(name) > MOST_NAME_CHARACTERS or name.endswith(" ") or any(ord(each) > 0xFFFF for each in name)
+        if long or not name or sum(each.lower() == name.lower() for each in schema.names) > 1:
+            raise ConfigurationError(
+                "MariaDB can't have a column of this name",
+                column=name,
+                expected=f"at most {MOST_NAME_CHARACTERS} characters of Unicode's basic plane, not told by case alone",
+                todo="rename it with the converter `rename`",
+            )
+
+
+def column_type(field: pa.Field, keys: Sequence[str]) -> str:
+    """The type that a column is made with; one of `keys` is such that an index holds it.
+
+    Raises:
+        ConfigurationError: if there is none for it.
+    """
+    kind = _kind(field.type)
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
+        return f"decimal({kind.precision}, {kind.scale})"
+    made = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
+    if made is None:
+        raise ConfigurationError(
+            "MariaDB has no type for this column",
+            column=field.name,
+            found=str(field.type),
+            todo="convert it with the converter `cast`, or drop it",
+        )
+    if field.name not in keys:
+        return made
+    made = _OF_KEYS.get(made, made)
+    return (made % min(255, _KEY_CHARACTERS // len(keys)) if "%d" in made else made) + " not null"
+
+
+def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
+    """Raises:
+    RefusedError: if a column of the rows can't go to the table's column of its name.
+    """
+    for field in schema:
+        column = columns[field.name]
+        if _sent_type(_kind(field.type), column) is None:
+            raise refused_type(field.name, field.type, column.shown)
+
+
+def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
+    """The rows as they are sent, of a batch that fits: integers, floats, decimals, text, bytes and None.
+
+    Raises:
+        RefusedError: if a value would not stay as it is.
+    """
+    sent = [_sent(array, columns[name]) for name, array in zip(batch.schema.names, batch, strict=True)]
+    return zip(*sent, strict=True)
+
+
+def _sent(array: pa.Array, column: Column) -> list[Any]:
+    kind, array = _kind(array.type), decoded(array)
+    wanted = _sent_type(kind, column)
+    if wanted is None:
+        raise refused_type(column.name, array.type, column.shown)
+    if array.null_count and not column.nullable:
+        raise refused_value(column.name, column.shown, "null, of which the server may make a value of its own")
+    array = as_json(array) if pa.types.is_nested(kind) else converted(array, wanted, column.name, column.shown)
+    if pa.types.is_null(kind):
+        return [None] * len(array)
+    wrong = _changed(array, column)
+    if wrong:
+        raise refused_value(column.name, column.shown, wrong)
+    found: list[Any] = (_texts(array) if pa.types.is_temporal(array.type) else array).to_pylist()
+    return found
+
+
+def _changed(array: pa.Array, column: Column) -> str:
+    """What the server would make another value of, or refuse; empty for nothing."""
+    kind = column.kind
+    if kind == "mediumint":
+        low, high = (0, 2**24 - 1) if column.unsigned else (-(2**23), 2**23 - 1)
+        return "" if _all(pc.and_(pc.greater_equal(array, low), pc.less_equal(array, high))) else "out of range"
+    if kind in ("float", "double"):
+        return "" if _all(pc.is_finite(array)) else "no number, which MariaDB does not have"
+    if kind in _TEXTS or kind in _BYTES:
+        return _too_long(array, column)
+    if kind in ("time", "datetime", "timestamp"):
+        step = 10 ** (6 - column.fraction)
+        numbers = array.view(pa.int64())
+        if not _all(pc.equal(pc.multiply(pc.divide(numbers, step), step), numbers)):
+            return f"more than {column.fraction} digits of a second"
+    if kind in ("date", "datetime", "timestamp"):
+        texts = _texts(array)
+        inside = pc.and_(pc.match_substring_regex(texts, r"^\d{4}-"), pc.invert(pc.starts_with(texts, "0000")))
+        return "" if _all(inside) else "a year that MariaDB does not have"
+    return ""
+
+
+def _too_long(array: pa.Array, column: Column) -> str:
+    sizes = pc.binary_length(array.cast(pa.large_binary()))
+    most = (_TEXTS | _BYTES)[column.kind]
+    if most:
+        return "" if _all(pc.less(sizes, most)) else f"more than {most - 1} bytes"
+    length = column.sizes[0] if column.sizes else 1
+    if column.kind == "binary":
+        return "" if _all(pc.equal(sizes, length)) else f"not {length} bytes: others are filled up"
+    if column.kind == "char" and not _all(pc.invert(pc.ends_with(array, " "))):
+        return "spaces at its end, which a `char` does not keep"
+    sizes = pc.utf8_length(array) if column.kind in _TEXTS else sizes
+    return "" if _all(pc.less_equal(sizes, length)) else f"longer than {length}"
+
+
+def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
+    """What values of that kind are sent to a column as; None if they do not go there."""
+    wanted, types = column.kind, pa.types
+    if types.is_null(kind):
+        return kind
+    if wanted in _INTEGERS and (types.is_integer(kind) or (types.is_boolean(kind) and wanted == "tinyint")):
+        return getattr(pa, f"{'u' if column.unsigned else ''}int{_INTEGERS[wanted]}")()
+    if wanted in ("float", "double") and not column.sizes and types.is_floating(kind):
+        return None if wanted == "float" and kind != pa.float32() else kind
+    if wanted == "decimal" and (types.is_integer(kind) or types.is_decimal(kind)):
+        precision, scale = column.sizes
+        return (pa.decimal128 if precision <= MAX_DIGITS else pa.decimal256)(precision, scale)
+    if wanted in _TEXTS and (types.is_string(kind) or (types.is_nested(kind) and not types.is_union(kind))):
+        return None if types.is_nested(kind) and not _TEXTS[wanted] else pa.string()
+    if wanted in _BYTES and (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
+        return pa.binary()
+    if (wanted == "date" and types.is_date32(kind)) or (wanted == "time" and types.is_time(kind)):
+        return kind
+    takes_zone = wanted in ("datetime", "timestamp")  # in UTC, as the session is
+    return kind if types.is_timestamp(kind) and (takes_zone if kind.tz else wanted == "datetime") else None
+
+
+def _kind(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    return kind if kind == pa.uint64() else plain_type(kind)
+
+
+def _texts(array: pa.Array) -> pa.Array:
+    """Dates and times as they are written here."""
+    return (array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array).cast(pa.string())
+
+
+def _all(found: pa.Array) -> bool:
+    return pc.all(found).as_py() in (True, None)

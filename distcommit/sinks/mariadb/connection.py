@@ -1,0 +1,178 @@
+"""Connections to a MariaDB server, their transactions, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT, SERVER_STATUS
+from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
+
+from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
+from distcommit.model.errors import ConfigurationError, TransientError, plain_text
+from distcommit.sinks.table_committer import CollisionError
+
+NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060
+_NO_SAVEPOINT = 1305
+_CLIENT = 2000
+"""Codes from here on are of the client: the connection."""
+_COLLISIONS = {1020, 1213, 1412}
+"""A row that was changed meanwhile, a deadlock, a table that was altered meanwhile."""
+_OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
+_OF_ROWS |= {3140, 3819, 4025}
+"""Values and constraints, what triggers say, and rows that are larger than any can be."""
+_OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
+_OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
+"""Disks, memory, connections, shutdown, what is read-only, and what was killed."""
+_MODE = (
+    "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
+    "ERROR_FOR_DIVISION_BY_ZERO"
+)
+_SETTINGS = (
+    f"SET SESSION sql_mode = '{_MODE}', time_zone = '+00:00', foreign_key_checks = 1, unique_checks = 1,"
+    " innodb_lock_wait_timeout = 10, lock_wait_timeout = 10, wait_timeout = 60"
+    " /*M! , check_constraint_checks = 1 */",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+)
+"""A committer that was stopped lets go of its locks after a minute, as the server closes its connection."""
+
+
+def connected(url: str, password: str) -> Connection[Cursor]:
+    """A connection in autocommit. Whatever server and role say: what does not fit is an error, and is checked."""
+    parts = urlsplit(url)
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    if "ssl_verify_identity" in options:
+        options["ssl_verify_identity"] = options["ssl_verify_identity"].lower() in ("1", "true", "yes")
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=password,
+        database=unquote(parts.path.strip("/")),
+        charset="utf8mb4",
+        autocommit=True,
+        binary_prefix=True,
+        client_flag=CLIENT.FOUND_ROWS,  # an UPDATE that changes nothing has found its row
+        connect_timeout=10,
+        read_timeout=120,
+        write_timeout=120,
+        program_name="distcommit",
+        **options,
+    )
+    try:
+        for setting in _SETTINGS:
+            execute(connection, setting)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequence[Any] | None = None) -> Cursor:
+    """A cursor that has executed it. Without values `%` is a plain character."""
+    cursor = connection.cursor()
+    cursor.execute(statement, values)
+    return cursor
+
+
+def check_durable(connection: Connection[Cursor]) -> None:
+    """Makes sure that what COMMIT has answered is on disk.
+
+    Raises:
+        ConfigurationError: if a power loss could take it. No session can ask for more than the server is set to.
+    """
+    asked = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+    flushed, has_log, synced = execute(connection, asked).fetchone() or (0, 0, 0)
+    if flushed != 1 or (has_log and synced != 1):
+        raise ConfigurationError(
+            "the server answers COMMIT before it is on disk, so that a power loss takes what counts as committed",
+            expected="innodb_flush_log_at_trx_commit = 1, and with a binary log sync_binlog = 1",
+            found=f"{flushed}, and sync_binlog = {synced} with {'a' if has_log else 'no'} binary log",
+            todo="SET GLOBAL innodb_flush_log_at_trx_commit = 1, sync_binlog = 1, and in the server's configuration",
+        )
+
+
+@contextmanager
+def transaction(connection: Connection[Cursor]) -> Iterator[None]:
+    """A transaction that was committed when the block ends.
+
+    A deadlock ends the whole transaction, and so does any statement that alters a table; what is executed then is
+    committed by itself, and COMMIT raises nothing. So the server is asked whether it still has one before COMMIT.
+
+    Raises:
+        CollisionError: if the server has undone it as another one was in its way.
+    """
+    try:
+        execute(connection, "BEGIN")
+        yield
+        if not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            raise TransientError("the transaction was not committed", expected="a transaction", found="none any more")
+        execute(connection, "COMMIT")
+    except MySQLError as error:
+        _undo(connection)
+        if code_of(error) in _COLLISIONS:
+            raise CollisionError(text_of(error)) from error
+        raise
+    except BaseException:
+        _undo(connection)
+        raise
+
+
+@contextmanager
+def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
+    """A part of the transaction that is undone by itself if the block raises.
+
+    Raises:
+        CollisionError: if the block has raised, and the whole transaction is gone.
+    """
+    execute(connection, "SAVEPOINT dataset")
+    try:
+        yield
+    except BaseException as error:
+        try:
+            if connection.open:
+                execute(connection, "ROLLBACK TO SAVEPOINT dataset")
+        except MySQLError as gone:
+            if code_of(gone) == _NO_SAVEPOINT:
+                raise CollisionError(plain_text(error, 1000)) from error
+        raise
+    execute(connection, "RELEASE SAVEPOINT dataset")
+
+
+def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
+    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    code = code_of(error)
+    if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
+        return None
+    if code in _OF_ROWS:
+        return FailedForGood(
+            f"the table does not take the rows: {text_of(error)}. Alter the table and release the dataset with retry;"
+            " or abandon it, and convert or reject such records"
+        )
+    return RetryLater(f"{text_of(error)} (error {code})")
+
+
+def code_of(error: Exception) -> int:
+    """The error's number; 0 if it has none."""
+    code = next(iter(error.args), 0)
+    return code if isinstance(code, int) else 0
+
+
+def text_of(error: Exception) -> str:
+    """What the server says."""
+    return plain_text(error.args[-1] if error.args else error, 1000)
+
+
+def _undo(connection: Connection[Cursor]) -> None:
+    if connection.open:
+        try:
+            execute(connection, "ROLLBACK")
+        except MySQLError:
+            with contextlib.suppress(MySQLError):
+                connection.close()

@@ -1,0 +1,58 @@
+"""Which tables of MariaDB a sink's rows go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import field_validator
+
+from distcommit.model.pins import Pin
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.table_names import table_name
+from distcommit.sinks.table_sink import ANOTHER_TARGET, LEDGER, ServerSink
+
+MOST_NAME_CHARACTERS = 64
+_OF_URLS = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_cert", "ssl_verify_identity", "unix_socket")
+
+
+class MariadbTables(ServerSink):
+    """Tables of one database, in which the ledger is, too."""
+
+    type: Literal["mariadb"]
+
+    @field_validator("url")
+    @classmethod
+    def _is_mariadb(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("mariadb", "mysql") or not parts.hostname:
+            raise ValueError("begins with mariadb://host, or mysql://host")
+        wrong = [name for name, _ in parse_qsl(parts.query) if name not in _OF_URLS]
+        if wrong:
+            raise ValueError(f"has no setting {wrong[0]!r}: there are {', '.join(_OF_URLS)}")
+        return url
+
+    @property
+    def database(self) -> str:
+        """The database's name."""
+        return unquote(urlsplit(self.url).path.strip("/"))
+
+    def pins(self) -> Mapping[str, Pin]:
+        """Where rows and ledger are: the database by its name, as servers may be renamed, and the table."""
+        return {**super().pins(), "database": Pin(self.database, ANOTHER_TARGET)}
+
+    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
+        server = urlsplit(self.url).netloc.rpartition("@")[2]
+        return f"table {self.database}.{self.table_of(dataset_urn)} of {server}"
+
+    def table_of(self, dataset_urn: str) -> str:
+        """The table of a dataset, in small letters: some servers tell names apart by their case, and some do not."""
+        return table_name(
+            self.table,
+            dataset_urn,
+            most_bytes=MOST_NAME_CHARACTERS,
+            any_case=False,
+            basic_characters=True,
+            taken=(LEDGER,),
+        )

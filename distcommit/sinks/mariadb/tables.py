@@ -1,0 +1,214 @@
+"""The tables that rows go to: found and checked in the transaction of the rows.
+
+They are made and widened outside of it, as any statement that does so ends the transaction that it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+from pymysql.err import MySQLError
+
+from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values
+from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
+from distcommit.sinks.plain_arrays import refused_value
+from distcommit.sinks.table_committer import RefusedError
+from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
+
+_STATEMENT_BYTES = 1 << 20
+_HEAD_BYTES = 16 << 10
+_HARMLESS = {1287, 1592}
+"""Warnings: of VALUES(), which MySQL would have otherwise, and of a binary log of statements."""
+_SLICE_ROWS = 1024
+
+
+class AlterFirst(Exception):  # noqa: N818 - nothing is wrong
+    """A table has to be made or widened, by that statement, before rows can go into it."""
+
+    def __init__(self, statement: str) -> None:
+        super().__init__(statement)
+        self.statement = statement
+
+
+@dataclass
+class Table:
+    """A table that is locked against being altered until the transaction ends. `tags`: what each row says in columns
+    beside its own; `most_bytes`: of a statement."""
+
+    connection: Connection[Cursor]
+    shown: str
+    columns: Mapping[str, Column]
+    most_bytes: int
+    tags: Mapping[str, int] = field(default_factory=dict)
+    identity: int = 0
+
+    def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
+        """Makes sure that rows of that schema, with tags, can go into it. Raises as `table_loading.Table`.
+
+        Raises:
+            AlterFirst: if columns are missing and may be added.
+        """
+        whole = with_tags(schema, self.tags)
+        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
+        if missing:
+            added = ", ".join(f"ADD COLUMN {quoted(each.name)} {column_type(each, ())}" for each in missing)
+            raise AlterFirst(f"ALTER TABLE {quoted(self.shown)} {added}")
+        check_fits(whole, self.columns)
+
+    def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Adds batches, all of one schema. Raises as `table_loading.Table`."""
+        for rows, statement in self._statements(batches, ""):
+            found = self._insert(statement)
+            if found != rows:
+                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {found} came in")
+
+    def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> None:
+        """Puts each row in the place of the one with the same keys. Raises as `table_loading.Table`."""
+        names = batches[0].schema.names
+        self._check_keys(names, keys)
+        for key in keys:
+            if any(batch.column(key).null_count for batch in batches):
+                raise refused_value(key, self.columns[key].shown, "null in a key, which is never the same as another")
+        others = [quoted(name) for name in names if name not in keys] or [quoted(keys[0])]
+        changed = ", ".join(f"{name} = VALUES({name})" for name in others)
+        for _, statement in self._statements(batches, f" ON DUPLICATE KEY UPDATE {changed}"):
+            self._insert(statement)
+
+    def delete(self, tags: Mapping[str, int]) -> int:
+        """Deletes the rows with these tags, all if there are none; how many there were."""
+        where = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
+        made = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        return int(execute(self.connection, made).rowcount)
+
+    def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
+        """Statements that insert all rows in their order, each with how many rows it has."""
+        names = ", ".join(map(quoted, tagged(batches[0], self.tags).schema.names))
+        head = f"INSERT INTO {quoted(self.shown)} ({names}) VALUES ".encode()
+        ready: list[bytes] = []
+        size_bytes = 0
+        for row in self._rows(batches):
+            if len(row) + _HEAD_BYTES > self.most_bytes:
+                raise RefusedError(
+                    f"a row for table {self.shown} has {len(row)} bytes as it is sent; the server takes"
+                    f" {self.most_bytes} (max_allowed_packet): raise that, and release the dataset with retry"
+                )
+            if ready and size_bytes + len(row) > min(_STATEMENT_BYTES, self.most_bytes - _HEAD_BYTES):
+                yield len(ready), head + b",".join(ready) + end.encode()
+                ready, size_bytes = [], 0
+            ready.append(row)
+            size_bytes += len(row) + 1
+        if ready:
+            yield len(ready), head + b",".join(ready) + end.encode()
+
+    def _rows(self, batches: Sequence[pa.RecordBatch]) -> Iterator[bytes]:
+        for batch in batches:
+            for begin in range(0, batch.num_rows, _SLICE_ROWS):
+                part = tagged(batch.slice(begin, _SLICE_ROWS), self.tags)
+                for row in values(part, self.columns):
+                    yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
+
+    def _insert(self, statement: bytes) -> int:
+        """How many rows came in.
+
+        Raises:
+            RefusedError: if the server says that it has changed a value.
+        """
+        cursor = execute(self.connection, statement)
+        if cursor.warning_count:
+            found = execute(self.connection, "SHOW WARNINGS").fetchall()
+            said = [str(text) for _, code, text in found if code not in _HARMLESS]
+            if said or not found:
+                raise RefusedError(
+                    f"table {self.shown} would change values: {said[0] if said else 'it does not say which'}. Alter the"
+                    " table and release the dataset with retry; or abandon it and convert or reject such records"
+                )
+        return int(cursor.rowcount)
+
+    def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
+        """Makes sure that rows are the same by these keys, and by nothing else: ON DUPLICATE KEY means any unique
+        index, and changes the row of another key where that has the same value in one.
+
+        Raises:
+            RefusedError: if another index is in the way, or there is none on the keys.
+        """
+        indexes: dict[str, list[tuple[Any, ...]]] = {}
+        for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
+            if not row[1]:  # non_unique
+                indexes.setdefault(row[2], []).append((row[4], row[7]))  # column, and how much of it
+        on_keys = [index for index in indexes.values() if set(index) == {(key, None) for key in keys}]
+        others = [
+            name for name, index in indexes.items() if index not in on_keys and not self._is_counted(index, names)
+        ]
+        if not on_keys or others:
+            found = f"there is {', '.join(others)}, too" if others else "there is none"
+            raise RefusedError(
+                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {found}. Alter the"
+                " table, then release the dataset with retry"
+            )
+
+    def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
+        """Whether it is on a number that the server gives, and the rows do not have."""
+        asked = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
+        counted = {row[0] for row in execute(self.connection, asked).fetchall()}
+        return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
+
+
+def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
+    """The table, locked; None if there is none.
+
+    Raises:
+        RefusedError: if what is there does not keep rows as a transaction left them.
+    """
+    try:
+        execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
+    except MySQLError as error:
+        if code_of(error) == NO_SUCH_TABLE:
+            return None
+        raise
+    engine = engine_of(connection, name)
+    if engine != "InnoDB":
+        raise RefusedError(
+            f"{name} is no table of InnoDB, but {engine or 'a view'}, which may keep what a transaction has undone;"
+            " alter its engine, then release the dataset with retry"
+        )
+    shown = execute(connection, f"SHOW COLUMNS FROM {quoted(name)}").fetchall()
+    columns = {
+        column: column_of(column, declared, nullable=nullable == "YES")
+        for column, declared, nullable, _, _, extra in shown
+        if not extra.upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))  # those that the server makes
+    }
+    return Table(connection, name, columns, most_bytes, tags)
+
+
+def engine_of(connection: Connection[Cursor], name: str) -> str | None:
+    """The engine of a table; None of a view, or if there is none of that name."""
+    tables = "information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
+    found = execute(connection, f"SELECT TABLE_NAME, ENGINE FROM {tables} AND TABLE_NAME = %s", (name,)).fetchall()
+    return next((engine for there, engine in found if there == name), None)  # the name is compared by a collation
+
+
+def making(
+    connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
+) -> str:
+    """The statement that makes the table for rows of that schema, unless it is there. Its text is told apart byte by
+    byte, spaces at its end too where the server can."""
+    asked = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
+    unpadded = execute(connection, asked, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
+    collation = unpadded[0] if unpadded else "utf8mb4_bin"
+    columns = [f"{quoted(each.name)} {column_type(each, keys)}" for each in with_tags(rows, tags)]
+    if keys:
+        columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
+    return (
+        f"CREATE TABLE IF NOT EXISTS {quoted(name)} ({', '.join(columns)})"
+        f" ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation}"
+    )
+
+
+def quoted(name: str) -> str:
+    """A name in a statement without values."""
+    return "`" + name.replace("`", "``") + "`"

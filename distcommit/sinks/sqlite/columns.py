@@ -1,0 +1,133 @@
+"""Arrow columns as SQLite's columns want them.
+
+SQLite takes any value for any column, and makes another one of it where the column's type prefers that: text that looks
+like a number becomes one, NaN becomes NULL. So what goes to a column is such that it stays as it is, or is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.plain_arrays import as_json, converted, decoded, plain_type, refused_type, refused_value
+
+Stored = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
+_TAKES: Mapping[str, frozenset[Stored]] = {
+    "INTEGER": frozenset({"INTEGER"}),
+    "NUMERIC": frozenset({"INTEGER"}),
+    "REAL": frozenset({"REAL"}),
+    "TEXT": frozenset({"TEXT"}),
+    "BLOB": frozenset({"BLOB"}),
+    "": frozenset({"INTEGER", "REAL", "TEXT", "BLOB"}),
+}
+"""What stays as it is, by a column's affinity; of one that was declared without a type, all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its type as it was declared, and whether it is part of the primary key."""
+
+    name: str
+    declared: str
+    in_key: bool
+
+    @property
+    def shown(self) -> str:
+        """It as people write it."""
+        return f"{self.name} {self.declared}".rstrip()
+
+    @property
+    def affinity(self) -> str:
+        """By SQLite's rules (datatype3, 3.1), which go by parts of the type's name."""
+        declared = self.declared.upper()
+        if "INT" in declared:
+            return "INTEGER"
+        if any(part in declared for part in ("CHAR", "CLOB", "TEXT")):
+            return "TEXT"
+        if not declared or "BLOB" in declared:
+            return declared and "BLOB"
+        return "REAL" if any(part in declared for part in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
+
+
+def column_type(field: pa.Field, schema: pa.Schema) -> Stored:
+    """The type that a column is made with.
+
+    Raises:
+        ConfigurationError: if there is none for it, or another column has its name but for its case.
+    """
+    if sum(name.lower() == field.name.lower() for name in schema.names) > 1:
+        todo = "rename it with the converter `rename`"
+        raise ConfigurationError("SQLite tells columns apart without their case", column=field.name, todo=todo)
+    stored = _stored(_plain(field.type))
+    if stored is None:
+        raise ConfigurationError(
+            "SQLite has no type for this column",
+            column=field.name,
+            found=str(field.type),
+            todo="convert it with the converter `cast`, or drop it",
+        )
+    return stored
+
+
+def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
+    """Raises:
+    RefusedError: if a column of the rows can't go to the table's column of its name.
+    """
+    for field in schema:
+        column, kind = columns[field.name], _plain(field.type)
+        stored, takes = _stored(kind), _TAKES[column.affinity]
+        is_time_text = pa.types.is_temporal(kind) and column.affinity == "NUMERIC"  # `DATETIME`; it is no number
+        if stored is None or not (stored in takes or is_time_text or pa.types.is_null(kind)):
+            raise refused_type(field.name, field.type, column.shown)
+
+
+def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
+    """The rows as they are sent, of a batch that fits.
+
+    Raises:
+        RefusedError: if a value would not stay as it is.
+    """
+    sent = [_sent(array, columns[name]).to_pylist() for name, array in zip(batch.schema.names, batch, strict=True)]
+    return [*zip(*sent, strict=True)]
+
+
+def _sent(array: pa.Array, column: Column) -> pa.Array:
+    array, kind = decoded(array), _plain(array.type)
+    if column.in_key and array.null_count:  # of an integer SQLite makes the next number; else NULLs are never the same
+        raise refused_value(column.name, column.shown, "null in a primary key")
+    if pa.types.is_nested(kind):
+        return as_json(array)
+    array = converted(array, kind, column.name, column.shown)
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(array)).as_py():
+        raise refused_value(column.name, column.shown, "NaN, which SQLite stores as NULL")
+    if pa.types.is_temporal(kind):
+        array = array.cast(pa.string())
+        if pc.any(pc.starts_with(array, "<")).as_py():
+            raise refused_value(column.name, column.shown, "a time that has no text")
+        return array
+    return array.cast(pa.string()) if pa.types.is_decimal(kind) else array
+
+
+def _stored(kind: pa.DataType) -> Stored | None:
+    """What values of a plain type are stored as."""
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return "INTEGER"
+    if pa.types.is_floating(kind):
+        return "REAL"
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return "BLOB"
+    is_text = pa.types.is_string(kind) or pa.types.is_null(kind) or pa.types.is_nested(kind)
+    is_text = is_text or pa.types.is_decimal(kind) or (pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
+    return "TEXT" if is_text and not pa.types.is_union(kind) else None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Large integers stay integers, as far as SQLite has them."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return pa.int64() if kind == pa.uint64() else plain_type(kind)

@@ -1,0 +1,80 @@
+"""Connections to an SQLite file, their transactions, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from distcommit.model.committer import CommitOutcome, FailedForGood, RetryLater
+from distcommit.model.errors import TransientError, plain_text
+
+_LOCK_TIMEOUT_S = 30
+_OF_ROWS = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
+_OF_THE_FILE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+def connected(path: str) -> sqlite3.Connection:
+    """A connection in autocommit. What it commits is on disk, with the name of the journal that went."""
+    found = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
+    for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
+        found.execute(f"PRAGMA {setting}")
+    return found
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """The only transaction that writes, over all processes; it was committed when the block ends.
+
+    Some errors end the whole transaction, and what is executed then is committed by itself. So it is asked for before
+    COMMIT.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        if not connection.in_transaction:
+            raise TransientError("the transaction was not committed", expected="a transaction", found="none any more")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    """A part of the transaction, which is undone by itself if the block raises and the transaction is still there."""
+    connection.execute("SAVEPOINT dataset")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO dataset")
+            connection.execute("RELEASE dataset")
+        raise
+    connection.execute("RELEASE dataset")
+
+
+def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
+    """What it means for the rows at whose savepoint it was raised; None: more than these are concerned."""
+    code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
+    if not connection.in_transaction or code in _OF_THE_FILE:
+        return None
+    if code in _OF_ROWS:
+        return FailedForGood(
+            f"the table does not take the rows: {text}. Alter the table and release the dataset with retry; or abandon"
+            " it, and convert or reject such records"
+        )
+    return RetryLater(text)

@@ -1,0 +1,70 @@
+"""Tables of an SQLite file as a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import field_validator
+
+from distcommit.model.committer import CommitterContext, SinkCommitter
+from distcommit.model.pins import Pin
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.sqlite.columns import column_type
+from distcommit.sinks.sqlite.committer import SqliteCommitter
+from distcommit.sinks.sqlite.connection import connected
+from distcommit.sinks.table_names import table_name
+from distcommit.sinks.table_sink import ANOTHER_TARGET, LEDGER, TableSink
+
+_MOST_NAME_BYTES = 200
+_RESERVED = "sqlite_"
+
+
+class SqliteSink(TableSink):
+    """Rows go to tables of one file.
+
+    Attributes:
+        path: the file, by an absolute path of a local file system that all executors see. It is made where it is
+            missing, its folder is not.
+    """
+
+    type: Literal["sqlite"]
+    path: str
+
+    @field_validator("path")
+    @classmethod
+    def _is_absolute(cls, path: str) -> str:
+        if not path.startswith("/") or path.endswith("/") or not path.isprintable():
+            raise ValueError("is the absolute path of a file: executors have folders of their own")
+        return path
+
+    def pins(self) -> Mapping[str, Pin]:
+        """Where rows and ledger are: the file by its name, as it may be moved, and the table."""
+        return {**super().pins(), "file": Pin(PurePosixPath(self.path).name, ANOTHER_TARGET)}
+
+    def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
+        return f"table {self.table_of(dataset_urn)} of {self.path}"
+
+    def table_of(self, dataset_urn: str) -> str:
+        """The table of a dataset. SQLite tells names apart without their case, and has some for itself."""
+        plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, taken=(LEDGER,))
+        return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raises:
+        ConfigurationError: as `TableSink.check_schema`; or if SQLite has no type for a column, or two names that are
+            one to it.
+        """
+        super().check_schema(schema)
+        for field in schema:
+            column_type(field, schema)
+
+    def open_committer(self, context: CommitterContext) -> SinkCommitter:
+        connection = connected(self.path)
+        try:
+            return SqliteCommitter(connection, self, context)
+        except BaseException:
+            connection.close()
+            raise

@@ -1,0 +1,148 @@
+"""A sink that is held against its contract, and what the contract's tests do with it again and again."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitOutcome, CommitRequest, SinkCommitter
+from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.model.steps import StepContext
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.steps.registry import dump_steps, load_steps
+from distcommit.steps.sink import SinkCommitStep
+
+
+class TriedSink(ABC):
+    """What a subclass of the contract gives, and how it is used: each call as one more process makes it."""
+
+    preloaded: ClassVar[Sequence[str]] = ()
+    """Modules that committers import when they are used: those that take long, as each killed process imports them."""
+
+    @abstractmethod
+    def make_sink(self, place: Path) -> CommitterSink:
+        """The sink, with a target of its own for each place."""
+
+    @abstractmethod
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        """Dataset and offset of each record that is visible at the target, as often as it is there, in any
+        order."""
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        """Makes it impossible to commit what was prepared; False if nothing can."""
+        return False
+
+    def cut_off(self, place: Path) -> bool:
+        """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
+        return False
+
+    def passes_over(self, why: str) -> None:  # noqa: B027 - for those who tell it
+        """Told by a test that it has nothing to try with the sink."""
+
+    # -- what the tests are made of
+
+    def sink(self, place: Path) -> CommitterSink:
+        """The sink as an executor gets it: it has travelled."""
+        made: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
+        return made
+
+    def context(self, place: Path) -> StepContext:
+        """What steps and committers are opened with."""
+        return StepContext(
+            LocalFileSystem(),
+            str(place / "staging"),
+            str(place / "output"),
+            self.make_sink(place).committers,
+            store_id="store",
+        )
+
+    def writer(self, place: Path, urn: str, epoch: int) -> SinkWriter:
+        """The writer of a new attempt."""
+        attempt = uuid.uuid4().hex
+        folder = place / "staging" / attempt
+        folder.mkdir(parents=True)
+        identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt)
+        area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
+        return self.sink(place).open_writer(identity, area, Origin())
+
+    def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
+        """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
+        infos: list[Any] = []
+        for offsets in work_units:
+            writer = self.writer(place, urn, epoch)
+            for offset in offsets:
+                writer.write(batch_of(offset))
+            infos += writer.prepare_commit().infos
+        return self.stored(place, CommitRequest(urn, epoch, tuple(infos)))
+
+    def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
+        """The request as another process reads it from the commit log."""
+        sink = self.sink(place)
+        context = self.context(place)
+        (step,) = load_steps(dump_steps([SinkCommitStep(sink, request, context.for_committers)]), context)
+        assert isinstance(step, SinkCommitStep)
+        return step.request
+
+    def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
+        """Commits as one more process does."""
+        return self._committed(place, requests, SinkCommitter.commit.__name__)
+
+    def commit_whole(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
+        """The same, all or none."""
+        return self._committed(place, requests, SinkCommitter.commit_whole.__name__)
+
+    def _committed(self, place: Path, requests: Sequence[CommitRequest], how: str) -> list[CommitOutcome]:
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            outcomes = list(getattr(committer, how)(list(requests)))
+        finally:
+            committer.close()
+        assert len(outcomes) == len(requests), "one outcome for each request"
+        return outcomes
+
+    def abandon(self, place: Path, *requests: CommitRequest) -> None:
+        """Takes back as one more process does."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            committer.abort(list(requests))
+        finally:
+            committer.close()
+
+    def allow(self, place: Path, *requests: CommitRequest) -> None:
+        """Allows again as one more process does."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            committer.allow(list(requests))
+        finally:
+            committer.close()
+
+    def probe(self, place: Path) -> None:
+        """Asks whether the target works, as one more process does."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            committer.probe()
+        finally:
+            committer.close()
+
+    def ledger(self, place: Path) -> dict[str, tuple[int, int]]:
+        """The newest epoch that is committed of each dataset, and how many rows, as one more process is told."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in committer.ledger()}
+        finally:
+            committer.close()
+
+    def seen(self, place: Path) -> list[tuple[str, int]]:
+        """What is visible, in order."""
+        return sorted((urn, int(offset)) for urn, offset in self.observe(place))
+
+
+def batch_of(offset: int) -> pa.RecordBatch:
+    return pa.record_batch([["0"], [offset], [f"record {offset}"]], names=["partition", "offset", "value"])

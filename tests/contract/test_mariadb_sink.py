@@ -1,0 +1,101 @@
+"""The MariaDB sink keeps what a sink has to keep, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pymysql
+import pytest
+from pymysql.cursors import Cursor
+
+from distcommit.model.committer import CommitRequest
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.mariadb.sink import MariadbSink
+from distcommit.testing.contracts import SinkContract
+from tests.servers.mariadb import MariadbServer
+
+
+class OnMariadb(SinkContract):
+    """Each place is a database."""
+
+    settings: ClassVar[dict[str, Any]]
+    preloaded = ["distcommit.sinks.mariadb.committer"]
+
+    @pytest.fixture(autouse=True)
+    def _has_server(self, mariadb_server: MariadbServer) -> None:
+        self.server, self.made = mariadb_server, set[str]()
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        database = _database_of(place)
+        if database not in self.made:
+            with self.server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
+            self.made.add(database)
+        url = self.server.url.replace("/shop", f"/{database}")
+        made = {"type": "mariadb", "url": url, "password": self.server.password}
+        return MariadbSink.model_validate({**made, **self.settings})
+
+    def opened(self, place: Path) -> pymysql.Connection[Cursor]:
+        return self.server.connect(_database_of(place))
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+        return True
+
+    def cut_off(self, place: Path) -> bool:
+        with self.opened(place) as connection, connection.cursor() as cursor:
+            cursor.execute("DROP TABLE distcommit_ledger")
+            cursor.execute("CREATE VIEW distcommit_ledger AS SELECT 1 AS epoch")
+        return True
+
+
+class TestATableForEach(OnMariadb):
+    settings: ClassVar = {}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Some of them: all are two hundred, in the long profile."""
+        self.kill_before_lines(tmp_path, apart=8)
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.timeout(1800)
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path)
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        with self.opened(place) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES")
+            for table in {name for (name,) in cursor.fetchall()} - {"distcommit_ledger"}:
+                cursor.execute(f"SELECT `offset` FROM `{table}`")
+                found += [(table, offset) for (offset,) in cursor.fetchall()]
+        return found
+
+
+class TestUpsert(TestATableForEach):
+    settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines, and take a minute."""
+
+
+class TestOneTableWithTags(OnMariadb):
+    settings: ClassVar = {"table": "rows", "tags": True}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines, and take a minute."""
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        with self.opened(place) as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES LIKE 'rows'")
+            if not cursor.fetchall():
+                return []
+            cursor.execute("SELECT dataset, `offset` FROM `rows` JOIN distcommit_ledger ON tag = _distcommit_of")
+            return [*cursor.fetchall()]
+
+
+def _database_of(place: Path) -> str:
+    return f"s{sha256(str(place).encode()).hexdigest()[:20]}"

@@ -1,0 +1,83 @@
+"""The SQLite sink keeps what a sink has to keep."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from distcommit.model.committer import CommitRequest
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.sqlite.sink import SqliteSink
+from distcommit.testing.contracts import SinkContract
+
+
+class OnSqlite(SinkContract):
+    """Each place has a file."""
+
+    settings: ClassVar[dict[str, Any]]
+    preloaded = ["distcommit.sinks.sqlite.committer"]
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        return SqliteSink.model_validate({"type": "sqlite", "path": str(place / "rows.db"), **self.settings})
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+        return True
+
+    def cut_off(self, place: Path) -> bool:
+        with opened(place) as file:
+            file.execute("DROP TABLE distcommit_ledger")
+            file.execute("CREATE VIEW distcommit_ledger AS SELECT 1 AS epoch")
+        return True
+
+
+class TestATableForEach(OnSqlite):
+    settings: ClassVar = {}
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'distcommit_ledger'"
+        with opened(place) as file:
+            tables = [name for (name,) in file.execute(asked)]
+            return [(table, offset) for table in tables for (offset,) in file.execute(f'SELECT offset FROM "{table}"')]
+
+
+class TestUpsert(TestATableForEach):
+    settings: ClassVar = {"mode": "upsert", "keys": ["offset"]}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines."""
+
+
+class TestOneTableWithTags(OnSqlite):
+    settings: ClassVar = {"table": "rows", "tags": True}
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """They are the same lines."""
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        with opened(place) as file:
+            if not file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'rows'").fetchone()[0]:
+                return []
+            asked = "SELECT dataset, offset FROM rows JOIN distcommit_ledger ON tag = _distcommit_of"
+            return file.execute(asked).fetchall()
+
+
+@contextmanager
+def opened(place: Path) -> Iterator[sqlite3.Connection]:
+    """The file as somebody else opens it."""
+    file = sqlite3.connect(place / "rows.db")
+    try:
+        with file:
+            yield file
+    finally:
+        file.close()
+
+
+def test_a_path_that_each_executor_takes_for_another_is_refused() -> None:
+    with pytest.raises(ValueError, match="absolute path"):
+        SqliteSink.model_validate({"type": "sqlite", "path": "rows.db"})

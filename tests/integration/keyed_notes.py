@@ -1,0 +1,25 @@
+"""Notes that say of each record which one it is, by the keys that its source knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distcommit.model.extract import Extract
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.testing.models.notes_sink import NotesSink, NotesWriter
+
+
+class KeyedNotes(NotesSink):
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> NotesWriter:
+        assert origin.extract is not None
+        return KeyedWriter(area, origin.extract)
+
+
+class KeyedWriter(NotesWriter):
+    def __init__(self, area: StagingArea, extract: Extract) -> None:
+        super().__init__(area)
+        self._extract = extract
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        keys = [record[name] for name in self._extract.keys]
+        super().write_record({"table": f"{self._extract.namespace}.{self._extract.table}", "keys": keys})

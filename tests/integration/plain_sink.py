@@ -1,0 +1,54 @@
+"""A sink with a writer alone: a file of lines for each attempt, visible line by line."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+
+from distcommit import WriterSink
+from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+
+HALF_WAY = "half_way"
+RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSink(WriterSink):
+    """`folder`: of the lines. Writers of dataset-20 make the file HALF_WAY in it, and wait for RELEASE if it is a job
+    that is to be held."""
+
+    name: ClassVar[str] = "plain"
+
+    folder: str
+    held: bool = False
+
+    def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> PlainWriter:
+        return PlainWriter(self, attempt.dataset_urn)
+
+
+class PlainWriter(SinkWriter):
+    def __init__(self, sink: PlainSink, dataset: str) -> None:
+        self._sink, self._dataset = sink, dataset
+        self._file = (Path(sink.folder) / f"{uuid.uuid4()}.lines").open("w", encoding="utf-8")
+
+    def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
+        for offset in batch["offset"].to_pylist():
+            self._file.write(f"{self._dataset} {offset}\n")
+        self._file.flush()
+        folder = Path(self._sink.folder)
+        if self._sink.held and self._dataset == "dataset-20":
+            (folder / HALF_WAY).touch()
+            while not (folder / RELEASE).exists():
+                time.sleep(0.05)  # the test, another process, makes that file
+
+    def prepare_commit(self) -> Prepared:
+        self._file.close()
+        return Prepared()
+
+    def abort(self) -> None:
+        self._file.close()

@@ -1,0 +1,95 @@
+"""Trying a job out, through the command line on real Spark: what is shown, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.cli.main import app
+from distcommit.spark.session import is_alive
+from tests.jobs.victims import strike
+
+NAMES = ["first", "second"]
+CONSOLE = ["--set", "sink.rows=2", "--set", "sink.type=console"]
+
+
+def write_job(folder: Path, **more: object) -> Path:
+    """A job whose sink is of another type, with settings that a console has not."""
+    source = {"type": "python", "class": "tests.integration.named_source:NamedSource", "options": {"names": NAMES}}
+    paths = {name: name for name in ("store", "staging", "output")}
+    job = {"job": "console", "source": source, "paths": paths, "spark": {"master": "local[1,4]"}, **more}
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump({"sink": {"format": "avro", "compression": "none"}, **job} if not more else job))
+    return path
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+@pytest.mark.slow
+def test_a_job_that_is_tried_out_shows_records_and_leaves_itself_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+    path = write_job(tmp_path)
+    done = command("run", path, *CONSOLE)
+    assert done.exit_code == 0, done.output
+    assert "first: 2 of 3 records" in done.stdout
+    assert "second/0/1" in done.stdout
+    assert "second/0/2" not in done.stdout, "two rows are asked for"
+    assert "tried out: 6 records; nothing was committed" in done.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
+
+    assert command("run", path).exit_code == 0
+    before = Job.from_file(path).status()
+    done = command("run", path, *CONSOLE, "--json")
+    result = msgspec.json.decode(done.stdout.splitlines()[-1])
+    assert [(table["dataset"], table["records"], len(table["rows"])) for table in result["tables"]] == [
+        ("first", 3, 2),
+        ("second", 3, 2),
+    ], "also of what the job has committed"
+    assert Job.from_file(path).status() == before
+    assert command("audit", path).exit_code == 0
+    assert is_alive(spark), "who opens a session in this process stops it"
+
+
+@pytest.mark.slow
+def test_one_that_is_killed_leaves_its_own_folder_and_nothing_else(tmp_path: Path) -> None:
+    path = write_job(tmp_path)
+    with RunProcess(["run", str(path), *CONSOLE], tmp_path / "first.out", tmp_path / "first.err") as run:
+        deadline_s = time.monotonic() + 120
+        while not any(tmp_path.glob("staging.console-*/store")) and time.monotonic() < deadline_s:
+            assert run.wait(0.01) is None, run.stderr.read_text()[-3000:]
+        assert strike(run, "all", signal.SIGKILL, random.Random(1))
+    assert any(tmp_path.glob("staging.console-*")), "it was not over"
+    assert not any((tmp_path / name).exists() for name in ("store", "staging", "output"))
+    assert command("run", path).exit_code == 0
+    assert command("audit", path, "--deep").exit_code == 0
+    assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
+        name: {"0": 3} for name in NAMES
+    }
+
+
+@pytest.mark.slow
+def test_with_a_fork_one_section_tries_all_branches_out(tmp_path: Path) -> None:
+    path = write_job(tmp_path, fork={"type": "all", "branches": {"hourly": {"sink": {"format": "orc"}}, "raw": {}}})
+    done = command("run", path, *CONSOLE)
+    assert done.exit_code == 0, done.output
+    assert "first, branch hourly: 2 of 3 records" in done.stdout
+    assert "second, branch raw: 2 of 3 records" in done.stdout
+
+
+def test_no_other_command_takes_it(tmp_path: Path) -> None:
+    path = write_job(tmp_path)
+    for name in ("recover", "reprocess"):
+        done = command(name, path, *(["first"] if name == "reprocess" else []), *CONSOLE)
+        assert done.exit_code == 2, done.output
+        assert not (tmp_path / "store").exists()

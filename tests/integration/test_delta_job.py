@@ -1,0 +1,136 @@
+"""Jobs into Delta tables, by the command line, killed at any moment: exact by what deltalake and pyarrow find there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+import yaml
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.sinks.table_names import plain_name
+from tests.jobs.kafka_job import kafka_job
+from tests.jobs.victims import strike
+
+DATASETS, FILES, ROWS = 8, 3, 40
+KILLS = 4
+
+
+def write_job(folder: Path) -> Path:
+    """The job file, and files for each dataset, which all go to one table."""
+    for dataset in range(DATASETS):
+        inbox = folder / "in" / f"d{dataset}"
+        inbox.mkdir(parents=True)
+        for file in range(FILES):
+            lines = [json.dumps({"id": f"d{dataset}/{file}/{row}", "n": row}) for row in range(ROWS)]
+            (inbox / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "tables").mkdir()
+    job = {
+        "job": "to-delta",
+        "source": {
+            "type": "files",
+            "paths": [f"{folder}/in/{{dataset}}/*.jsonl"],
+            "format": "jsonl",
+            "settle_s": 0,
+            "bytes_per_work_unit": 500,
+        },
+        "converters": [{"type": "json", "fields": {"id": "string", "n": "int64"}}],
+        "sink": {"type": "delta", "location": str(folder / "tables"), "table": "events"},
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 4},
+        "spark": {"master": "local[2,4]"},
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def live_files(folder: Path) -> list[str]:
+    """Data files that the newest version of a table has."""
+    files: list[str] = []
+    for log in sorted((folder / "tables").glob("*/_delta_log")):
+        with contextlib.suppress(TableNotFoundError):  # it is being made
+            files += (uri.removeprefix("file://") for uri in DeltaTable(log.parent).file_uris())
+    return files
+
+
+def run(path: Path, name: str) -> None:
+    """One run that nobody kills."""
+    with RunProcess(["run", str(path), "--json"], path.parent / "out", path.parent / name) as process:
+        assert process.wait(150) == 0, (path.parent / name).read_text()[-3000:]
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_each_record_is_there_once(tmp_path: Path) -> None:
+    path, chance = write_job(tmp_path), random.Random(17)
+    for attempt in range(KILLS):
+        with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"err{attempt}") as process:
+            deadline_s = time.monotonic() + 60
+            while not list((tmp_path / "tables").iterdir()) and process.wait(0.05) is None:
+                assert time.monotonic() < deadline_s
+            process.wait(chance.uniform(0, 3))
+            process.kill()
+    for attempt in range(2):
+        run(path, f"last{attempt}")
+    expected = {f"d{d}/{file}/{row}" for d in range(DATASETS) for file in range(FILES) for row in range(ROWS)}
+    rows = ds.dataset(live_files(tmp_path), format="parquet").to_table()["id"].to_pylist()
+    assert Counter(rows) == dict.fromkeys(expected, 1)
+    job = Job.from_file(path)
+    assert {row.status for row in job.status().datasets} == {"idle"}
+    audit = job.audit(deep=True)
+    assert audit.exact, audit
+    assert audit.records == len(expected)
+    left = {str(file) for file in (tmp_path / "tables").rglob("*.parquet")}
+    assert left == set(live_files(tmp_path)), "files of attempts that lost or died are gone"
+
+
+def numbers(folder: Path) -> Counter[int]:
+    """How often each record that a Kafka job has produced is in any table."""
+    files = live_files(folder)
+    values = ds.dataset(files, format="parquet").to_table()["value"].to_pylist() if files else []
+    return Counter(json.loads(value)["n"] for value in values)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_topics_in_tables_of_their_own_are_exact_also_after_the_store_is_lost(tmp_path: Path) -> None:
+    topics, rng = {f"topic-{number:02d}": 2 for number in range(12)}, random.Random(17)
+    (tmp_path / "tables").mkdir()
+    with kafka_job(tmp_path, topics) as job:
+        sink = {"type": "delta", "location": str(tmp_path / "tables")}
+        job.write(commit={"buckets": 4, "min_interval_ms": 0})
+        job.path.write_text(yaml.safe_dump({**yaml.safe_load(job.path.read_text()), "sink": sink}))
+        for _ in range(2):
+            before = job.produced
+            job.produce(100)
+            with job.start() as process:
+                begun_s = time.monotonic()
+                while process.wait(0.002) is None and time.monotonic() < begun_s + 120:
+                    if numbers(tmp_path).total() > before:  # some of them are committed
+                        break
+                assert strike(process, "all", signal.SIGKILL, rng), "it had ended before"
+        job.run()
+        assert numbers(tmp_path) == dict.fromkeys(range(job.produced), 1)
+        job.assert_exact()
+
+        shutil.rmtree(tmp_path / "store")
+        rebuilt = Job.from_file(job.path).rebuild()
+        assert not rebuilt.problems, rebuilt
+        job.produce(100)
+        job.run()
+        assert numbers(tmp_path) == dict.fromkeys(range(job.produced), 1)
+        job.assert_exact()
+        table = DeltaTable(tmp_path / "tables" / plain_name("topic-03"))
+        table.delete(f"kafka_offset = {7}")
+        assert not job.audit(deep=True).exact, "rows that somebody takes away are missed"

@@ -1,0 +1,726 @@
+"""What goes wrong at a MariaDB server: each problem is one dataset's own, is told, and leaves nothing half there."""
+
+from __future__ import annotations
+
+import math
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+import pytest
+
+from distcommit.model.committer import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    RetryLater,
+)
+from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
+from distcommit.model.sink import Origin
+from distcommit.model.source import Provenance
+from distcommit.sinks.mariadb.committer import MariadbCommitter
+from distcommit.sinks.mariadb.connection import connected, execute, transaction
+from distcommit.sinks.mariadb.sink import MariadbSink
+from distcommit.sinks.mariadb.tables import Table
+from distcommit.sinks.table_committer import CollisionError
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.mariadb import MariadbServer
+from tests.unit.sinks.committing import Committing, numbers, refused
+
+
+class Target(Committing):
+    """A database of its own."""
+
+    def __init__(self, server: MariadbServer, folder: Path) -> None:
+        super().__init__(folder)
+        self.server, self.database = server, f"t{uuid.uuid4().hex[:12]}"
+        self.url = server.url.replace("/shop", f"/{self.database}")
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {self.database}")
+
+    def sink(self, **settings: Any) -> MariadbSink:
+        where = {"url": self.url, "password": self.server.password}
+        return MariadbSink.model_validate({"type": "mariadb", **where, **settings})
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Statements of the tests' own, of one session; what the last one finds."""
+        with self.server.connect(self.database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return [*cursor.fetchall()]
+
+    def rows(self, table: str, columns: str = "n") -> list[tuple[Any, ...]]:
+        return self.sql(f"SELECT {columns} FROM `{table}` ORDER BY 1")
+
+    def ledger(self) -> list[tuple[Any, ...]]:
+        return self.sql("SELECT dataset, epoch FROM distcommit_ledger ORDER BY 1")
+
+    def tables(self) -> set[str]:
+        return {name for (name,) in self.sql("SHOW TABLES")}
+
+
+@pytest.fixture
+def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
+    made = Target(mariadb_server, tmp_path)
+    yield made
+    made.sql(f"DROP DATABASE {made.database}")
+
+
+def beside_others(target: Target, sink: MariadbSink, bad: CommitRequest) -> CommitOutcome:
+    """The outcome of a request between two good ones, which are committed with it; it leaves nothing."""
+    good = [target.prepare(sink, urn, bad.epoch) for urn in ("good one", "other")]
+    before = target.ledger() if "distcommit_ledger" in target.tables() else []
+    first, outcome, last = target.commit(sink, good[0], bad, good[1])
+    assert (first, last) == (Committed(), Committed())
+    assert target.rows("good one") == target.rows("other") == [(1,), (2,), (3,)]
+    assert {row for row in target.ledger() if row[0] == bad.dataset_urn} <= set(before)
+    return outcome
+
+
+# -- what the rows are
+
+
+def of(value: Any, kind: pa.DataType | None = None) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array([value], kind)})
+
+
+BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
+    ("n bigint UNIQUE", numbers(7, 7), "Duplicate entry"),
+    ("n bigint NOT NULL", numbers(1, None), "null, of which the server may make a value"),
+    ("n timestamp NOT NULL", of(None, pa.timestamp("us", "UTC")), "null, of which the server may make a value"),
+    ("n bigint AUTO_INCREMENT PRIMARY KEY", numbers(1, None), "null, of which the server may make a value"),
+    ("n bigint CHECK (n < 2)", numbers(1, 2), "CONSTRAINT"),
+    ("n bigint, FOREIGN KEY (n) REFERENCES others (n)", numbers(1), "foreign key constraint fails"),
+    ("n bigint, m bigint NOT NULL", numbers(1), "doesn't have a default value"),
+    ("n tinyint", numbers(128), "'n' does not go into the table's n tinyint"),
+    ("n mediumint", numbers(2**23), "out of range"),
+    ("n int unsigned", numbers(-1), "'n' does not go into the table's n int"),
+    ("n bigint", of(2**63, pa.uint64()), "'n' does not go into the table's n bigint"),
+    ("n bigint", of(1.5), "has the type double"),
+    ("n double", numbers(1), "has the type int64, which does not go into the table's n double"),
+    ("n float", of(0.1), "has the type double, which does not go into the table's n float"),
+    ("n double(5,2)", of(0.123), "has the type double"),
+    ("n double", of(math.nan), "no number"),
+    ("n decimal(3,0)", numbers(1000), "'n' does not go into the table's n decimal(3,0)"),
+    ("n decimal(5,1)", of(Decimal("1.25")), "'n' does not go into the table's n decimal(5,1)"),
+    ("n varchar(3)", of("abcd"), "longer than 3"),
+    ("n varchar(3)", of("abc "), "longer than 3"),
+    ("n char(3)", of("a "), "spaces at its end"),
+    ("n tinytext", of("ü" * 128), "more than 255 bytes"),
+    ("n varchar(3) CHARACTER SET latin1", of("\u20ac\u4e2d"), "Incorrect string value"),
+    ("n text CHARACTER SET utf8mb3", of("\U0001f600"), "Incorrect string value"),
+    ("n enum('a')", of("A"), "has the type string"),
+    ("n varbinary(2)", of(b"abc"), "longer than 2"),
+    ("n binary(3)", of(b"ab"), "not 3 bytes"),
+    ("n json", of("{"), "CONSTRAINT"),
+    ("n datetime(3)", of(datetime(2024, 1, 1, microsecond=1)), "more than 3 digits of a second"),
+    ("n timestamp(6) NULL", of(datetime(1969, 1, 1, tzinfo=UTC)), "Incorrect datetime value"),
+    ("n timestamp(6) NULL", of(datetime(2024, 1, 1)), "has the type timestamp[us]"),
+    ("n datetime(6)", of(2**62, pa.timestamp("us")), "a year that MariaDB does not have"),
+    ("n date", of(-1_000_000, pa.date32()), "a year that MariaDB does not have"),
+    ("m bigint", numbers(1), "has no column 'n'"),
+    ("m bigint, n bigint AS (m + 1)", numbers(1), "has no column 'n'"),
+]
+
+
+@pytest.mark.parametrize(("columns", "rows", "said"), BAD_ROWS, ids=[f"{each[0]}-{each[2]}" for each in BAD_ROWS])
+def test_rows_that_the_table_does_not_take_fail_alone(
+    target: Target, columns: str, rows: pa.RecordBatch, said: str
+) -> None:
+    target.sql("CREATE TABLE others (n bigint PRIMARY KEY)", f"CREATE TABLE bad ({columns})")
+    sink = target.sink()
+    refused(beside_others(target, sink, target.prepare(sink, "bad", 1, rows)), said)
+    assert target.rows("bad", "*") == []
+
+
+def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Target) -> None:
+    """Why values are compared here."""
+    target.sql(
+        "CREATE TABLE naive (t timestamp NOT NULL, d decimal(5,1), v varchar(3), s datetime(3), b binary(3))",
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES'",
+        "INSERT INTO naive VALUES (NULL, 1.25, 'abc  ', '2024-01-01 00:00:00.000001', 'ab')",
+    )
+    ((time, digits, text, moment, filled),) = target.rows("naive", "*")
+    assert time.year > 2000
+    assert (digits, text, moment, filled) == (Decimal("1.3"), "abc", datetime(2024, 1, 1), b"ab\0")
+
+
+def test_a_change_that_nobody_thought_of_is_told_by_the_servers_warnings(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.sql("CREATE TABLE bad (n decimal(5,1))")
+    sink = target.sink()
+    monkeypatch.setattr("distcommit.sinks.mariadb.columns._sent_type", lambda kind, _: kind)
+    rows = target.prepare(sink, "bad", 1, of(Decimal("1.25")))
+    refused(beside_others(target, sink, rows), "would change values: Data truncated for column 'n'")
+    assert target.rows("bad") == []
+
+
+def test_each_type_is_read_back_as_it_was(target: Target) -> None:
+    now = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
+    naive = now.replace(tzinfo=None)
+    columns: dict[str, tuple[pa.Array, Any]] = {
+        "bool": (pa.array([True, None]), 1),
+        "uint8": (pa.array([255, None], pa.uint8()), 255),
+        "int32": (pa.array([-(2**31), None], pa.int32()), -(2**31)),
+        "int64": (pa.array([-(2**63), None], pa.int64()), -(2**63)),
+        "uint64": (pa.array([2**64 - 1, None], pa.uint64()), 2**64 - 1),
+        "float32": (pa.array([0.1, None], pa.float32()), 0.10000000149011612),
+        "float64": (pa.array([-1.7976931348623157e308, None]), -1.7976931348623157e308),
+        "decimal": (pa.array([Decimal("-12.340"), None]), Decimal("-12.340")),
+        "tiny": (pa.array([Decimal("1E-28"), None], pa.decimal128(38, 28)), Decimal("1E-28")),
+        "text": (pa.array(["ü'\"\\%s\0\n\U0001f600 ", None], pa.large_string()), "ü'\"\\%s\0\n\U0001f600 "),
+        "words": (pa.array(["a", None]).dictionary_encode(), "a"),
+        "bytes": (pa.array([bytes(range(256)), None]), bytes(range(256))),
+        "sixteen": (pa.array([b"0123456789abcd\0 ", None], pa.binary(16)), b"0123456789abcd\0 "),
+        "date": (pa.array([now.date(), None]), now.date()),
+        "early": (pa.array([date(1, 1, 1), None]), date(1, 1, 1)),
+        "time": (pa.array([now.time(), None]), timedelta(hours=7, minutes=8, seconds=9, microseconds=123456)),
+        "zoned": (pa.array([now, None], pa.timestamp("ns", "Europe/Berlin")), naive),
+        "naive": (pa.array([naive, None]), naive),
+        "list": (pa.array([[1, None], None]), "[1, null]"),
+        "struct": (pa.array([{"a": [{"b": 1}]}, None]), '{"a": [{"b": 1}]}'),
+        "map": (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())), '[{"key": "k", "value": 1}]'),
+        "nothing": (pa.nulls(2), None),
+        "% `odd": (pa.array([1, None]), 1),
+    }
+    batch = pa.record_batch({"n": [0, 1], **{name: array for name, (array, _) in columns.items()}})
+    again = pa.concat_batches([batch, batch]).slice(2, 2)  # with offsets into what it is a part of
+    sink = target.sink()
+    sink.check_schema(batch.schema)
+    assert target.commit(sink, target.prepare(sink, "a", 1, batch, again)) == [Committed()]
+    for name, (_, expected) in columns.items():
+        quoted = name.replace("`", "``")
+        found = [value for _, value in target.rows("a", f"n, `{quoted}`")]
+        assert found == [expected, expected, None, None], name
+
+
+def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
+    target.sql(
+        "CREATE TABLE a (n bigint, d decimal(5,1), v varchar(3), c char(2), t timestamp NULL, z datetime, m mediumint"
+        " unsigned, w decimal(50,2)) DEFAULT CHARACTER SET latin1"
+    )
+    now = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    batch = pa.record_batch(
+        {"n": [1], "d": [Decimal("1.20")], "v": ["äöü"], "c": ["ä"], "t": [now], "z": [now], "m": [2**24 - 1], "w": [7]}
+    )
+    sink = target.sink()
+    assert target.commit(sink, target.prepare(sink, "a", 1, batch)) == [Committed()]
+    plain = now.replace(tzinfo=None)
+    assert target.rows("a", "*") == [(1, Decimal("1.2"), "äöü", "ä", plain, plain, 2**24 - 1, Decimal(7))]
+    target.sql("CREATE TABLE counted (n bigint AUTO_INCREMENT PRIMARY KEY)")
+    assert target.commit(sink, target.prepare(sink, "counted", 1, numbers(5, 0))) == [Committed()]
+    assert target.rows("counted") == [(0,), (5,)], "zero is no next number"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (pa.schema([("d", pa.duration("s"))]), "no type for this column"),
+        (pa.schema([("d", pa.decimal128(38, 31))]), "no type for this column"),
+        (pa.schema([("n", pa.int64()), ("N", pa.int64())]), "can't have a column of this name"),
+        (pa.schema([("n" * 65, pa.int64())]), "can't have a column of this name"),
+        (pa.schema([("\U0001f600", pa.int64())]), "can't have a column of this name"),
+    ],
+)
+def test_what_no_table_can_have_is_refused_before_a_record_is_read(
+    target: Target, schema: pa.Schema, said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        target.sink().check_schema(schema)
+
+
+def test_columns_are_added_if_that_is_allowed(target: Target) -> None:
+    wider = pa.record_batch({"n": [4], "more": ["x"], "and more": [1]})
+    widest = pa.record_batch({"n": [6], "last": ["y"]})
+    plain, adding = target.sink(), target.sink(evolve="add_columns")
+    assert target.commit(plain, target.prepare(plain, "a", 1)) == [Committed()]
+    refused(beside_others(target, plain, target.prepare(plain, "a", 2, wider)), "has no column 'more'")
+    third = target.prepare(adding, "a", 3, numbers(3), wider, numbers(5), widest)
+    assert target.commit(adding, third) == [Committed()]
+    before = [(number, None, None) for number in (1, 2, 3, 3)]
+    assert target.rows("a", "n, more, last") == [*before, (4, "x", None), (5, None, None), (6, None, "y")]
+    assert target.commit(adding, third) == [AlreadyCommitted()]
+
+
+def test_rows_are_sent_in_statements_that_the_server_takes(target: Target) -> None:
+    packet = target.sql("SELECT @@global.max_allowed_packet")
+    target.sql("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        sink = target.sink()
+        many = pa.record_batch({"n": [*range(3000)], "s": ["x" * 1000] * 3000})
+        assert target.commit(sink, target.prepare(sink, "a", 1, many)) == [Committed()]
+        large = pa.record_batch({"n": [1], "s": ["x" * 1_048_576]})
+        refused(beside_others(target, sink, target.prepare(sink, "bad", 1, large)), "max_allowed_packet")
+    finally:
+        target.sql(f"SET GLOBAL max_allowed_packet = {packet[0][0]}")
+    assert target.sql("SELECT count(*), count(DISTINCT n), min(length(s)) FROM a") == [(3000, 3000, 1000)]
+
+
+# -- modes
+
+
+def test_upsert_leaves_the_last_row_of_each_key(target: Target) -> None:
+    sink = target.sink(mode="upsert", keys=["k", "l"])
+    first = pa.record_batch({"k": ["a", "A", "a ", "a"], "l": [1, 1, 1, 1], "v": ["1", "2", "3", "4"]})
+    assert target.commit(sink, target.prepare(sink, "a", 1, first)) == [Committed()]
+    assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "2"), ("a ", "3")}, "told apart byte by byte"
+    second = pa.record_batch({"k": ["A", "b"], "l": [1, 1], "v": ["5", "6"]})
+    assert target.commit(sink, target.prepare(sink, "a", 2, second)) == [Committed()]
+    assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "5"), ("a ", "3"), ("b", "6")}
+    null = pa.record_batch({"k": pa.array([None], pa.string()), "l": [1], "v": ["f"]})
+    refused(target.commit(sink, target.prepare(sink, "a", 3, null))[0], "null")
+
+
+def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
+    """By itself, ON DUPLICATE KEY changes the row of another key that has the same value in another index."""
+    target.sql(
+        "CREATE TABLE two (n bigint PRIMARY KEY, other bigint UNIQUE)",
+        "INSERT INTO two VALUES (1, 10)",
+        "CREATE TABLE naive LIKE two",
+        "INSERT INTO naive SELECT * FROM two",
+        "INSERT INTO naive VALUES (2, 10) ON DUPLICATE KEY UPDATE other = VALUES(other)",
+        "CREATE TABLE without (n bigint, UNIQUE (n, other), other bigint)",
+        "CREATE TABLE counted (id bigint AUTO_INCREMENT PRIMARY KEY, n bigint UNIQUE)",
+    )
+    assert target.rows("naive", "*") == [(1, 10)], "row 2 is gone"
+    sink = target.sink(mode="upsert", keys=["n"])
+    clash = pa.record_batch({"n": [2], "other": [10]})
+    refused(beside_others(target, sink, target.prepare(sink, "two", 1, clash)), "there is other, too")
+    assert target.rows("two", "*") == [(1, 10)]
+    refused(target.commit(sink, target.prepare(sink, "without", 1))[0], "unique index on n")
+    assert target.commit(sink, *(target.prepare(sink, "counted", epoch) for epoch in (1, 2)))[0] == Committed()
+    assert target.rows("counted") == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"table": "shared", "tags": True}])
+def test_replace_leaves_what_the_newest_run_has_read(target: Target, settings: dict[str, Any]) -> None:
+    sink = target.sink(mode="replace", **settings)
+    table = settings.get("table", "a")
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    if settings:
+        assert target.commit(sink, target.prepare(sink, "b", 1, numbers(100))) == [Committed()]
+    others = [(100,)] if settings else []
+    newest = target.prepare(sink, "a", 2, numbers(4))
+    assert target.commit(sink, newest) == [Committed()]
+    assert target.rows(table) == [(4,), *others]
+    with pytest.raises(ConflictError, match="can't be taken back"):
+        target.abort(sink, newest)
+    assert target.rows(table) == [(4,), *others]
+
+
+def test_what_has_not_all_of_its_rows_any_more_is_not_taken_back(target: Target) -> None:
+    sink = target.sink(tags=True)
+    request = target.prepare(sink, "a", 1)
+    assert target.commit(sink, request) == [Committed()]
+    target.sql("DELETE FROM a WHERE n = 2")
+    with pytest.raises(ConflictError, match="not all there any more"):
+        target.abort(sink, request)
+    assert target.rows("a") == [(1,), (3,)]
+    assert target.ledger() == [("a", 1)]
+
+
+def test_the_deep_audit_counts_rows_where_they_can_be_told_from_those_of_others(target: Target) -> None:
+    tagged, plain = target.sink(tags=True, table="shared"), target.sink()
+    assert target.commit(tagged, *(target.prepare(tagged, urn, 1) for urn in ("a", "b"))) == [Committed()] * 2
+    assert target.commit(plain, target.prepare(plain, "c", 1)) == [Committed()]
+    target.sql("INSERT INTO shared (n) VALUES (5)")
+    target.sql("DELETE FROM shared WHERE n = 1 LIMIT 1")
+    for sink, urn, rows in ((tagged, "a", 2), (tagged, "b", 3), (plain, "c", None)):
+        committer = sink.open_committer(target.context)
+        assert committer.visible_rows(urn, "main") == rows
+        committer.close()
+
+
+# -- what the tables are
+
+
+def test_a_missing_table_is_made_only_if_that_is_allowed(target: Target) -> None:
+    sink, making = target.sink(create=False), target.sink()
+    refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "there is none")
+    assert target.ledger() == []
+    assert target.commit(making, target.prepare(making, "a", 1)) == [Committed()]
+
+
+@pytest.mark.parametrize("settings", [{}, {"table": "shared"}])
+def test_a_table_that_was_dropped_is_not_made_in_silence(target: Target, settings: dict[str, Any]) -> None:
+    sink = target.sink(**settings)
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    target.sql(f"DROP TABLE {settings.get('table', 'a')}")
+    request = target.prepare(sink, "b" if settings else "a", 2)
+    refused(target.commit(sink, request)[0], "there is none", "set target to null")
+    target.sql("UPDATE distcommit_ledger SET target = NULL")
+    assert target.commit(sink, request) == [Committed()]
+
+
+@pytest.mark.parametrize("made", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
+def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, made: str) -> None:
+    target.sql(f"CREATE {made}")
+    sink = target.sink()
+    refused(beside_others(target, sink, target.prepare(sink, "bad", 1)), "no table of InnoDB")
+
+
+def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:
+    """Why the engine is asked for: of the tables, and of the ledger."""
+    target.sql("CREATE TABLE naive (n bigint) ENGINE = MyISAM", "BEGIN", "INSERT INTO naive VALUES (1)", "ROLLBACK")
+    assert target.rows("naive") == [(1,)]
+    sink = target.sink()
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    target.sql("ALTER TABLE distcommit_ledger ENGINE = MyISAM")
+    with pytest.raises(ConfigurationError, match="the ledger is no table of InnoDB"):
+        target.commit(sink, target.prepare(sink, "a", 2))
+
+
+def test_names_that_are_one_to_some_server_are_tables_of_their_own(target: Target) -> None:
+    urns = ["x" * 64, "x" * 65, "distcommit_ledger", "Case", "case", 'a"b`; --%s', "a.b/c", "\U0001f600", "\U0001f601"]
+    urns += ["x" * 1024, "a ", "a"]
+    sink = target.sink()
+    assert target.commit(sink, *(target.prepare(sink, urn, 1) for urn in urns)) == [Committed()] * len(urns)
+    assert len(target.tables()) == len(urns) + 1
+    assert sorted(target.ledger()) == [(urn, 1) for urn in sorted(urns)]
+
+
+# -- transactions
+
+
+def test_a_statement_that_alters_a_table_ends_the_transaction(target: Target) -> None:
+    """Why tables are made outside of it, and the server is asked whether there is one before COMMIT, which says
+    nothing."""
+    target.sql("CREATE TABLE naive (n bigint)", "BEGIN", "INSERT INTO naive VALUES (1)", "CREATE TABLE x (n bigint)")
+    assert target.rows("naive") == [(1,)], "though nobody has committed it"
+    connection = connected(target.url, target.server.password)
+    with connection, pytest.raises(TransientError, match="not committed"), transaction(connection):
+        execute(connection, "CREATE TABLE y (n bigint)")
+
+
+def test_after_a_deadlock_nothing_of_the_transaction_is_there_and_it_is_tried_again(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deadlock ends the whole transaction: what is executed then, the naive way, is committed by itself."""
+    target.sql("CREATE TABLE naive (n bigint)", "CREATE TABLE a (n bigint)")
+    target.sql("CREATE TABLE held (n bigint PRIMARY KEY)", "INSERT INTO held VALUES (1)")
+    copy, seen = Table.copy, list[pymysql.MySQLError]()
+
+    def into_a_deadlock(self: Table, *arguments: Any) -> None:
+        copy(self, *arguments)
+        if self.shown == "b" and not seen:
+            seen.append(deadlocked(target, self.connection))
+            execute(self.connection, "INSERT INTO naive VALUES (1)")
+            raise seen[0]
+
+    monkeypatch.setattr(Table, "copy", into_a_deadlock)
+    sink = target.sink()
+    target.sql("CREATE TABLE b (n bigint)", "CREATE TABLE c (n bigint)")
+    requests = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
+    assert target.commit(sink, *requests) == [Committed()] * 3
+    assert seen[0].args[0] == 1213
+    assert target.rows("naive") == [(1,)], "though its transaction was undone"
+    for urn in ("a", "b", "c"):
+        assert target.rows(urn) == [(1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize("code", [1020, 1213, 1412])
+def test_a_collision_outside_of_any_dataset_is_told_as_one(target: Target, code: int) -> None:
+    """As it is told by the ledger's own rows, or by COMMIT."""
+    connection = connected(target.url, target.server.password)
+    with connection, pytest.raises(CollisionError), transaction(connection):
+        raise pymysql.OperationalError(code, "in the way")
+
+
+def test_a_transaction_that_is_gone_at_an_error_of_one_dataset_is_tried_again_as_a_whole(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `innodb_rollback_on_timeout`: the error by itself would say that only one dataset is concerned."""
+    target.sql(*(f"CREATE TABLE {name} (n bigint)" for name in ("a", "b", "c")))
+    copy, seen = Table.copy, list[str]()
+
+    def timed_out(self: Table, *arguments: Any) -> None:
+        if self.shown == "b" and not seen:
+            seen.append(self.shown)
+            execute(self.connection, "ROLLBACK")
+            raise pymysql.OperationalError(1205, "Lock wait timeout exceeded")
+        copy(self, *arguments)
+
+    monkeypatch.setattr(Table, "copy", timed_out)
+    sink = target.sink()
+    assert target.commit(sink, *(target.prepare(sink, urn, 1) for urn in ("a", "b", "c"))) == [Committed()] * 3
+    for urn in ("a", "b", "c"):
+        assert target.rows(urn) == [(1,), (2,), (3,)]
+
+
+def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.MySQLError:
+    """What the connection is told as the server undoes its transaction for that of another, heavier one."""
+    with target.server.connect(target.database) as other, other.cursor() as cursor:
+        execute(connection, "SELECT * FROM held FOR UPDATE")
+        other.begin()
+        cursor.execute("CREATE TEMPORARY TABLE heavy (n bigint) ENGINE = InnoDB")
+        cursor.execute("CREATE TABLE IF NOT EXISTS weight (n bigint)")
+        other.begin()
+        cursor.execute("INSERT INTO weight SELECT seq FROM seq_1_to_10000")
+        waiting = threading.Thread(target=lambda: cursor.execute("SELECT * FROM held FOR UPDATE"))
+        waiting.start()
+        try:
+            while not target.sql("SELECT 1 FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'"):
+                pass
+            with pytest.raises(pymysql.MySQLError) as caught:
+                execute(connection, "SELECT * FROM weight FOR UPDATE")
+        finally:
+            waiting.join()
+        other.rollback()
+    return caught.value
+
+
+def test_a_table_can_not_be_altered_between_the_look_and_the_rows(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = target.sink()
+    target.sql("CREATE TABLE a (n bigint)")
+    copy, seen = Table.copy, []
+
+    def after_an_alter(self: Table, *arguments: Any) -> None:
+        with pytest.raises(pymysql.OperationalError) as caught:
+            target.sql("SET lock_wait_timeout = 1", "ALTER TABLE a MODIFY n double")
+        seen.append(caught.value.args[0])
+        copy(self, *arguments)
+
+    monkeypatch.setattr(Table, "copy", after_an_alter)
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    assert seen == [1205]
+    assert target.rows("a") == [(1,), (2,), (3,)]
+
+
+def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alter, seen = MariadbCommitter._alter, list[str]()
+
+    def overtaken(self: MariadbCommitter, statement: str) -> CommitOutcome | None:
+        target.sql(statement)
+        seen.append(statement.partition(" ")[0])
+        return alter(self, statement)
+
+    monkeypatch.setattr(MariadbCommitter, "_alter", overtaken)
+    sink = target.sink(evolve="add_columns")
+    request = target.prepare(sink, "a", 1, numbers(1), pa.record_batch({"n": [2], "more": [3]}))
+    assert target.commit(sink, request) == [Committed()]
+    assert target.rows("a", "n, more") == [(1, None), (2, 3)]
+    assert seen == ["CREATE", "ALTER"]
+
+
+def test_two_committers_at_once_in_any_order_of_datasets(target: Target) -> None:
+    sink, urns = target.sink(table="shared", evolve="add_columns"), [f"d{number}" for number in range(20)]
+    wider = pa.record_batch({"n": [1], "more": [1]})
+    requests = [target.prepare(sink, urn, 1, numbers(0), wider) for urn in urns]
+    answers: list[list[CommitOutcome]] = []
+    both = [
+        threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
+        for mine in (requests, requests[::-1])
+    ]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    assert len(answers) == 2
+    assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(urns)
+    assert len(target.rows("shared")) == 2 * len(urns)
+
+
+# -- rights, servers
+
+
+def test_without_rights_a_dataset_waits_for_them(target: Target) -> None:
+    user = f"u{uuid.uuid4().hex[:8]}"
+    plain = target.sink()
+    assert target.commit(plain, target.prepare(plain, "a", 1), target.prepare(plain, "b", 1)) == [Committed()] * 2
+    target.sql(f"CREATE USER {user}@127.0.0.1 IDENTIFIED BY 'secret'")
+    target.sql(f"GRANT ALL ON {target.database}.distcommit_ledger TO {user}@127.0.0.1")
+    target.sql(f"GRANT SELECT, INSERT ON {target.database}.b TO {user}@127.0.0.1")
+    target.sql(f"GRANT SELECT ON {target.database}.a TO {user}@127.0.0.1")
+    sink = target.sink(url=target.url.replace("reader", user), password="secret")
+    second = [target.prepare(sink, urn, 2) for urn in ("a", "b", "new")]
+    outcomes = target.commit(sink, *second)
+    assert outcomes[1] == Committed()
+    for outcome in (outcomes[0], outcomes[2]):
+        assert isinstance(outcome, RetryLater)
+        assert "denied" in outcome.reason
+    target.sql(f"GRANT ALL ON {target.database}.* TO {user}@127.0.0.1")
+    assert target.commit(sink, *second) == [Committed(), AlreadyCommitted(), Committed()]
+    assert len(target.rows("a")) == len(target.rows("b")) == 6
+    target.sql(f"DROP USER {user}@127.0.0.1")
+
+
+def test_a_read_only_server_is_an_outage(target: Target) -> None:
+    user = f"u{uuid.uuid4().hex[:8]}"
+    plain = target.sink()
+    assert target.commit(plain, target.prepare(plain, "a", 1)) == [Committed()]
+    target.sql(f"CREATE USER {user}@127.0.0.1 IDENTIFIED BY 'secret'")
+    target.sql(f"GRANT ALL ON {target.database}.* TO {user}@127.0.0.1")
+    sink = target.sink(url=target.url.replace("reader", user), password="secret")
+    request = target.prepare(sink, "a", 2)
+    target.sql("SET GLOBAL read_only = 1")
+    try:
+        committer = sink.open_committer(target.context)
+        for act in (lambda: committer.commit([request]), committer.probe):
+            with pytest.raises(pymysql.OperationalError, match="read-only"):
+                act()
+        committer.close()
+    finally:
+        target.sql("SET GLOBAL read_only = 0")
+    assert target.commit(sink, request) == [Committed()]
+    target.sql(f"DROP USER {user}@127.0.0.1")
+
+
+@pytest.mark.usefixtures("mariadb_server")  # where that can't be had, this can't
+def test_a_full_server_has_nothing_of_what_was_too_much_and_takes_the_rest(tmp_path: Path) -> None:
+    with MariadbServer("--innodb-data-file-path=ibdata1:12M", "--innodb-file-per-table=0") as server:
+        target = Target(server, tmp_path)
+        sink = target.sink()
+        large = target.prepare(sink, "large", 1, pa.record_batch({"s": ["x" * 1000] * 20_000}))
+        small = target.prepare(sink, "small", 1)
+        with pytest.raises(pymysql.OperationalError, match="is full"):
+            target.commit(sink, small, large)
+        assert target.ledger() == []
+        assert target.commit(sink, small) == [Committed()], "as each is then tried by itself"
+        with pytest.raises(pymysql.OperationalError, match="is full"):
+            target.commit(sink, large)
+        assert target.rows("large", "count(*)") == [(0,)]
+        assert target.ledger() == [("small", 1)]
+
+
+@pytest.mark.parametrize("flushed", [0, 2])
+def test_a_server_that_commits_before_it_is_on_disk_is_refused(target: Target, flushed: int) -> None:
+    sink = target.sink()
+    target.sql(f"SET GLOBAL innodb_flush_log_at_trx_commit = {flushed}")
+    try:
+        with pytest.raises(ConfigurationError, match="before it is on disk"):
+            target.commit(sink, target.prepare(sink, "a", 1))
+    finally:
+        target.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+
+
+def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = target.sink()
+    first, second = target.prepare(sink, "a", 1), target.prepare(sink, "a", 2, numbers(4))
+    assert target.commit(sink, first) == [Committed()]
+    copy = Table.copy
+
+    def then_killed(self: Table, *arguments: Any) -> None:
+        copy(self, *arguments)
+        target.sql(f"KILL {self.connection.thread_id()}")
+
+    monkeypatch.setattr(Table, "copy", then_killed)
+    with pytest.raises(pymysql.MySQLError):
+        target.commit(sink, second)
+    monkeypatch.undo()
+    assert target.rows("a") == [(1,), (2,), (3,)]
+    assert target.commit(sink, second) == [Committed()]
+
+
+def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(target: Target) -> None:
+    with LossyProxy(target.server.port) as proxy:
+        sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
+        assert target.commit(sink, target.prepare(sink, "b", 1)) == [Committed()]
+        target.sql("CREATE TABLE a (n bigint)")
+        request = target.prepare(sink, "a", 1)
+        proxy.lose_answer_to(rb"\x03COMMIT")
+        with pytest.raises(pymysql.OperationalError):
+            target.commit(sink, request)
+        assert proxy.wait_for_loss()
+        for _ in range(2):
+            assert target.commit(sink, request) == [AlreadyCommitted()]
+    assert target.rows("a") == [(1,), (2,), (3,)]
+
+
+def test_a_server_that_is_killed_and_back_loses_nothing(target: Target) -> None:
+    sink = target.sink()
+    first, second = target.prepare(sink, "a", 1), target.prepare(sink, "a", 2, numbers(4))
+    assert target.commit(sink, first) == [Committed()]
+    committer = sink.open_committer(target.context)
+    target.server.kill()
+    for act in (lambda: committer.commit([second]), committer.probe):
+        with pytest.raises(pymysql.MySQLError):
+            act()
+    committer.close()
+    with pytest.raises(pymysql.OperationalError):
+        sink.open_committer(target.context)
+    target.server.restart()
+    assert target.commit(sink, first, second) == [AlreadyCommitted(), Committed()]
+    assert target.rows("a") == [(1,), (2,), (3,), (4,)]
+
+
+def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
+    """Why XA alone is no proof: what is gone is unknown whichever way it went, and so is what another session holds."""
+    unknown = []
+
+    def told(statement: str) -> None:
+        with pytest.raises(pymysql.MySQLError) as caught:
+            target.sql(statement)
+        unknown.append(caught.value.args)
+
+    target.sql("CREATE TABLE a (n bigint)")
+    with target.server.connect(target.database) as holder, holder.cursor() as cursor:
+        for statement in ("XA START 'x'", "INSERT INTO a VALUES (1)", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(statement)
+        told("XA COMMIT 'x'")
+    prepared = ("XA START 'y'", "INSERT INTO a VALUES (2)", "XA END 'y'", "XA PREPARE 'y'")
+    target.sql(*prepared)
+    target.server.restart()
+    assert len(target.sql("XA RECOVER")) == 2
+    target.sql("XA COMMIT 'x'")
+    target.sql("XA ROLLBACK 'y'")
+    told("XA COMMIT 'x'")
+    told("XA COMMIT 'y'")
+    assert [code for code, _ in unknown] == [1397] * 3
+    assert target.rows("a") == [(1,)]
+
+
+# -- another target than the store knows
+
+
+def drop_ledger(target: Target) -> None:
+    target.sql("DROP TABLE distcommit_ledger")
+
+
+def put_back(target: Target) -> None:
+    target.sql("UPDATE distcommit_ledger SET epoch = 1, base = 0")
+
+
+@pytest.mark.parametrize("harm", [drop_ledger, put_back])
+def test_a_target_that_is_not_the_one_the_store_knows_is_refused(
+    target: Target, harm: Callable[[Target], None]
+) -> None:
+    sink = target.sink()
+    for epoch, bases in ((1, (0,)), (2, (1,))):
+        assert target.commit(sink, target.prepare(sink, "a", epoch, bases=bases)) == [Committed()]
+    harm(target)
+    third = target.prepare(sink, "a", 3, bases=(2,))
+    refused(beside_others(target, sink, third), "not the target that the store knows")
+    assert len(target.rows("a")) == 6
+
+
+def test_a_zombie_of_an_older_run_changes_nothing(target: Target) -> None:
+    sink = target.sink()
+    old, new = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "a", 2, numbers(9), bases=(0,))
+    assert target.commit(sink, new) == [Committed()]
+    assert isinstance(target.commit(sink, old)[0], FailedForGood)
+    assert target.rows("a") == [(9,)]
+
+
+def test_the_ledger_does_not_grow_with_runs(target: Target) -> None:
+    sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
+    for epoch in range(1, 8):
+        batch = pa.record_batch({"partition": ["0"], "offset": [epoch]})
+        assert target.commit(sink, target.prepare(sink, "a", epoch, batch, origin=origin)) == [Committed()]
+    committer = sink.open_committer(target.context)
+    (row,) = committer.ledger()
+    committer.close()
+    assert (row.epoch, row.base, row.covered[0].rows, row.covered[0].twice) == (7, 6, 7, 0)
+    assert target.sql("SELECT count(*), max(length(covered)) < 400 FROM distcommit_ledger") == [(1, 1)]

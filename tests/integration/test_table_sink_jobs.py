@@ -1,0 +1,127 @@
+"""Kafka topics to tables by a job file: killed at random moments, exact in the end by the database's plain client."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from distcommit import Job
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.jobs.victims import strike
+from tests.servers.mariadb import MariadbServer
+
+TOPICS = {f"topic-{number:02d}": 2 for number in range(12)}
+KILLS = 3
+_LEDGER = "distcommit_ledger"
+
+
+class Place(ABC):
+    """Where a job's rows go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @abstractmethod
+    def sink(self) -> dict[str, Any]:
+        """The section `sink`."""
+
+    @abstractmethod
+    def offsets(self) -> dict[str, list[tuple[int, int]]]:
+        """Partition and offset of each row, in order, by table."""
+
+    def in_doubt(self) -> int:
+        """What is neither committed nor undone."""
+        return 0
+
+
+class InSqlite(Place):
+    """A file."""
+
+    def sink(self) -> dict[str, Any]:
+        return {"type": "sqlite", "path": str(self.folder / "rows.db")}
+
+    def offsets(self) -> dict[str, list[tuple[int, int]]]:
+        with closing(sqlite3.connect(self.folder / "rows.db", timeout=60)) as file:
+            asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ?"
+            tables = [name for (name,) in file.execute(asked, (_LEDGER,))]
+            every = 'SELECT kafka_partition, kafka_offset FROM "{}" ORDER BY 1, 2'
+            return {table: file.execute(every.format(table)).fetchall() for table in tables}
+
+
+class InMariadb(Place):
+    """A database of its own."""
+
+    def __init__(self, folder: Path, server: MariadbServer) -> None:
+        super().__init__(folder)
+        self.server = server
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE killed")
+        (folder / "password").write_text(server.password + "\n")
+
+    def sink(self) -> dict[str, Any]:
+        secret = f"${{file:{self.folder / 'password'}}}"
+        return {"type": "mariadb", "url": self.server.url.replace("/shop", "/killed"), "password": secret}
+
+    def offsets(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = {}
+        with self.server.connect("killed") as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES")
+            for table in {name for (name,) in cursor.fetchall()} - {_LEDGER}:
+                cursor.execute(f"SELECT kafka_partition, kafka_offset FROM `{table}` ORDER BY 1, 2")
+                found[table] = [*cursor.fetchall()]
+        return found
+
+    def in_doubt(self) -> int:
+        with self.server.connect("killed") as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM information_schema.INNODB_TRX")
+            (open_ones,) = cursor.fetchone() or (0,)
+            return int(open_ones)
+
+
+def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
+    """The job file, with that sink instead of files."""
+    job.write(commit={"buckets": 4, "min_interval_ms": 0})
+    written = yaml.safe_load(job.path.read_text())
+    job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return InSqlite(tmp_path)
+    return InMariadb(tmp_path, request.getfixturevalue("mariadb_server"))
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_each_record_is_there_once(tmp_path: Path, place: Place) -> None:
+    rng, each = random.Random(17), 0
+    with kafka_job(tmp_path, TOPICS) as job:
+        write_job(job, place.sink())
+        for _ in range(KILLS):
+            job.produce(300)
+            each += 300
+            with job.start() as run:
+                before = sum(map(len, place.offsets().values()))
+                begun_s = time.monotonic()
+                while run.wait(0.002) is None and time.monotonic() < begun_s + 120:
+                    if sum(map(len, place.offsets().values())) > before:  # some are committed
+                        break
+                time.sleep(rng.random() * 0.3)
+                assert strike(run, "all", signal.SIGKILL, rng), "it had ended before"
+        job.run()
+        expected = [(partition, offset) for partition in range(2) for offset in range(each)]
+        assert place.offsets() == dict.fromkeys(TOPICS, expected)
+        status = Job.from_file(job.path).status()
+        assert {row.status for row in status.datasets} == {"idle"}
+        assert len(status.datasets) == len(TOPICS)
+        job.assert_exact()
+    assert place.in_doubt() == 0

@@ -1,0 +1,68 @@
+"""What a job does with a sink that puts rows into tables: attempts stage, committers commit and take back."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.table_sink import TableSink
+
+
+class Committing:
+    """Requests and committers of one store, whose rows are staged in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.context = CommitterContext(LocalFileSystem(), str(folder), str(folder / "output"), "store")
+
+    def prepare(
+        self,
+        sink: TableSink,
+        urn: str,
+        epoch: int,
+        *batches: pa.RecordBatch,
+        bases: tuple[int, ...] = (),
+        origin: Origin | None = None,
+    ) -> CommitRequest:
+        """A request of one attempt that was given these batches; of numbers as `n` if none is given."""
+        attempt = uuid.uuid4().hex
+        (self.folder / attempt).mkdir()
+        area = StagingArea(LocalFileSystem(), str(self.folder / attempt), attempt, str(self.folder / "output"))
+        identity = AttemptIdentity("run", epoch, urn, "unit", attempt)
+        writer = sink.open_writer(identity, area, origin or Origin())
+        for batch in batches or (numbers(1, 2, 3),):
+            writer.write(batch)
+        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=bases, attempts=(attempt,))
+
+    def commit(self, sink: TableSink, *requests: CommitRequest) -> list[CommitOutcome]:
+        """What one more process is answered."""
+        committer = sink.open_committer(self.context)
+        try:
+            return list(committer.commit(requests))
+        finally:
+            committer.close()
+
+    def abort(self, sink: TableSink, *requests: CommitRequest) -> None:
+        """Takes back as one more process does."""
+        committer = sink.open_committer(self.context)
+        try:
+            committer.abort(requests)
+        finally:
+            committer.close()
+
+
+def numbers(*values: int | None, name: str = "n") -> pa.RecordBatch:
+    return pa.record_batch([pa.array(values, pa.int64())], names=[name])
+
+
+def refused(outcome: Any, *said: str) -> None:
+    """Failed for good, and says these."""
+    assert isinstance(outcome, FailedForGood), outcome
+    for each in said:
+        assert each in outcome.reason, outcome.reason

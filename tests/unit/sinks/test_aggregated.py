@@ -1,0 +1,100 @@
+"""Aggregated committers: what is combined, and what becomes of those beside one that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from distcommit.model.committer import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    FailedForGood,
+    HeldBack,
+)
+from distcommit.sinks.aggregated import AggregatedCommitter
+from distcommit.sinks.table_committer import RefusedError
+
+
+@dataclass
+class Tables(AggregatedCommitter[list[CommitRequest]]):
+    """Commits of a target that takes a table's in one; `bad` datasets are refused, with all that comes beside them."""
+
+    bad: frozenset[str] = frozenset()
+    refused_when: str = "committed"
+    commits: list[list[str]] = field(default_factory=list)
+    tries: int = 0
+    known: set[str] = field(default_factory=set)
+
+    def committed_with(self, request: CommitRequest) -> str:
+        return request.dataset_urn.split(".")[0]
+
+    def combine(self, requests: Sequence[CommitRequest]) -> list[CommitRequest]:
+        if self.refused_when == "combined":
+            self._refuse(requests)
+        return list(requests)
+
+    def commit_aggregated(self, aggregated: list[CommitRequest]) -> Sequence[CommitOutcome]:
+        self.tries += 1
+        self._refuse(aggregated)
+        names = [request.dataset_urn for request in aggregated]
+        self.commits.append(names)
+        outcomes = [AlreadyCommitted() if name in self.known else Committed() for name in names]
+        self.known.update(names)
+        return outcomes
+
+    def _refuse(self, requests: Sequence[CommitRequest]) -> None:
+        for request in requests:
+            if request.dataset_urn in self.bad:
+                raise RefusedError(f"{request.dataset_urn} does not fit")
+
+
+def requests(*urns: str) -> list[CommitRequest]:
+    return [CommitRequest(urn, 7, ("info",)) for urn in urns]
+
+
+def test_what_goes_together_is_one_commit_and_outcomes_are_in_the_order_of_requests() -> None:
+    tables = Tables(known={"b.1"})
+    outcomes = tables.commit(requests("a.1", "b.1", "a.2", "b.2"))
+    assert tables.commits == [["a.1", "a.2"], ["b.1", "b.2"]]
+    assert outcomes == [Committed(), AlreadyCommitted(), Committed(), Committed()]
+
+
+@pytest.mark.parametrize("refused_when", ["combined", "committed"])
+@pytest.mark.parametrize("bad", range(64))
+def test_one_that_is_refused_is_found_by_halves_and_holds_up_no_other(bad: int, refused_when: str) -> None:
+    names = [f"a.{number}" for number in range(64)]
+    tables = Tables(bad=frozenset({names[bad]}), refused_when=refused_when)
+    outcomes = tables.commit(requests(*names))
+    assert outcomes[bad] == FailedForGood(f"{names[bad]} does not fit")
+    assert all(outcome == Committed() for index, outcome in enumerate(outcomes) if index != bad)
+    assert len(tables.commits) == 6, "as many as halvings"
+    assert tables.tries <= 13
+
+
+def test_of_a_whole_one_that_is_refused_alone_holds_the_others() -> None:
+    tables = Tables(bad=frozenset({"a.2"}), refused_when="combined")
+    outcomes = tables.commit_whole(requests("a.1", "a.2", "a.3"))
+    assert outcomes == [HeldBack("a.2"), FailedForGood("a.2 does not fit"), HeldBack("a.2")]
+    assert tables.tries == 0
+    assert tables.commit_whole(requests("a.1", "a.3")) == [Committed(), Committed()]
+    assert tables.commits == [["a.1", "a.3"]]
+
+
+def test_of_a_whole_that_only_the_commit_refuses_nobody_knows_who_is_to_blame() -> None:
+    tables = Tables(bad=frozenset({"a.2"}))
+    why = FailedForGood("one of 3 that are committed all or none: a.2 does not fit")
+    assert tables.commit_whole(requests("a.1", "a.2", "a.3")) == [why] * 3
+    assert (tables.tries, tables.commits) == (1, [])
+
+
+def test_what_is_no_refusal_is_raised() -> None:
+    class Down(Tables):
+        def commit_aggregated(self, aggregated: list[CommitRequest]) -> Sequence[CommitOutcome]:
+            raise ConnectionError("the target is down")
+
+    with pytest.raises(ConnectionError):
+        Down().commit(requests("a.1", "a.2"))

@@ -1,0 +1,51 @@
+"""Sections of sinks that put rows into tables: what they refuse, pin and name their tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from distcommit.sinks.mariadb.sink import MariadbSink
+from distcommit.sinks.sqlite.sink import SqliteSink
+
+SERVER = "mariadb://loader@db.example:3307/shop"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"url": "mariadb://loader:secret@db/shop"}, "no password"),
+        ({"url": "mariadb://loader@db"}, "names a database"),
+        ({"url": "postgresql://loader@db/shop"}, "begins with mariadb://"),
+        ({"url": "mariadb:///shop"}, "begins with mariadb://"),
+        ({"url": f"{SERVER}?local_infile=1"}, "no setting 'local_infile'"),
+        ({"mode": "upsert"}, "`keys` names"),
+        ({"mode": "upsert", "keys": ["a"], "tags": True}, "`tags` goes with append"),
+        ({"mode": "replace", "table": "all"}, "needs `tags: true`"),
+        ({"table": "{topic}"}, "`{dataset}` may stand once"),
+    ],
+)
+def test_a_section_that_can_not_be_meant_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        MariadbSink.model_validate({"type": "mariadb", "url": SERVER, **settings})
+
+
+def test_where_the_proof_is_is_pinned_and_told_without_user_and_password() -> None:
+    sink = MariadbSink.model_validate({"type": "mariadb", "url": f"{SERVER}?ssl_ca=/ca.pem", "password": "secret"})
+    assert {name: pin.value for name, pin in sink.pins().items()} == {"database": "shop", "table": "{dataset}"}
+    assert sink.published_in("orders", "/output") == "table shop.orders of db.example:3307"
+    file = SqliteSink.model_validate({"type": "sqlite", "path": "/data/rows.db", "table": "all"})
+    assert {name: pin.value for name, pin in file.pins().items()} == {"file": "rows.db", "table": "all"}
+    assert file.published_in("orders", "/output") == "table all of /data/rows.db"
+
+
+@pytest.mark.parametrize("urn", ["Orders", "\U0001f600", "x" * 65, "distcommit_ledger", "a "])
+def test_what_the_database_would_not_keep_as_it_is_ends_in_a_hash(urn: str) -> None:
+    sink = MariadbSink.model_validate({"type": "mariadb", "url": SERVER})
+    name = sink.table_of(urn)
+    assert name == name.lower()
+    assert len(name.encode()) <= 64
+    assert max(name) <= "\uffff"
+    assert name.rpartition("_")[2] != urn
+    assert sink.table_of(name) != name, "a dataset of that name has another table"
