@@ -1,4 +1,4 @@
-"""JSON text into columns of declared types.
+"""JSON text into columns of given types.
 
 What comes of a record is what the decoder by record says (msgspec). Arrow's own reader takes three quarters of its time
 for flat records and half for nested ones, so whole batches are given to it where it is known to say the same; where it
@@ -67,6 +67,16 @@ class JsonReader:
         at_once = None if self._has_map or not len(values) else self._at_once(values)
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
+    def read_if_all_known(self, values: pa.Array, known: pa.Schema) -> JsonRecords | None:
+        """As `read`; None if a field may be there, at any level, that is not known. Costs no more than `read`.
+
+        Args:
+            values: as of `read`.
+            known: the fields that are read and, behind them, those of which only null and empty values are known.
+        """
+        at_once = None if self._has_map or not len(values) else self._at_once(values, known)
+        return None if at_once is None else JsonRecords(at_once)
+
     def _one_by_one(self, values: pa.Array) -> JsonRecords:
         made: list[Any] = []
         rows: list[int] = []
@@ -92,8 +102,9 @@ class JsonReader:
             array = pa.array([record for _, record in kept], self._struct)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
-    def _at_once(self, values: pa.Array) -> list[pa.Array] | None:
-        """All values by Arrow's reader; None where it can't say, or might say another thing than the decoder.
+    def _at_once(self, values: pa.Array, known: pa.Schema | None = None) -> list[pa.Array] | None:
+        """All values by Arrow's reader; None where it can't say, or might say another thing than the decoder; or where
+        there is a field that is not in `known`, if that is given.
 
         Its reader takes the objects of a text as they come, whether one to a line or not. That each line is one object
         is known by this: no line break can stand within a string, or the reader fails; so every value, which begins
@@ -104,10 +115,11 @@ class JsonReader:
             text = _joined(values)
             if text is None or (self._has_decimal and _has_tiny(text)):
                 return None
+            wire, unknown = (self._wire, "ignore") if known is None else (known, "error")
             read = pj.read_json(
                 pa.BufferReader(text),
                 read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-                parse_options=pj.ParseOptions(explicit_schema=self._wire, unexpected_field_behavior="ignore"),
+                parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=unknown),
             )
             if read.num_rows != len(values):
                 return None

@@ -9,8 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class OwnClass(BaseModel, frozen=True, extra="forbid"):
-    """Names a class as `package.module:Class`; an object of it is made with `options` as keyword arguments, in each
-    process anew."""
+    """Names a class of one's own, of which an object is made in each process anew.
+
+    Attributes:
+        class_name: the class, as `package.module:Class`, which the driver and each executor can import.
+        options: its keyword arguments.
+    """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
 

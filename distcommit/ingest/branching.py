@@ -15,8 +15,10 @@ from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.known_schemas import begin, known_to
 from distcommit.ingest.lane import Lane
+from distcommit.ingest.live import WRITE, place_in
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import QualityError
+from distcommit.model.extract import extract_of
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.model.source import Provenance
 from distcommit.model.watermark import Watermark
@@ -31,6 +33,7 @@ from distcommit.model.work import (
 )
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.sinks.files.sink import AttemptFiles
+from distcommit.stores.kept_schemas import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +63,8 @@ class Branches:
         epochs = again.epochs if again is not None else ()
         self._only, self._is_fed_again = again.branch if again is not None else "", again is not None
         publish = "append" if self._is_fed_again else flow.publish
-        self._origin = Origin(flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
+        told = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
+        self._origin = Origin(*told, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
         self._shared = Chain(flow.stages)
         self._errors: dict[str, AttemptFiles] = {}
@@ -71,12 +75,12 @@ class Branches:
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
 
-    def open(self) -> None:
-        """Begins the work unit: opens the writers, and tells converters and checkers."""
+    def open(self, kept: SchemaStore | None = None) -> None:
+        """Begins the work unit: opens the writers, and tells converters, which keep schemas there, and checkers."""
         for stage in self._flow.stages:
-            begin(stage, self._unit)
+            begin(stage, self._unit, kept)
         for lane in self._lanes:
-            lane.open(self._unit, partial(self._open, lane))
+            lane.open(self._unit, partial(self._open, lane), kept)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Told to one writer: what a source does not have is in no branch."""
@@ -147,7 +151,7 @@ class Branches:
         """Writes input records as they came to an error branch."""
         if not rejected:
             return
-        name = errors_of("" if branch == MAIN_BRANCH else branch)
+        name = errors_of(_shown(branch))
         writer = self._open_errors(name)
         writer.write(_turned_away(branch, batch, rejected))
         self._diverted[name] += len(rejected)
@@ -201,18 +205,8 @@ class Branches:
         for lane in self._lanes:
             results.append(lane.prepare(holes))
             holes = ()
-        return (*results, *(self._prepared_errors(name, writer) for name, writer in self._errors.items()))
-
-    def _prepared_errors(self, branch: str, writer: AttemptFiles) -> BranchResult:
-        prepared = writer.prepare_commit()
-        return BranchResult(
-            branch=branch,
-            sink=self._flow.errors.name,
-            files=tuple(prepared.files),
-            records_diverted=self._diverted[branch],
-            holes=tuple(prepared.holes),
-            content_sum=prepared.content_sum,
-        )
+        sink, diverted = self._flow.errors.name, self._diverted
+        return (*results, *(_errors_of(name, sink, diverted[name], made) for name, made in self._errors.items()))
 
     @property
     def _chains(self) -> list[Chain]:
@@ -231,10 +225,15 @@ class Branches:
         """What each construct did; nothing where there are none."""
         chains = [("", self._shared), *((lane.branch.name, lane.chain) for lane in self._lanes)]
         return tuple(
-            tally.counts("" if branch == MAIN_BRANCH else branch, stage.name)
+            tally.counts(_shown(branch), stage.name)
             for branch, chain in chains
             for stage, tally in zip(chain.stages, chain.tallies, strict=True)
         )
+
+    def seconds(self) -> Mapping[str, float]:
+        """What constructs and writers have spent so far."""
+        writing = {place_in(_shown(lane.branch.name), WRITE): lane.writing_s for lane in self._lanes}
+        return {place_in(each.branch, each.construct): each.seconds for each in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
         """The schemas that converters know of the dataset now."""
@@ -288,6 +287,24 @@ class Branches:
         columns = [each for each in self._schema if each.name not in ERROR_COLUMNS]
         schema = pa.schema([*columns, *((each, pa.string()) for each in ERROR_COLUMNS)])
         self._open_errors(name).keep_without_records(filtered, schema)
+
+
+def _shown(branch: str) -> str:
+    """A branch's name where constructs are told; that of the only one is none."""
+    return "" if branch == MAIN_BRANCH else branch
+
+
+def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> BranchResult:
+    """What the writer of an error branch has prepared."""
+    prepared = writer.prepare_commit()
+    return BranchResult(
+        branch=branch,
+        sink=sink,
+        files=tuple(prepared.files),
+        records_diverted=diverted,
+        holes=tuple(prepared.holes),
+        content_sum=prepared.content_sum,
+    )
 
 
 def _turned_away(branch: str, batch: pa.RecordBatch, rejected: Rejections) -> pa.RecordBatch:

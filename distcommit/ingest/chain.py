@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converted, Converter, RowChecker
-from distcommit.model.errors import ConfigurationError, RecordError, plain_text
+from distcommit.model.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text
 from distcommit.model.work import ConstructCounts
 
 Rows = npt.NDArray[np.int64]
@@ -193,7 +193,7 @@ def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int
 def turned_away(construct: str, reason: str) -> RecordError:
     """The error of a work unit that is to fail for a record."""
     return RecordError(
-        "a record is turned away",
+        TURNED_AWAY,
         construct=construct,
         found=plain_text(reason, 500),
         todo="mend the producer or the construct, or have such records diverted (on_rejected, on_failure)",

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
+from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Filtered, StagingArea
@@ -159,6 +160,9 @@ class ErrorFiles(Source):
     @property
     def provenance(self) -> Provenance | None:  # type: ignore[override]
         return self.flow.source.provenance
+
+    def extract_of(self, dataset_urn: str) -> Extract | None:
+        return self.flow.source.extract_of(dataset_urn)
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         state = states.get(self.dataset_urn)

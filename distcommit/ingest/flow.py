@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from distcommit.ingest.branching import Branches
 from distcommit.ingest.fed_again import ErrorFilesExtraction
+from distcommit.ingest.live import READ, Live
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock
@@ -22,6 +23,7 @@ from distcommit.model.source import Extraction, Extractor
 from distcommit.model.storable import storable
 from distcommit.model.watermark import Watermark, at_or_past
 from distcommit.model.work import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.stores.kept_schemas import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +43,13 @@ def run_work_unit(
     deadline_ms: int = 0,
     *,
     keeps_prefix: bool = False,
+    kept: SchemaStore | None = None,
+    live: Live | None = None,
 ) -> TaskState:
     """Reads the work unit and prepares it at the sink. What concerns this work unit alone is never raised: failures are
     states. With `keeps_prefix` one that fails keeps what it has read before, in whole batches, if all branches hold
-    these and their mandatory task checks pass on them: then it is partial.
+    these and their mandatory task checks pass on them: then it is partial. `kept`: where converters keep schemas;
+    `live`: told how far it is.
 
     Staged files are closed and have their staged names, but are not synced: the caller syncs before it publishes the
     state.
@@ -53,13 +58,13 @@ def run_work_unit(
     if deadline_ms and state.started_ms >= deadline_ms:  # the run's time is up: all of it waits for the next run
         return replace(state, outcome=TaskOutcome.SUCCEEDED, finished_ms=state.started_ms)
     branches: Branches | None = None
-    counts = _Counts()
+    counts, live = _Counts(), live or Live()
     try:
         branches = Branches(flow, unit, area, identity)
-        branches.open()
+        branches.open(kept)
         extraction = extractor.extract(unit)
         is_late = partial(_is_late, clock, deadline_ms)
-        _copy(unit, extraction, branches, counts, is_late, keeps_prefix=keeps_prefix)
+        _copy(unit, extraction, branches, counts, is_late, live, keeps_prefix=keeps_prefix)
         actual_high = _checked(unit, extraction.actual_high())
         branches.note_holes(_checked_holes(unit, extraction.holes()))
         results = _prepared(branches, actual_high, extraction, area, identity)
@@ -75,6 +80,7 @@ def run_work_unit(
         if branches is not None:
             state = _what_is_left(state, branches, counts)
     constructs = branches.constructs() if branches is not None else ()
+    live.ended(branches.seconds() if branches is not None else {})
     return replace(
         state,
         records_read=counts.read,
@@ -157,6 +163,7 @@ def _copy(
     branches: Branches,
     counts: _Counts,
     is_late: Callable[[], bool],
+    live: Live,
     *,
     keeps_prefix: bool,
 ) -> None:
@@ -170,13 +177,15 @@ def _copy(
     while True:
         with _uncollected():
             try:
-                batch = next(batches)
+                with live.at(READ):
+                    batch = next(batches)
             except StopIteration:
                 return
-            holes = _checked_holes(unit, extraction.holes())
+            holes, before = _checked_holes(unit, extraction.holes()), counts.bytes_read
             counts.read += batch.num_rows
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
             branches.take(batch, holes)
+        live.took(batch.num_rows, counts.bytes_read - before, branches.seconds())
         if keeps_prefix:
             counts.prefix = _prefix(unit, extraction, branches, counts)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():

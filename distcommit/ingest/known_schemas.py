@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converter
 from distcommit.model.work import MAIN_BRANCH, SchemaIds, WorkUnit, added_schemas
+from distcommit.stores.kept_schemas import SchemaStore
 
 _PROPERTY = "known_schemas"
 
@@ -24,11 +25,13 @@ def knowing(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
     return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
 
 
-def begin(stage: Stage, unit: WorkUnit, branch: str = "") -> None:
-    """Tells a converter which dataset's records come, and which schemas it knows of them."""
+def begin(stage: Stage, unit: WorkUnit, kept: SchemaStore | None, branch: str = "") -> None:
+    """Tells a converter which dataset's records come, which schemas it knows of them, and where it may keep others."""
     if not isinstance(stage.construct, Converter):
         return
     stage.construct.begin_work_unit(unit.dataset_urn)
+    if kept is not None:
+        stage.construct.keep_schemas(kept.of(unit.dataset_urn, _name(stage, branch)))
     known = msgspec.json.decode(unit.properties.get(_PROPERTY, "{}"), type=SchemaIds)
     stage.construct.know_schemas(known.get(_name(stage, branch), ()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from distcommit.model.errors import ConfigurationError, error_text, plain_text
 from distcommit.model.sink import Filtered, Origins, Prepared, Sink, SinkWriter
 from distcommit.model.work import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.stores.kept_schemas import SchemaStore
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class Lane:
     kept: int = 0
     filtered: OffsetSets = field(default_factory=OffsetSets)
     outcomes: tuple[CheckOutcome, ...] = ()
+    writing_s: float = 0.0
     error: str = ""
     error_construct: str = ""
 
@@ -64,20 +67,28 @@ class Lane:
                 self.error, self.error_construct = error_text(error, 1000), construct or self.chain.at
             raise
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """The same at the sink, whose time is taken."""
+        began_s = time.perf_counter()
+        with self.at(self.branch.sink.name):
+            yield
+        self.writing_s += time.perf_counter() - began_s
+
     @property
     def stages(self) -> Sequence[Stage]:
         """What its records go through."""
         return () if self.is_diverted else self.branch.stages
 
-    def open(self, unit: WorkUnit, open_writer: Callable[[], SinkWriter]) -> None:
-        """Begins the work unit."""
+    def open(self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], kept: SchemaStore | None = None) -> None:
+        """Begins the work unit. `kept`: where converters keep schemas."""
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
         if self.is_diverted:
             return
         for stage in self.branch.stages:
             with self.at(stage.name):
-                begin(stage, unit, self.branch.name)
+                begin(stage, unit, kept, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
@@ -97,7 +108,7 @@ class Lane:
         for check, asked in zip(self.branch.checks, self.checks, strict=True):
             with self.at(check.name):
                 asked.see(batch)
-        with self.at(self.branch.sink.name):
+        with self._writing():
             self.writer.write(batch, origins)
         self.written += batch.num_rows
 
@@ -141,7 +152,7 @@ class Lane:
         """What the writer has prepared, with those holes to be kept beside it. Of a branch that is diverted nothing."""
         if self.is_diverted or self.writer is None:
             return self._result(Prepared(holes=holes), self.branch.error, self.branch.error_construct)
-        with self.at(self.branch.sink.name):
+        with self._writing():
             prepared = self.writer.prepare_commit()
             check_infos(self.branch.sink, prepared.infos)
         return self._result(replace(prepared, holes=(*prepared.holes, *holes)))

@@ -96,7 +96,15 @@ class FailedForGood:
     reason: str
 
 
-CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Nothing is wrong with it: another request of those that are committed all or none can't be. `dataset_urn`: of
+    which dataset that one is."""
+
+    dataset_urn: str
+
+
+CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood | HeldBack
 
 
 class SinkCommitter(ABC):
@@ -115,6 +123,15 @@ class SinkCommitter(ABC):
         requests each is tried by itself.
         """
 
+    def commit_whole(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
+        """Commits, in one commit of the target, all of these that are not committed yet, or none of them: what a run
+        that publishes its whole job or nothing has of a commit group. Where one of them can't be, it is answered as by
+        `commit`, and the others are `HeldBack`.
+
+        Asked only of sinks that name commit groups. The default is `commit`, which does not hold the others.
+        """
+        return self.commit(requests)
+
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         """Takes the requests back, durably: nothing of them is visible, and committing them gives `FailedForGood`.
 
@@ -129,6 +146,15 @@ class SinkCommitter(ABC):
             dataset=", ".join(request.dataset_urn for request in requests),
             todo="release the dataset with retry or accept, or give the sink's committer `abort`",
         )
+
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        """Lets these be committed again, though `abort` was called for them, durably: another target of their dataset
+        has refused to take them back. Nothing is committed by it. Calling again changes nothing more.
+
+        Raises:
+            NotImplementedError: the default. The dataset then stays as it is being abandoned.
+        """
+        raise NotImplementedError(f"{type(self).__name__} can't let be committed again what it has taken back")
 
     def discard(self, lost: Sequence[LostAttempt]) -> None:  # noqa: B027 - optional hook
         """Takes away what attempts that lost have left at the target, durably: prepared transactions, uploads, files in

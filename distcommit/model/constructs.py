@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,23 @@ class Converted:
     records: pa.RecordBatch
     rows: pa.Array | None = None
     rejected: Mapping[int, str] = field(default_factory=dict)
+
+
+class KeptSchemas(Protocol):
+    """Schemas that a converter has inferred from a dataset's records, as it writes them: plain data. All who read the
+    dataset in a run go by the same ones."""
+
+    def schema(self, schema_id: int) -> Mapping[str, Any]:
+        """One that was put, by its id."""
+        ...
+
+    def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
+        """Puts one behind the newest that the converter knows (0: it knows none), unless another task was first.
+
+        Returns:
+            the id and the schema that stand there now, of whomever.
+        """
+        ...
 
 
 class Converter(ABC):
@@ -69,6 +86,9 @@ class Converter(ABC):
     def begin_work_unit(self, dataset_urn: str) -> None:  # noqa: B027 - optional hook
         """Told, before the records of a work unit come, which dataset they are of: what was learned of others' records
         says nothing of these."""
+
+    def keep_schemas(self, kept: KeptSchemas) -> None:  # noqa: B027 - optional hook
+        """Told, after `begin_work_unit`, where it may keep schemas that it infers, to name them by their ids."""
 
     def know_schemas(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
         """Told, after `begin_work_unit`, the ids of the schemas that the dataset's published records are of, as this

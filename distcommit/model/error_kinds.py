@@ -26,6 +26,12 @@ def is_permanent(text: str) -> bool:
     return found is not None and any(found[1] in _names(kind) for kind in permanent)
 
 
+def is_record(text: str, what: str) -> bool:
+    """Whether a record has failed its work unit, and the error says `what` of it."""
+    found = _KIND.match(text)
+    return found is not None and found[1] in _names(RecordError) and text[found.end() :].startswith(what)
+
+
 def _names(kind: type[BaseException]) -> Iterator[str]:
     yield kind.__name__
     for below in kind.__subclasses__():

@@ -109,8 +109,22 @@ class FencedError(ConflictError):
     """A newer run has fenced this one: this run ends, and never takes a new epoch."""
 
 
+class RunCancelledError(DistcommitError):
+    """Somebody wants the run to end: it publishes nothing more, and the next one replays what it had sealed."""
+
+    exit_code = 130
+
+
 class LockHeldError(ConflictError):
     """Another run of the job is alive."""
+
+
+class NotSettledError(ConflictError):
+    """What a reader asks for is not there yet: a run has left something open, or no cut has been made since."""
+
+
+class CutGoneError(ConflictError):
+    """What a reader asks for is not kept any more, or went while it was read: nothing of it is to be used."""
 
 
 class OutcomeUnknownError(DistcommitError):
@@ -123,6 +137,10 @@ class TransientError(DistcommitError):
     """Nothing is wrong with the data: try again later."""
 
     exit_code = 4
+
+
+class HeldBackError(TransientError):
+    """What it is published with, all or nothing, can't be published: nobody's fault, until that is released."""
 
 
 class StorageRefusedError(TransientError):
@@ -174,6 +192,11 @@ class SinkUnavailableError(TransientError):
 
 class RecordError(DistcommitError):
     """A record could not be decoded: the work unit fails, or the record goes to the error file."""
+
+
+TURNED_AWAY = "a record is turned away"
+NEW_FIELDS = "a record has fields that those before do not have, and evolution is fail"
+"""What a `RecordError` says where the job file may say that the work unit is not to fail for it."""
 
 
 class QualityError(DistcommitError):

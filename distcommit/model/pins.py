@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,14 @@ class PinnedSettings:
 
     settings: Mapping[str, Pin] = field(default_factory=dict)
     carried_by: str = "distcommit import-watermarks NEW.yaml --from OLD.yaml"
+
+    def __getitem__(self, name: str) -> str:
+        """The value of a setting."""
+        return self.settings[name].value
+
+    def with_values(self, values: Mapping[str, str]) -> PinnedSettings:
+        """The same, but for these settings."""
+        return replace(self, settings={**self.settings, **{name: Pin(value) for name, value in values.items()}})
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from distcommit.model.committer import OpensCommitter
+from distcommit.model.extract import Extract
 from distcommit.model.pins import Pin
 from distcommit.model.ports import FileAccess, FileSystem
 from distcommit.model.source import Provenance
@@ -72,6 +73,7 @@ class Origin:
         makes_several: whether several records may have been made of one.
         replaces: the epochs of published files whose records are fed again, and which these take the place of.
         publish: how what is read stands to what is published already.
+        extract: the table that they are an extract of, if the source knows; a writer tells its committer by its infos.
     """
 
     provenance: Provenance | None = None
@@ -80,6 +82,7 @@ class Origin:
     makes_several: bool = False
     replaces: Sequence[int] = ()
     publish: Publish = "append"
+    extract: Extract | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,9 @@ class Prepared:
 class SinkWriter(ABC):
     """Takes the records of one attempt at one work unit. Not shared between threads.
 
-    Nothing it does is visible to readers of the target. After an error only `abort` is called. An attempt may die at
-    any moment without `abort`, and what it has prepared may never be committed: another attempt may win.
+    Nothing it does is visible to readers of the target, unless its sink has a writer alone. After an error only `abort`
+    is called. An attempt may die at any moment without `abort`, and what it has prepared may never be committed:
+    another attempt may win.
     """
 
     @abstractmethod
@@ -169,17 +173,22 @@ class Abilities:
     """What a sink can do beside committing exactly once.
 
     Attributes:
+        exactly_once: whether it does that. One that does not has no commit steps: its records are visible as they are
+            written (`sinks.writer_sink`).
         at_least_once: its steps may be executed without being written ahead; of two attempts that nobody chose
             between, both are then published, and none is taken for the other.
         audit: what it has published can be audited, and the job's store be rebuilt from it: by its files, or by its
             committer's `ledger`.
         can_be_taken_back: its committer can take back what is committed. Of a dataset's branches those that can't are
             committed last, so that what another one refuses is not there for good.
+        tries_out: what it publishes is to be looked at and then thrown away, with the run's folders.
     """
 
+    exactly_once: bool = True
     at_least_once: bool = False
     audit: bool = False
     can_be_taken_back: bool = True
+    tries_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.watermark import Position, Watermark
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatasetProblem:
-    """A dataset that could not be planned, or not all of it: it is skipped with its reason and keeps its watermark."""
+    """A dataset that could not be planned, or not all of it: it is skipped with its reason and keeps its watermark.
+
+    `remedy`: what lets it go on, as words of a command of distcommit without the job's file: its name first, then
+    options as one word each, `--set=KEY=VALUE`, and arguments. `status` shows it; empty where only a person can tell.
+    """
 
     dataset_urn: str
     error: str
+    remedy: tuple[str, ...] = ()
 
 
 def _itself(urn: str) -> str:
@@ -35,6 +41,17 @@ class PassedOver:
 
     dataset_urn: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a dataset is behind its source: in records, and in seconds since the first of them that is not read came
+    about; None where the source can't tell. `problem`: why."""
+
+    dataset_urn: str
+    records: int | None = None
+    seconds: float | None = None
+    problem: str = ""
 
 
 Planned = DatasetPlan | DatasetProblem | SourceFact | PassedOver
@@ -154,6 +171,23 @@ class Source(ABC):
         section `source` of the job file. A store is refused with others than it was filled with."""
         return {}
 
+    @property
+    def named_by(self) -> str:
+        """The setting of `pins` that decides how datasets are named and may become another one by `distcommit
+        rebucket`, which asks `named_now` then; empty if none may."""
+        return ""
+
+    def named_now(self, dataset_urn: str, partition: str) -> str:
+        """The dataset that a source partition belongs to, by these settings, which was read as one of another name
+        under another value of the setting `named_by`: by its own name if that is what it is called. A pure function of
+        these and that setting."""
+        return dataset_urn
+
+    def extract_of(self, dataset_urn: str) -> Extract | None:
+        """The table that a dataset is an extract of, as far as the settings say it; None if they say nothing. Nothing
+        is connected to. What a work unit has of its own (`model.extract.with_extract`) wins."""
+        return None
+
     @abstractmethod
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         """Plans the datasets for which `owned` says yes, one at a time.
@@ -181,6 +215,14 @@ class Source(ABC):
         """
         return ()
 
+    def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
+        """How far these datasets are behind, by URN; asked when a person wants to know it. The default can't tell.
+
+        Raises:
+            SourceError: if the source as a whole can't be asked.
+        """
+        return ()
+
     @abstractmethod
     def open(self) -> Extractor:
         """An extractor for one task attempt."""
@@ -191,5 +233,15 @@ class SourceSettings(Source):
 
     reads_again: ClassVar[bool] = True
     """Whether it may plan by `KnownStates.to_read_again`; if not, `task.retry_across_runs` is refused."""
+
+    @property
+    def reads_whole(self) -> bool:
+        """Whether a work unit can end nowhere but at its end; if so, `limits.seconds` is refused."""
+        return False
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether each run reads all of each dataset anew; if so, `sink.publish` has to be `replace`."""
+        return False
 
     type: str

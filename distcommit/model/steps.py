@@ -6,6 +6,7 @@ After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -75,6 +76,12 @@ class CommitStep(ABC):
         return ""
 
     @property
+    def tries(self) -> Counter[str]:
+        """What the sink's committer has answered to `execute` of this step, since it was made or loaded, and for how
+        long it was asked: by the names of `Executed` that begin with `commit_`, and `target_ms`."""
+        return Counter()
+
+    @property
     def prepared_by(self) -> tuple[str, ...]:
         """The ids of attempts that have left at the target what this step makes visible; none if all that it needs is
         in staging, or in the step."""
@@ -120,6 +127,15 @@ class CommitStep(ABC):
             step=repr(self),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
+
+    def allow(self) -> None:
+        """Takes back `withdraw`, durably, as the step of another target of the sequence can't be withdrawn: whoever
+        executes this one brings its effect about again. Where it can't, `_abandon` leaves the sequence revoking.
+
+        Raises:
+            NotImplementedError: the default.
+        """
+        raise NotImplementedError(f"{self!r} can't be allowed again once it was withdrawn")
 
     def undo(self) -> None:
         """Removes the step's effect where it is ours, durably; called after `withdraw` of all steps."""
@@ -174,6 +190,14 @@ class CommitStep(ABC):
             except DistcommitError as error:
                 errors.append(error)
         return errors
+
+    @classmethod
+    def execute_whole(
+        cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
+    ) -> list[DistcommitError | None]:
+        """As `execute_all`, of steps that are to take effect all or none; asked of those with a `sink_name` only. The
+        default does what it can of each."""
+        return cls.execute_all(steps, verdicts)
 
 
 def as_verification(answer: Verification | bool) -> Verification:

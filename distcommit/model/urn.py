@@ -6,6 +6,7 @@ version, finds the same.
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b, sha256
 
 from distcommit.model.errors import ConfigurationError, plain_text
@@ -13,6 +14,7 @@ from distcommit.model.errors import ConfigurationError, plain_text
 MAX_URN_BYTES = 1024
 _KEPT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.@=")
 _MAX_FOLDER_BYTES = 200
+_PLAIN = re.compile(r"[A-Za-z0-9@=-][A-Za-z0-9_.@=-]*")
 
 
 def check_urn(urn: str) -> str:
@@ -59,6 +61,8 @@ def folder_of(urn: str) -> str:
     Bytes other than letters, digits and `-_.@=` become `%XX`, as does a leading `.` or `_` (readers take such folders
     for hidden). A name above 200 bytes keeps its first 120 and ends in `%~` and the SHA-256 of the URN.
     """
+    if len(urn) <= _MAX_FOLDER_BYTES and _PLAIN.fullmatch(urn):  # nearly always, at a fraction of the cost
+        return urn
     raw = urn.encode()
     name = "".join(
         chr(byte) if byte in _KEPT and not (index == 0 and byte in b"._") else f"%{byte:02X}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -9,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pyspark.errors import PySparkAttributeError
+from pyspark.errors import PySparkAttributeError, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
 
 MINIMUM_JAVA = 17
 
@@ -53,8 +56,17 @@ def check_java() -> None:
         raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=found, todo=todo)
 
 
+def active_session() -> SparkSession | None:
+    """The session that somebody has open in this process, who stops it too; none if it can't launch anything."""
+    try:
+        session = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    return session if is_alive(session) else None
+
+
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """A session as the job file wants it, or the active one of this process. The caller stops it.
+    """A session as the job file wants it. The caller stops it.
 
     Raises:
         ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark can't start.
@@ -77,6 +89,23 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
             found=_first_line(error),
             todo="correct spark.master and spark.conf; the log above says more",
         ) from error
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether a session, not one of Spark Connect, can launch anything."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:  # the JVM is gone, in whatever way py4j tells it
+        logger.warning("the Spark session does not answer", exc_info=True)
+        return False
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stops a session: one that has lost its JVM, or was interrupted as it spoke to it, can't be, and need not."""
+    try:
+        spark.stop()
+    except Exception:
+        logger.warning("the Spark session could not be stopped", exc_info=True)
 
 
 def _open_remote(url: str) -> SparkSession:

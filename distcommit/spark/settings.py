@@ -9,8 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 
 class SparkSettings(BaseModel):
-    """The Spark session. `partitions`: how many tasks share the buckets; 0 takes twice the session's slots. `remote`: a
-    Spark Connect server, in place of `master`; `conf` is then the server's own."""
+    """The Spark session.
+
+    Attributes:
+        master: as Spark takes it: `local[SLOTS,TRIES]`, `spark://host:7077`, `yarn`, `k8s://https://host:port`.
+        remote: a Spark Connect server, `sc://host:15002`, in place of `master`; `conf` is then the server's own.
+        partitions: how many tasks share the buckets; 0: twice the session's slots.
+        conf: settings that are passed to Spark.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -31,7 +31,7 @@ class _AvroDecoder:
 class AvroConverter(
     RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
 ):
-    """Reads Avro by a schema registry; `constructs.registry.avro_schema` has the types that columns get.
+    """Reads Avro by a schema registry.
 
     Turned away are also: datums that end too early, or have bytes left, text that is not UTF-8, decimals with more
     digits than their precision, and times that are not within a day. With `evolution: pin`, records are resolved as

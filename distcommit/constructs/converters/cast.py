@@ -22,7 +22,7 @@ _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 
 
 class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
-    """Casts columns to other types, where they stand: `columns: {name: type}`, types as in `constructs.column_types`.
+    """Casts columns to other types, where they stand: `columns: {NAME: TYPE}`.
 
     A value that the other type does not hold turns its record away: text that is no number or no date, numbers out of
     range, decimals with more digits, fractions as whole numbers. Text that becomes a timestamp names its zone, and text

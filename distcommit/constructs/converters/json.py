@@ -1,25 +1,24 @@
-"""JSON objects into columns of declared types."""
+"""JSON objects into columns of declared types, or of such as are inferred and pinned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from distcommit.constructs.column_types import ColumnType, arrow_type
+from distcommit.constructs.column_types import ColumnType
 from distcommit.constructs.columns import field_of, unique_names
-from distcommit.constructs.json_records import JsonReader
+from distcommit.constructs.inferred_json import Evolution, InferredFields, columns_of, reader_of
+from distcommit.constructs.json_records import JsonRecords
 from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
-
-_reader = lru_cache(64)(JsonReader)
+from distcommit.model.constructs import Converted, Converter, KeptSchemas
 
 
-class JsonConverter(ConstructSettings, Converter, frozen=True, extra="forbid"):
-    """Reads a column of JSON objects, bytes or text; each declared field becomes a column.
+class JsonConverter(ConstructSettings, Converter, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+    """Reads a column of JSON objects, bytes or text; each field becomes a column.
 
     Absent and null fields, and null values, give null. Fields that are not declared are ignored; of a name that an
     object has twice, the last counts. Turned away is what is not UTF-8 or not one JSON object, a field of another type
@@ -28,36 +27,72 @@ class JsonConverter(ConstructSettings, Converter, frozen=True, extra="forbid"):
     timestamps are in UTC where they name no zone, and digits beyond microseconds are rounded. Decimals are numbers, or
     the text of them.
 
+    Without declared fields they are inferred from the first batch of a dataset that has an object, and known to all
+    that read it in that run and, once what was read is published, in later ones.
+
     Attributes:
-        fields: name and type of each, as in `constructs.column_types`.
+        fields: `{NAME: TYPE}` of each; left out: they are inferred.
+        evolution: what becomes of fields that are not among those inferred before: they become columns, too (`evolve`),
+            are ignored (`pin`), or fail the work unit (`fail`). A type never changes: another one is turned away.
         column: the column that is read.
         keep_column: whether it stays beside the fields.
     """
 
     type: Literal["json"]
-    fields: dict[str, ColumnType] = Field(min_length=1)
+    fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
+    evolution: Evolution = "evolve"
     column: str = "value"
     keep_column: bool = True
 
     @model_validator(mode="after")
     def _has_types_of_json(self) -> JsonConverter:
-        _reader(self._declared())
+        if self.fields is not None:
+            if "evolution" in self.model_fields_set:
+                raise ValueError("evolution is of fields that are inferred, and these are declared: leave one out")
+            reader_of(columns_of(self.fields))
         return self
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    @cached_property
+    def _inferred(self) -> InferredFields:
+        return InferredFields()
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_inferred"}}
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
         field_of(schema, self.column, "json", _is_text, "binary or string")
-        kept = [f for f in schema if self.keep_column or f.name != self.column]
-        return unique_names(pa.schema([*kept, *self._declared()]), "json")
+        return None if self.fields is None else self._beside(schema, columns_of(self.fields))
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
-        read = _reader(self._declared()).read(batch.column(self.column))
+        field_of(batch.schema, self.column, "json", _is_text, "binary or string")
+        columns, read = self._read(batch.column(self.column))
+        schema = self._beside(batch.schema, columns)
         kept = batch if self.keep_column else batch.drop_columns([self.column])
-        columns = kept.columns if read.rows is None else [column.take(read.rows) for column in kept.columns]
-        yield Converted(pa.RecordBatch.from_arrays([*columns, *read.columns], schema=schema), read.rows, read.rejected)
+        beside = kept.columns if read.rows is None else [column.take(read.rows) for column in kept.columns]
+        yield Converted(pa.RecordBatch.from_arrays([*beside, *read.columns], schema=schema), read.rows, read.rejected)
 
-    def _declared(self) -> pa.Schema:
-        return pa.schema([(name, arrow_type(written)) for name, written in self.fields.items()])
+    def begin_work_unit(self, dataset_urn: str) -> None:
+        self.__dict__.pop("_inferred", None)
+
+    def keep_schemas(self, kept: KeptSchemas) -> None:
+        self._inferred.kept = kept
+
+    def know_schemas(self, ids: Sequence[int]) -> None:
+        self._inferred.know(ids)
+
+    def schemas_known(self) -> Sequence[int]:
+        return () if self.fields is not None else tuple(self._inferred.ids)
+
+    def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
+        if self.fields is None:
+            return self._inferred.read(values, self.evolution)
+        columns = columns_of(self.fields)
+        return columns, reader_of(columns).read(values)
+
+    def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
+        kept = [f for f in schema if self.keep_column or f.name != self.column]
+        return unique_names(pa.schema([*kept, *made]), "json")
 
 
 def _is_text(kind: pa.DataType) -> bool:

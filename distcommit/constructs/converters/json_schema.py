@@ -39,7 +39,7 @@ class _JsonSchemaDecoder:
 class JsonSchemaConverter(
     RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
 ):
-    """Reads JSON by a schema registry; `constructs.registry.json_schema_columns` has the types that columns get.
+    """Reads JSON by a schema registry.
 
     Types are checked, and that required properties of the message itself are there and not null; no other rule of a
     schema is: what else has to hold, a row checker says. Otherwise as the converter `json`.

@@ -22,6 +22,10 @@ class Key(ConstructSettings, Converter, frozen=True, extra="forbid"):
     `utf8` makes text of it; `int` makes an int64 of 4 or 8 bytes, big-endian, as Kafka's IntegerSerializer and
     LongSerializer write them. Other bytes turn their record away. Keys that are JSON objects are for the converter
     `json` with `column: key`.
+
+    Attributes:
+        format: of the bytes.
+        column: which one.
     """
 
     type: Literal["key"]

@@ -17,8 +17,12 @@ from distcommit.model.constructs import Converted, Converter
 class Mask(ConstructSettings, Converter, frozen=True, extra="forbid"):
     """Puts `****` in place of each text of these columns, whatever its length; null stays null.
 
-    `keep_last` characters of a text stay behind it, if it has more than twice as many. Columns of other types become
-    null. What a record was is elsewhere still, such as in the column that it was decoded of: drop that.
+    Columns of other types become null. What a record was is elsewhere still, such as in the column that it was decoded
+    of: drop that.
+
+    Attributes:
+        columns: which ones.
+        keep_last: so many characters of a text stay behind it, if it has more than twice as many.
     """
 
     type: Literal["mask"]

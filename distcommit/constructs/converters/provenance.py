@@ -20,8 +20,8 @@ class ProvenanceColumns(ConstructSettings, Converter, frozen=True, extra="forbid
     """Adds columns behind the others.
 
     Attributes:
-        copies: `{new: old}`: columns again, under other names, such as the offset that a later converter drops.
-        constants: `{new: value}`: the same in each record: text, a whole number of 64 bits, a number, true or false.
+        copies: `{NEW: OLD}`: columns again, under other names, such as the offset that a later converter drops.
+        constants: `{NEW: VALUE}`: the same in each record: text, a whole number of 64 bits, a number, true or false.
         ingest_time: a column for the time at which the record's batch came here, in UTC. It is another one in each
             attempt at a work unit, and only that of the attempt that is committed is ever seen.
     """

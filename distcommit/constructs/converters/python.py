@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.model.constructs import Converted, Converter, KeptSchemas
 from distcommit.model.user_class import make_named
 
 
@@ -40,6 +40,9 @@ class PythonConverter(OwnClass, ConstructSettings, Converter, frozen=True, extra
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         self.made.begin_work_unit(dataset_urn)
+
+    def keep_schemas(self, kept: KeptSchemas) -> None:
+        self.made.keep_schemas(kept)
 
     def know_schemas(self, ids: Sequence[int]) -> None:
         self.made.know_schemas(ids)

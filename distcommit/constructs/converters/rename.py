@@ -14,7 +14,7 @@ from distcommit.model.constructs import Converted, Converter
 
 
 class Rename(ConstructSettings, Converter, frozen=True, extra="forbid"):
-    """Gives columns other names, where they stand: `columns: {old: new}`. All at once, so that two can change names."""
+    """Gives columns other names, where they stand: `columns: {OLD: NEW}`. All at once, so that two can change names."""
 
     type: Literal["rename"]
     columns: dict[str, str] = Field(min_length=1)

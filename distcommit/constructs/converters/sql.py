@@ -27,7 +27,7 @@ class Sql(ConstructSettings, Converter, frozen=True, extra="forbid", ignored_typ
 
     Attributes:
         where: which records stay; empty: all. The others are filtered.
-        columns: `{name: expression}`; where there is a column of that name its values are replaced, else it is added.
+        columns: `{NAME: EXPRESSION}`; where there is a column of that name its values are replaced, else it is added.
     """
 
     type: Literal["sql"]

@@ -18,6 +18,10 @@ class Tombstones(ConstructSettings, Converter, frozen=True, extra="forbid"):
 
     It goes before a converter that drops `column`. All converters take null for a value like others and give null for
     it; so a tombstone comes through with its key and this column, unless a `where` filters it.
+
+    Attributes:
+        column: the one that is null in a tombstone.
+        marker: the column that is added.
     """
 
     type: Literal["tombstones"]

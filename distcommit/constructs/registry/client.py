@@ -49,9 +49,11 @@ class FoundSchema:
 class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
     """Where the registry is, and how to talk to it.
 
-    `url`: one, or several separated by commas, of which the next is asked where one does not answer. `client` is handed
-    to confluent-kafka's client: `basic.auth.user.info` (USER:PASSWORD), `ssl.ca.location`, `ssl.certificate.location`,
-    `ssl.key.location`, `timeout` (seconds), `max.retries`, ...; its values may be `${file:PATH}`.
+    Attributes:
+        url: one, or several separated by commas, of which the next is asked where one does not answer.
+        client: handed to confluent-kafka's client: `basic.auth.user.info` (USER:PASSWORD), `ssl.ca.location`,
+            `ssl.certificate.location`, `ssl.key.location`, `timeout` (seconds), `max.retries`, ...; values may be
+            `${file:PATH}`.
     """
 
     url: str = Field(pattern=r"^https?://[^\s@]+$")
@@ -69,7 +71,12 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
 
 
 class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
-    """A schema that is fixed: a version of a subject, in whose name `{topic}` stands for each dataset's own."""
+    """A schema that is fixed: a version of a subject.
+
+    Attributes:
+        subject: its name, in which `{topic}` stands for each dataset's own topic.
+        version: which one.
+    """
 
     subject: str = Field(default="{topic}-value", min_length=1)
     version: int = Field(ge=1)

@@ -97,7 +97,7 @@ class RegistryConverter(
 
     Attributes:
         registry: where schemas are.
-        datasets: policies of some datasets; the others have the one that stands beside (`EvolutionSettings`).
+        datasets: policies of some datasets; the others have the one that stands beside.
         column: the column that holds messages.
         keep_column: whether it stays beside the fields.
     """

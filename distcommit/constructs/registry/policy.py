@@ -20,7 +20,7 @@ class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name
     """A policy.
 
     Attributes:
-        pinned: `schema` in the job file: the one that `pin` reads by, and that `fail` keeps to.
+        pinned: the one that `pin` reads by, and that `fail` keeps to; `schema` in a job file.
         evolution: `evolve` takes each schema that is compatible with those before, as its writer has it; `pin` reads
             all as the pinned one has it, and rejects what does not fit; `fail` fails the work unit at any other schema
             than the pinned one, or without that than those of the records before.
@@ -44,7 +44,11 @@ class EvolutionSettings(BaseModel, frozen=True, extra="forbid", populate_by_name
 
 
 class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_by_name=True):
-    """The policy of some datasets. `match`: their topics, with `*` and `?`; the first that matches holds."""
+    """The policy of some datasets.
+
+    Attributes:
+        match: their topics, with `*` and `?`; the first that matches holds.
+    """
 
     match: str = Field(min_length=1)
 

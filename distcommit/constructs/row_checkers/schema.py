@@ -14,7 +14,11 @@ class Schema(RowCheckerSettings, frozen=True, extra="forbid"):
     """Passes records of schemas that have the declared columns, with these types or narrower ones.
 
     For records that name their schemas themselves: those of one schema pass, or do not, together. No schema is an error
-    of the job file: `check_schema` takes each.
+    of the job file.
+
+    Attributes:
+        columns: `{NAME: TYPE}`.
+        extra: whether there may be other columns.
     """
 
     type: Literal["schema"] = "schema"

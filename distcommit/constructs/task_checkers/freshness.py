@@ -22,6 +22,9 @@ class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
     machine's clock when the attempt ends, or against the newest time in the column `record_time`, such as Kafka's.
 
     Times without a zone are UTC, days begin at midnight. Times to come are not too old; records without any are.
+
+    Attributes:
+        of: which of its times counts.
     """
 
     type: Literal["freshness"] = "freshness"

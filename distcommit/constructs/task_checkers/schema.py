@@ -12,7 +12,12 @@ from distcommit.model.constructs import BranchCounts, TaskCheck
 
 
 class Schema(TaskCheckerSettings, frozen=True, extra="forbid"):
-    """Passes a work unit whose records all have the declared columns, with these types or narrower ones."""
+    """Passes a work unit whose records all have the declared columns, with these types or narrower ones.
+
+    Attributes:
+        columns: `{NAME: TYPE}`.
+        extra: whether there may be other columns.
+    """
 
     type: Literal["schema"] = "schema"
     columns: DeclaredColumns

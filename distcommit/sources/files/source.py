@@ -28,7 +28,9 @@ class FilesSource(BaseModel, SourceSettings):
 
     Attributes:
         type: `files`.
-        paths: patterns of absolute paths or URLs: see `patterns.PathPattern`.
+        paths: patterns of absolute paths or URLs: `*` and `?` within a name, `[...]`, `**` for folders at any depth
+            (once), and `{dataset}` within a name (once). Names that begin with `.` or `_` are passed over, unless the
+            pattern's own begin so.
         dataset: the dataset of all files of patterns without `{dataset}`.
         format: what the files are. Text ones may be compressed, if their names end in `.gz`.
         delimiter: what separates the columns of CSV.

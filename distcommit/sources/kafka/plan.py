@@ -6,13 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog
+
+
+class PlanError(SourceError):
+    """A dataset that can't be planned as it stands. `remedy`: as of a `DatasetProblem`."""
+
+    def __init__(self, what: str, *, remedy: tuple[str, ...] = (), **told: Any) -> None:
+        super().__init__(what, **told)
+        self.remedy = remedy
+
 
 Range = tuple[int, int, int]
 """Partition, first offset, and the offset after the last."""
@@ -107,7 +116,8 @@ def _begins(
             position = stored.get(str(partition), 0)
             if not isinstance(position, int) or position > log.high:
                 expected, found = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.high}"
-                raise _made_again(urn, expected, found, _nearest(stored, logs))
+                same = planned_low is not None and planned_low.incarnation == topic_id != ""
+                raise _made_again(urn, expected, found, _nearest(stored, logs), same=same)
             low = position
             if low < log.low:
                 if rules.expired_offsets == "skip":
@@ -204,7 +214,7 @@ def _passed_over(
     return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
 
 
-def expired(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> SourceError | None:
+def expired(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> PlanError | None:
     """The error that tells of the first partition whose records were deleted before they were read."""
     stored = stored_positions(state)
     for partition, log in logs.items():
@@ -214,9 +224,10 @@ def expired(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetStat
     return None
 
 
-def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> SourceError:
-    return SourceError(
+def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
+    return PlanError(
         "Kafka has deleted records before they were read",
+        remedy=("run", "--set=source.expired_offsets=earliest"),
         dataset=urn,
         partition=partition,
         expected=f"offset {position}",
@@ -226,10 +237,16 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Sour
     )
 
 
-def _made_again(urn: str, expected: str, found: str, nearest: Mapping[str, int] = MappingProxyType({})) -> SourceError:
+def _made_again(
+    urn: str, expected: str, found: str, nearest: Mapping[str, int] = MappingProxyType({}), *, same: bool = False
+) -> PlanError:
+    """What stored positions do not fit. `nearest`: those that do, if it may be the same topic; `same`: if it surely is.
+    Where it may be either, only a person can say which positions pass nothing over."""
+    remedy = ("set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", to {json.dumps(nearest)} to go on at the nearest offsets" if nearest else ""
-    return SourceError(
+    return PlanError(
         "the stored position is not in the topic",
+        remedy=remedy,
         dataset=urn,
         expected=expected,
         found=found,

@@ -13,9 +13,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, fie
 
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
+from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned, Provenance, SourceSettings
+from distcommit.model.source import DatasetProblem, KnownStates, Lag, PassedOver, Planned, Provenance, SourceSettings
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
@@ -28,7 +29,7 @@ from distcommit.sources.kafka.names import (
     no_such_topic,
     topic_named_by,
 )
-from distcommit.sources.kafka.plan import expired, plan_dataset, stored_positions, unreadable, up_to
+from distcommit.sources.kafka.plan import PlanError, expired, plan_dataset, stored_positions, unreadable, up_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,9 +146,20 @@ class KafkaSource(BaseModel, SourceSettings):
     def batch_schema(self) -> pa.Schema:
         return BATCH_SCHEMA
 
+    def extract_of(self, dataset_urn: str) -> Extract:
+        columns = (self.provenance.partition_column, self.provenance.offset_column) if self.provenance else ()
+        return Extract("kafka", topic_named_by(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
+
     def pins(self) -> Mapping[str, Pin]:
         """What names datasets. The cluster is pinned by its id, which `plan` finds: brokers may be renamed."""
         return {"dataset": Pin(self.dataset)}
+
+    @property
+    def named_by(self) -> str:
+        return "dataset"
+
+    def named_now(self, dataset_urn: str, partition: str) -> str:
+        return self.dataset_of(topic_named_by(dataset_urn), partition)
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
@@ -183,6 +195,12 @@ class KafkaSource(BaseModel, SourceSettings):
             except DistcommitError as error:
                 logger.warning("whether partitions are there is not known: %s", error)
         yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
+
+    def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
+        """Offsets that are not read, and the age of the first message among them: see `lags_of`."""
+        from distcommit.sources.kafka.lag import lags_of  # noqa: PLC0415 - a job file is read without a client
+
+        yield from lags_of(self.connection(), self.dataset, states)
 
     def open(self) -> KafkaExtractor:
         """A connected extractor.
@@ -267,9 +285,10 @@ class KafkaSource(BaseModel, SourceSettings):
                 left = up_to(again, logs, state, topic_id)
                 planned = plan_dataset(self, dataset.urn, left, state, topic_id, topic_followed=followed)
             except SourceError as error:
-                yield DatasetProblem(dataset.urn, str(error))
+                remedy = error.remedy if isinstance(error, PlanError) else ()
+                yield DatasetProblem(dataset.urn, str(error), remedy)
                 continue
             if self.expired_offsets == "skip" and (gone := expired(dataset.urn, logs, state)) is not None:
-                yield DatasetProblem(dataset.urn, str(gone))
+                yield DatasetProblem(dataset.urn, str(gone), gone.remedy)
             if planned is not None:
                 yield planned

@@ -50,6 +50,10 @@ class MicroBatchSource(BaseModel, SourceSettings):
     type: Literal["micro_batch"]
     dataset_column: str = Field(min_length=1)
 
+    @property
+    def reads_whole(self) -> bool:
+        return True
+
     def pins(self) -> Mapping[str, Pin]:
         return {"dataset_column": Pin(self.dataset_column)}
 

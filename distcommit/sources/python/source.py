@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
-from distcommit.model.source import Extractor, Planned, Provenance, Source, SourceSettings
+from distcommit.model.source import Extractor, Lag, Planned, Provenance, Source, SourceSettings
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
 
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 
 class PythonSource(BaseModel, SourceSettings):
-    """Names a subclass of `Source` as `package.module:Class`; it is made with `options` as keyword arguments."""
+    """Names a subclass of `Source`.
+
+    Attributes:
+        type: `python`.
+        class_name: the class, as `package.module:Class`, which the driver and each executor can import.
+        options: its keyword arguments.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
@@ -47,11 +54,17 @@ class PythonSource(BaseModel, SourceSettings):
         """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
         return {"class": Pin(self.class_name), **self._source.pins()}
 
+    def extract_of(self, dataset_urn: str) -> Extract | None:
+        return self._source.extract_of(dataset_urn)
+
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         return self._source.plan(owned, states)
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
         return self._source.position_problems(datasets)
+
+    def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
+        return self._source.lags(states)
 
     def open(self) -> Extractor:
         return self._source.open()

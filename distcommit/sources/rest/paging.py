@@ -40,6 +40,10 @@ class LinkPaging(_Paging):
     """The next answer's URL stands in the answer, at `path`, or with no path in its header `Link`, as rel="next".
 
     It has to be of the server that gave it, as credentials go there with the request.
+
+    Attributes:
+        type: `link`.
+        path: where the link is in an answer, names with dots between; empty: the header `Link`.
     """
 
     type: Literal["link"]
@@ -57,7 +61,13 @@ class LinkPaging(_Paging):
 
 
 class CursorPaging(_Paging):
-    """What stands in the answer at `path` is the parameter `param` of the next request."""
+    """What stands in the answer at `path` is the parameter `param` of the next request.
+
+    Attributes:
+        type: `cursor`.
+        path: where it is in an answer, names with dots between.
+        param: the parameter.
+    """
 
     type: Literal["cursor"]
     path: str = Field(min_length=1)
@@ -73,6 +83,12 @@ class PageNumberPaging(_Paging):
     """Answers are numbered, from `first_page` on in steps of `step`: pages, or offsets with as many records as a step.
 
     The first answer without records is the last one.
+
+    Attributes:
+        type: `page`.
+        param: the parameter that the number is sent as.
+        first_page: the first number.
+        step: what is added to it each time.
     """
 
     type: Literal["page"]
@@ -88,7 +104,11 @@ class PageNumberPaging(_Paging):
 
 
 class NoPaging(_Paging):
-    """One answer has all there is."""
+    """One answer has all there is.
+
+    Attributes:
+        type: `none`.
+    """
 
     type: Literal["none"]
 

@@ -1,4 +1,4 @@
-"""Reads ranges of tables: one query each, in the order of the watermark column, as a stream."""
+"""Reads ranges of tables: one query each, in the order of the watermark column, as a stream; and tables as a whole."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from distcommit.model.errors import SourceError
 from distcommit.model.source import Extraction, Extractor
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import WorkUnit
+from distcommit.sources.sql.columns import Column
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.rules import Tables
-from distcommit.sources.sql.tables import Table, reflect_columns, table_of
+from distcommit.sources.sql.tables import Table, WholeTable, reflect_columns, table_of, whole_table_of
 from distcommit.sources.watermark_column import PARTITION, InOrder
 
 __all__ = ["SqlExtractor"]
@@ -37,7 +38,8 @@ class SqlExtractor(Extractor):
     def extract(self, unit: WorkUnit) -> Extraction:
         """Starts reading; an extraction before it that was not read to its end reads no further."""
         self._reading.close()
-        return SqlExtraction(self, unit)
+        whole = not self._tables.rules_of(unit.dataset_urn).watermark
+        return WholeExtraction(self, unit) if whole else SqlExtraction(self, unit)
 
     def close(self) -> None:
         self._reading.close()
@@ -51,10 +53,23 @@ class SqlExtractor(Extractor):
             found = reflect_columns(connection, urn, self._tables.schema)
             table = table_of(urn, found, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
-            result = connection.execution_options(yield_per=self._batch_rows).execute(query)
-            self._reading.callback(result.close)  # before the connection, also if reading ends early
-            for rows in result.partitions():
+            for rows in self._came(connection, query):
                 yield table, rows
+
+    def all_rows(self, urn: str) -> Iterator[tuple[WholeTable, Sequence[sa.Row[Any]]]]:
+        """The rows of a whole table as they come, in one transaction."""
+        with self._reading:
+            connection = self._reading.enter_context(self._database.reading(urn))
+            found = reflect_columns(connection, urn, self._tables.schema)
+            rules = self._tables.rules_of(urn)
+            table = whole_table_of(urn, found, rules, connection.dialect.name, self._tables.schema)
+            for rows in self._came(connection, table.rows()):
+                yield table, rows
+
+    def _came(self, connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
+        result = connection.execution_options(yield_per=self._batch_rows).execute(query)
+        self._reading.callback(result.close)  # before the connection, also if reading ends early
+        yield from result.partitions()
 
 
 class SqlExtraction(Extraction):
@@ -86,9 +101,7 @@ class SqlExtraction(Extraction):
         return self._bytes
 
     def _batch(self, rows: Sequence[Sequence[Any]], reached: Position) -> pa.RecordBatch:
-        columns, of_table = list(zip(*rows, strict=True)), self._table.columns
-        arrays = [column.array(values) for column, values in zip(of_table, columns[:-1], strict=True)]
-        batch = pa.record_batch(arrays, schema=pa.schema([(column.name, column.type) for column in of_table]))
+        batch = _batch_of(self._table.columns, rows)
         self._reached = self._reached.advanced({PARTITION: reached})
         self._bytes += batch.nbytes
         return batch
@@ -102,3 +115,44 @@ class SqlExtraction(Extraction):
             found=repr(found),
             todo="see to the column's collation, its index and the driver; nothing of it is published",
         )
+
+
+class WholeExtraction(Extraction):
+    """A whole table, of one moment where the database has snapshots. There is no position inside of it."""
+
+    def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
+        self._extractor, self._unit = extractor, unit
+        self._is_whole = False
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for table, came in self._extractor.all_rows(self._unit.dataset_urn):
+            batch = _batch_of(table.columns, came)
+            self._bytes += batch.nbytes
+            yield batch
+        self._is_whole = True
+
+    def actual_high(self) -> Watermark:
+        """The end of the work unit.
+
+        Raises:
+            SourceError: if not all of it was read.
+        """
+        if not self._is_whole:
+            raise SourceError(
+                "a table was not read as a whole",
+                table=self._unit.dataset_urn,
+                expected="all of its rows, as there is no position among them",
+                todo="run again",
+            )
+        return self._unit.expected_high
+
+    def bytes_read(self) -> int:
+        return self._bytes
+
+
+def _batch_of(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    """Rows as a batch; what a row has behind these columns is left out."""
+    values = list(zip(*rows, strict=True))[: len(columns)]
+    arrays = [column.array(of_column) for column, of_column in zip(columns, values, strict=True)]
+    return pa.record_batch(arrays, schema=pa.schema([(column.name, column.type) for column in columns]))

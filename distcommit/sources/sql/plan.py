@@ -12,6 +12,7 @@ Rows that commit later with lower values are what `lookback` is for: the end is 
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import sqlalchemy as sa
 
@@ -19,6 +20,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.snapshots import stored_position
 from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of
 
@@ -26,7 +28,13 @@ __all__ = ["plan_table", "without_value"]
 
 
 def plan_table(
-    connection: sa.Connection, table: Table, state: DatasetState | None, *, from_latest: bool, limit: int
+    connection: sa.Connection,
+    table: Table,
+    state: DatasetState | None,
+    *,
+    from_latest: bool,
+    limit: int,
+    rows_per_unit: int,
 ) -> DatasetPlan | None:
     """The plan of one table; None if there is nothing new.
 
@@ -37,6 +45,7 @@ def plan_table(
         from_latest: whether a table that was never read begins where it ends now. It gets a work unit even if that is
             empty, so that its position is stored.
         limit: about how many rows one run reads of it, 0 for all. Rows of the same value are read together.
+        rows_per_unit: about how many rows a work unit has. Those of the same value are in one.
 
     Raises:
         SourceError: if its stored position is none of the column, lies behind the column's greatest value, or the
@@ -52,9 +61,9 @@ def plan_table(
         return None
     if limit and size > limit:
         high, size = _cut(connection, table, low, high, limit), limit
-    unit = WorkUnit("0", table.name, _mark(table, low), _mark(table, high), size)
+    units = _units(connection, table, low, high, size, rows_per_unit)
     start = Watermark({PARTITION: low} if stored is None else {}, table.incarnation)
-    return DatasetPlan(table.name, state.watermark if state else None, start, (unit,))
+    return DatasetPlan(table.name, state.watermark if state else None, start, units)
 
 
 def without_value(connection: sa.Connection, table: Table) -> str:
@@ -78,23 +87,29 @@ def _mark(table: Table, position: Position) -> Watermark:
     return Watermark({PARTITION: position}, table.incarnation)
 
 
+def _units(
+    connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
+) -> tuple[WorkUnit, ...]:
+    """The range in work units, each of which begins where the one before it ends: at a value, all of whose rows are in
+    the later one."""
+    begins, numbers = [low], [1]
+    if size > rows_per_unit:
+        found = connection.execute(table.values_each(low, high, rows_per_unit)).all()
+        first = table.position(found[0].value)
+        for value, number in found[1:]:
+            position = table.position(value)
+            if position not in (first, begins[-1]):
+                begins.append(position)
+                numbers.append(number)
+    ends, sizes = [*begins[1:], high], [after - number for number, after in pairwise([*numbers, size + 1])]
+    return tuple(
+        WorkUnit(str(number), table.name, _mark(table, begin), _mark(table, end), rows)
+        for number, (begin, end, rows) in enumerate(zip(begins, ends, sizes, strict=True))
+    )
+
+
 def _stored(table: Table, state: DatasetState | None) -> Position | None:
-    """Where reading goes on; None for a table that was never read."""
-    mark = state.watermark if state else None
-    if mark is None or not mark.positions:
-        return None
-    position = mark.positions.get(PARTITION)
-    fits = position is not None and is_position(table.kind, position) and len(mark.positions) == 1
-    if not fits or mark.incarnation not in ("", table.incarnation):
-        raise SourceError(
-            "the stored position is not one of the watermark column",
-            dataset=table.name,
-            expected=f"a position of {table.incarnation}",
-            found=f"{mark.positions} of {mark.incarnation or 'an unnamed column'}",
-            todo="name the column that the table was read by, or set the dataset's watermark by hand"
-            " (distcommit set-watermark), to null to begin at source.start",
-        )
-    return position
+    return stored_position(table.name, state, table.incarnation, lambda position: is_position(table.kind, position))
 
 
 def _end(connection: sa.Connection, table: Table, stored: Position | None) -> Position:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
+from msgspec import structs
+
 from distcommit.model.errors import SourceError, TransientError
+from distcommit.model.extract import Extract, with_extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem, Planned
 from distcommit.model.work import DatasetPlan
+from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.plan import plan_table, without_value
 from distcommit.sources.sql.rules import Tables
-from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of
+from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of, whole_table_of
 
 __all__ = ["PlanRules", "plan_tables"]
 
@@ -27,9 +31,16 @@ class PlanRules(Protocol):
     def selection(self) -> Tables:
         """The tables of the job, and how each is read."""
 
+    def extract_of(self, dataset_urn: str) -> Extract:
+        """What the settings say of a table."""
+
     @property
     def start(self) -> str:
         """`earliest` or `latest`."""
+
+    @property
+    def records_per_work_unit(self) -> int:
+        """About how many rows a work unit has."""
 
     @property
     def records_per_dataset(self) -> int:
@@ -64,17 +75,31 @@ def _plan_one(
     database: Database, rules: PlanRules, name: str, found: Reflected | None, state: DatasetState | None
 ) -> Iterator[DatasetPlan | DatasetProblem]:
     select = rules.selection
+    asked = select.rules_of(name)
+    untold = ""
     with database.reading(name) as connection:
         known = found or reflect_one(connection, name, select.schema)
-        table = table_of(name, known, select.rules_of(name), connection.dialect.name, select.schema)
-        untold = without_value(connection, table)
-        planned = plan_table(
-            connection, table, state, from_latest=rules.start == "latest", limit=rules.records_per_dataset
-        )
+        where = (known, asked, connection.dialect.name, select.schema)
+        planned: DatasetPlan | None
+        if not asked.watermark:
+            planned = plan_snapshot(name, state, connection.scalars(whole_table_of(name, *where).count()).one())
+        else:
+            table = table_of(name, *where)
+            untold = without_value(connection, table)
+            planned = plan_table(
+                connection,
+                table,
+                state,
+                from_latest=rules.start == "latest",
+                limit=rules.records_per_dataset,
+                rows_per_unit=rules.records_per_work_unit,
+            )
     if untold:
         yield DatasetProblem(name, untold)
     if planned is not None:
-        yield planned
+        extract = structs.replace(rules.extract_of(name), keys=known.keys)
+        units = tuple(with_extract(unit, extract) for unit in planned.work_units) if known.keys else planned.work_units
+        yield structs.replace(planned, work_units=units)
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:

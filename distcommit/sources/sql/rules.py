@@ -12,7 +12,7 @@ class TableRules:
     """How one table is read.
 
     Attributes:
-        watermark: the column whose values are positions.
+        watermark: the column whose values are positions; empty if the table is read as a whole, anew by each run.
         lookback: how far the end of what is read stays behind.
         columns: what is read; empty for all columns.
         where: a condition in SQL; empty for all rows.

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.source import Planned, SourceSettings
@@ -47,7 +48,8 @@ class TableOverrides(BaseModel):
 
 
 class SqlSource(BaseModel, SourceSettings):
-    """Tables and views of one database. A dataset is a table, named as it is; its positions are values of one column.
+    """Tables and views of one database. A dataset is a table, named as it is; its positions are values of one column,
+    or count snapshots.
 
     Attributes:
         type: `sql`.
@@ -60,6 +62,9 @@ class SqlSource(BaseModel, SourceSettings):
             that are partitions, or inherit: those are read with their parent.
         exclude: names of tables to leave out, also if they are in `tables`.
         exclude_patterns: regular expressions, matching whole names, of tables to leave out.
+        table_type: `append_only`, of rows that are only added, or `snapshot_append`, of rows that are changed, too, so
+            that of several with the same key the newest counts: both are read in ranges of `watermark`.
+            `snapshot_only`: each run reads all of each table anew, to be published by `sink.publish: replace`.
         watermark: the column whose values are positions: integers, text or timestamps that only grow. Rows are read
             in ranges of it, each once; one that is changed so that its value is a later one is read again, as it is
             then.
@@ -69,6 +74,8 @@ class SqlSource(BaseModel, SourceSettings):
             in the order of their values. For text there is only 0.
         overrides: what is different with single tables, by name.
         start: where tables begin that were never read: `earliest`, or `latest` for what comes from now on.
+        records_per_work_unit: about how many rows a work unit has: a range of the column, which a task reads. A
+            snapshot is one.
         records_per_dataset: about how many rows of a table one run reads, 0 for all. Those of one value are read
             together.
         batch_rows: how many rows are in memory at once; those of one value are, however many.
@@ -86,10 +93,12 @@ class SqlSource(BaseModel, SourceSettings):
     table_patterns: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_patterns: tuple[str, ...] = ()
-    watermark: str = Field(min_length=1)
-    lookback: int = Field(ge=0, le=10**9)
+    table_type: Literal["append_only", "snapshot_append", "snapshot_only"] = "append_only"
+    watermark: str = ""
+    lookback: int | None = Field(default=None, ge=0, le=10**9)
     overrides: dict[str, TableOverrides] = Field(default_factory=dict)
     start: Literal["earliest", "latest"] = "earliest"
+    records_per_work_unit: int = Field(default=1_000_000, ge=1)
     records_per_dataset: int = Field(default=0, ge=0)
     batch_rows: int = Field(default=10_000, ge=1)
 
@@ -135,6 +144,25 @@ class SqlSource(BaseModel, SourceSettings):
             raise ValueError(f"overrides names tables that are not read: {', '.join(unknown)}")
         return self
 
+    @model_validator(mode="after")
+    def _is_read_by_a_column_or_whole(self) -> SqlSource:
+        if not self.is_snapshot and (not self.watermark or self.lookback is None):
+            raise ValueError(f"table_type: {self.table_type} goes with watermark and lookback")
+        by_column = [(each.watermark, each.lookback) for each in self.overrides.values()]
+        if self.is_snapshot and {(self.watermark, self.lookback), *by_column} != {("", None)}:
+            raise ValueError("table_type: snapshot_only goes without watermark and lookback")
+        if self.is_snapshot and (self.records_per_dataset or self.start != "earliest"):
+            raise ValueError("table_type: snapshot_only goes without records_per_dataset and start: all is read")
+        return self
+
+    @property
+    def is_snapshot(self) -> bool:
+        return self.table_type == "snapshot_only"
+
+    @property
+    def reads_whole(self) -> bool:
+        return self.is_snapshot
+
     def pins(self) -> Mapping[str, Pin]:
         """Where the tables are: the database by its name (a file of SQLite by its path), since servers may be renamed,
         and the schema. The watermark column is in each dataset's watermark, as its incarnation."""
@@ -142,6 +170,12 @@ class SqlSource(BaseModel, SourceSettings):
             "database": Pin(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": Pin(self.schema_name or "", _ANOTHER_DATABASE),
         }
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        """By the settings. Work units know the primary key, too."""
+        column = self.selection.rules_of(dataset_urn).watermark
+        namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
+        return Extract(namespace, dataset_urn, TableType(self.table_type), (), (column,) if column else ())
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         """Plans owned tables that are idle and have something new, on one connection.
@@ -183,11 +217,12 @@ class SqlSource(BaseModel, SourceSettings):
     @property
     def selection(self) -> Tables:
         """The tables of the job, and how each is read."""
-        rules = TableRules(self.watermark, self.lookback)
+        lookback = self.lookback or 0
+        rules = TableRules(self.watermark, lookback)
         overrides = {
             table: TableRules(
                 other.watermark or self.watermark,
-                self.lookback if other.lookback is None else other.lookback,
+                lookback if other.lookback is None else other.lookback,
                 other.columns,
                 other.where,
             )

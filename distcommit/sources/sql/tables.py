@@ -19,7 +19,17 @@ from distcommit.sources.sql.columns import Column, column_of, kind_of, watermark
 from distcommit.sources.sql.rules import TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
-__all__ = ["Reflected", "Table", "reflect", "reflect_columns", "reflect_one", "table_names", "table_of"]
+__all__ = [
+    "Reflected",
+    "Table",
+    "WholeTable",
+    "reflect",
+    "reflect_columns",
+    "reflect_one",
+    "table_names",
+    "table_of",
+    "whole_table_of",
+]
 
 _CHILDREN = sa.text(
     "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
@@ -30,10 +40,32 @@ _CHILDREN = sa.text(
 @dataclass(frozen=True, slots=True)
 class Reflected:
     """What the database says of a table. `unique`: columns of which each by itself is a key, or has a unique
-    constraint."""
+    constraint; `keys`: those of the primary key."""
 
     columns: list[ReflectedColumn]
     unique: frozenset[str]
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTable:
+    """A table that is read as a whole: its name, its rules, and what is read of it."""
+
+    name: str
+    rules: TableRules
+    source: sa.TableClause
+    columns: tuple[Column, ...]
+
+    def rows(self) -> sa.Select[Any]:
+        """All rows, in any order."""
+        return self._of(*(column.expression for column in self.columns))
+
+    def count(self) -> sa.Select[Any]:
+        """How many rows there are."""
+        return self._of(sa.func.count())
+
+    def _of(self, *asked: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        return sa.select(*asked).select_from(self.source).where(*_chosen(self.rules))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +116,13 @@ class Table:
         """The value of the row that comes after so many rows of [low, high)."""
         return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
 
+    def values_each(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
+        """The value of the first row of [low, high), and of each that comes so many rows later, with its number."""
+        number = sa.func.row_number().over(order_by=self.mark).label("number")
+        numbered = self._of(self.mark.label("value"), number).where(*self._within(low, high)).subquery()
+        chosen = sa.select(numbered.c.value, numbered.c.number).where((numbered.c.number - 1) % rows == 0)
+        return chosen.order_by(numbered.c.number)
+
     def next_value(self, position: Position, high: Position) -> sa.Select[Any]:
         """The lowest value between a position and `high`, neither included; null if there is none."""
         between = (self.mark > self._bound(position), self.mark < self._bound(high))
@@ -111,7 +150,7 @@ class Table:
         return sa.select(*asked).select_from(self.source)
 
     def _chosen(self) -> list[sa.ColumnElement[Any]]:
-        return [sa.literal_column(f"({self.rules.where}\n)")] if self.rules.where else []
+        return _chosen(self.rules)
 
     def _within(self, low: Position, high: Position) -> list[sa.ColumnElement[Any]]:
         above = [] if low == BEGINNINGS[self.kind] else [self.mark >= self._bound(low)]
@@ -132,12 +171,7 @@ def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schem
         SourceError: if its watermark column, or one that is to be read, is missing or of a type that can't be read.
     """
     declared = {column["name"]: column for column in found.columns}
-    columns: list[Column] = []
-    for asked in rules.columns or declared:
-        column = column_of(asked, declared[asked]["type"], dialect) if asked in declared else None
-        if column is None:
-            raise _unreadable(name, asked, declared)
-        columns.append(column)
+    columns = _columns(name, found, rules, dialect)
     mark = declared.get(rules.watermark)
     kind = kind_of(mark["type"], dialect) if mark else None
     if mark is None or kind is None:
@@ -146,13 +180,33 @@ def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schem
         name=name,
         rules=rules,
         source=sa.table(name, schema=schema),
-        columns=tuple(columns),
+        columns=columns,
         mark=watermark_expression(rules.watermark, mark["type"], kind, dialect),
         kind=kind,
         has_zone=bool(getattr(mark["type"], "timezone", False)),
         is_unique=rules.watermark in found.unique,
         may_be_null=mark["nullable"],
     )
+
+
+def whole_table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> WholeTable:
+    """The table as it is to be read as a whole. Raises as `table_of`."""
+    return WholeTable(name, rules, sa.table(name, schema=schema), _columns(name, found, rules, dialect))
+
+
+def _columns(name: str, found: Reflected, rules: TableRules, dialect: str) -> tuple[Column, ...]:
+    declared = {column["name"]: column for column in found.columns}
+    columns: list[Column] = []
+    for asked in rules.columns or declared:
+        column = column_of(asked, declared[asked]["type"], dialect) if asked in declared else None
+        if column is None:
+            raise _unreadable(name, asked, declared)
+        columns.append(column)
+    return tuple(columns)
+
+
+def _chosen(rules: TableRules) -> list[sa.ColumnElement[Any]]:
+    return [sa.literal_column(f"({rules.where}\n)")] if rules.where else []
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
@@ -183,6 +237,7 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
                 )
                 if len(each) == 1
             ),
+            tuple(keys[name]["constrained_columns"]) if name in keys else (),
         )
         for name, found in columns.items()
     }

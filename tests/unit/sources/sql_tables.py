@@ -26,7 +26,8 @@ def database(file: Path) -> Iterator[sqlite3.Connection]:
 def source(file: Path | str, **settings: Any) -> SqlSource:
     """The source on a SQLite file, or on the database of a URL."""
     url = f"sqlite:///{file}" if isinstance(file, Path) else file
-    base = {"type": "sql", "url": url, "watermark": "id", "lookback": 0}
+    base: dict[str, Any] = {"type": "sql", "url": url}
+    base |= {} if settings.get("table_type") == "snapshot_only" else {"watermark": "id", "lookback": 0}
     base |= {} if settings.keys() & {"tables", "table_patterns"} else {"tables": ["t"]}
     return SqlSource.model_validate({**base, **settings})
 
@@ -66,6 +67,8 @@ class Reader:
                         break
                 assert unit.can_end_at(extraction.actual_high())
                 self.watermark = extraction.actual_high()
+                if not self.watermark.covers(unit.expected_high):
+                    break  # what lies behind it waits
         self.rows += came
         return came
 

@@ -22,7 +22,7 @@ from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
-from distcommit.sources.kafka.plan import fair_shares, pack, plan_dataset, up_to
+from distcommit.sources.kafka.plan import PlanError, fair_shares, pack, plan_dataset, up_to
 from distcommit.sources.kafka.source import KafkaSource
 
 UNREACHABLE = "127.0.0.1:1"
@@ -288,17 +288,25 @@ def test_position_above_the_log_is_a_problem_and_others_are_planned(broker: Mock
 @pytest.mark.parametrize("policy", ["fail", "skip", "earliest", "latest", "nearest"])
 def test_position_that_does_not_fit_the_topic_is_refused(watermark: Watermark, policy: str) -> None:
     kafka, state = source(expired_offsets=policy), DatasetState("t", watermark=watermark)
-    with pytest.raises(SourceError, match="made again"):
+    with pytest.raises(PlanError, match="made again") as caught:
         plan_dataset(kafka, "t", {0: PartitionLog(0, 5, 0)}, state, "another-id")
+    assert caught.value.remedy == ("set-watermark", "t", "null")
 
 
 @pytest.mark.parametrize("policy", ["earliest", "nearest"])
 def test_position_above_the_log_never_moves_back_by_itself_but_the_nearest_is_named(policy: str) -> None:
     logs: dict[int, PartitionLog | str] = {0: PartitionLog(0, 5, 0), 1: PartitionLog(7, 9, 0), 2: PartitionLog(0, 4, 0)}
-    with pytest.raises(SourceError, match="not in the topic") as caught:
-        plan_dataset(source(expired_offsets=policy), "t", logs, read_to("t", p0=6, p1=1, p2=3)["t"])
+    state = read_to("t", p0=6, p1=1, p2=3)["t"]
+    with pytest.raises(PlanError, match="not in the topic") as caught:
+        plan_dataset(source(expired_offsets=policy), "t", logs, state)
+    assert caught.value.remedy == (), "it may also be another topic, of which nothing is read yet"
     assert """set-watermark), to null to begin at source.start, to {"0": 5, "1": 7, "2": 3}""" in str(caught.value)
-    with pytest.raises(SourceError) as caught:
+    assert state.watermark is not None
+    known = replace(state, watermark=Watermark(state.watermark.positions, "topic-id"))
+    with pytest.raises(PlanError) as caught:
+        plan_dataset(source(expired_offsets=policy), "t", logs, known, "topic-id")
+    assert caught.value.remedy == ("set-watermark", "t", '{"0": 5, "1": 7, "2": 3}')
+    with pytest.raises(PlanError) as caught:
         plan_dataset(source(expired_offsets=policy), "t", {**logs, 1: "unknown"}, read_to("t", p0=6, p1=1)["t"])
     assert "nearest offsets" not in str(caught.value)
 
@@ -319,8 +327,10 @@ def test_planned_positions_carry_the_topic_id(stored: str) -> None:
 
 
 def test_expired_offsets_fail_with_what_was_expected_and_what_is_there() -> None:
-    with pytest.raises(SourceError, match=r"expected offset 3; found offsets 10 to 20; 7 are gone.*expired_offsets"):
+    told = r"expected offset 3; found offsets 10 to 20; 7 are gone.*expired_offsets"
+    with pytest.raises(PlanError, match=told) as caught:
         plan_dataset(source(), "t", {0: PartitionLog(10, 20, 0)}, read_to("t", p0=3)["t"])
+    assert caught.value.remedy == ("run", "--set=source.expired_offsets=earliest")
 
 
 @pytest.mark.parametrize(("policy", "low"), [("earliest", 10), ("nearest", 10), ("latest", 20)])

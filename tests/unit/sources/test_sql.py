@@ -131,6 +131,60 @@ def test_a_limit_is_kept_but_for_rows_of_one_value(file: Path) -> None:
     assert [ids(reader.run()) for _ in range(5)] == [[1], [2, 2, 2, 2], [3, 4], [], []]
 
 
+@pytest.mark.parametrize(("schema", "kind"), [(TIES, int), (TEXTS, str)])
+def test_a_large_table_is_several_work_units_and_rows_of_one_value_are_in_one(
+    file: Path, schema: str, kind: type[Any]
+) -> None:
+    make(file, schema)
+    insert(file, "t", *((kind(value), "") for value in (1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 6)))
+    reader = Reader(source(file, records_per_work_unit=2))
+    plan = reader.plan()
+    assert plan is not None
+    assert [(unit.low.positions[""], unit.expected_high.positions[""]) for unit in plan.work_units][1:] == [
+        (kind(3), kind(5)),  # the row that the third unit would begin with has a value of the second, and so the fourth
+        (kind(5), kind(6)),
+    ]
+    assert sum(unit.size for unit in plan.work_units) == 11
+    assert ids(reader.read(plan)) == [kind(value) for value in (1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5)]
+    (unit,) = Reader(source(file)).plan().work_units  # type: ignore[union-attr]
+    assert unit.size == 11
+
+
+def test_a_snapshot_is_all_of_a_table_in_each_run_also_if_it_is_empty(file: Path) -> None:
+    make(file, "CREATE TABLE t (s TEXT, n INTEGER)")
+    insert(file, "t", ("b", 1), ("a", None), ("b", 1))
+    reader = Reader(source(file, table_type="snapshot_only", batch_rows=2))
+    rows = [{"s": "b", "n": 1}, {"s": "a", "n": None}, {"s": "b", "n": 1}]
+    assert reader.run() == reader.run() == rows
+    assert reader.watermark == Watermark({"": 2}, "snapshot")
+    make(file, "DELETE FROM t")
+    assert reader.run() == []
+    assert reader.watermark == Watermark({"": 3}, "snapshot")
+    some = {"t": {"where": "n > 1", "columns": ["n"]}}
+    insert(file, "t", ("a", 1), ("b", 2))
+    assert Reader(source(file, table_type="snapshot_only", overrides=some)).run() == [{"n": 2}]
+
+
+def test_a_snapshot_that_was_not_read_to_its_end_has_no_position(file: Path) -> None:
+    make(file, UNIQUE)
+    insert(file, "t", (1, ""), (2, ""), (3, ""))
+    reader = Reader(source(file, table_type="snapshot_only", batch_rows=2))
+    plan = reader.plan()
+    assert plan is not None
+    with pytest.raises(SourceError, match="not read as a whole"):
+        reader.read(plan, batches=1)
+
+
+def test_a_table_that_was_read_by_a_column_is_no_snapshot_all_of_a_sudden(file: Path) -> None:
+    make(file, UNIQUE)
+    insert(file, "t", (1, ""))
+    reader = Reader(source(file))
+    reader.run()
+    reader.source = source(file, table_type="snapshot_only")
+    assert reader.plan() is None
+    assert "expected a position of snapshot" in reader.problems[0]
+
+
 def test_reading_may_end_between_two_values_and_goes_on_there(file: Path) -> None:
     make(file, TIES)
     insert(file, "t", *((value, str(number)) for number, value in enumerate([1, 1, 1, 2, 2, 3, 4, 5])))
@@ -327,6 +381,7 @@ def test_a_file_that_is_not_there_is_no_empty_database(file: Path) -> None:
 @given(
     lookback=st.integers(0, 4),
     limit=st.sampled_from([0, 1, 3]),
+    unit=st.sampled_from([1, 2, 3, 100]),
     batch_rows=st.integers(1, 4),
     steps=st.lists(
         st.lists(st.integers(-4, 3), min_size=1, max_size=12) | st.sampled_from([None, 1, 1, 2]), max_size=12
@@ -337,6 +392,7 @@ def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
     key: str,
     lookback: int,
     limit: int,
+    unit: int,
     batch_rows: int,
     steps: list[list[int] | int | None],
 ) -> None:
@@ -344,7 +400,8 @@ def test_at_each_moment_exactly_what_lies_below_the_watermark_was_read(
     some of which end after one or two batches."""
     file = tmp_path_factory.mktemp("db") / "db.sqlite"
     make(file, f"CREATE TABLE t (id INTEGER {key}, n INTEGER)")
-    reader = Reader(source(file, lookback=lookback, records_per_dataset=limit, batch_rows=batch_rows))
+    sizes = {"records_per_dataset": limit, "records_per_work_unit": unit, "batch_rows": batch_rows}
+    reader = Reader(source(file, lookback=lookback, **sizes))
     held: list[tuple[int, int]] = []
     for step in steps:
         if isinstance(step, list):

@@ -65,6 +65,12 @@ def test_urls_that_are_refused_are_not_shown(url: str, told: str) -> None:
         ({"lookback": None}, "lookback"),
         ({"watermark": ""}, "watermark"),
         ({"batch_rows": 0}, "batch_rows"),
+        ({"records_per_work_unit": 0}, "records_per_work_unit"),
+        ({"table_type": "snapshot_only", "watermark": "id"}, "snapshot_only goes without watermark"),
+        ({"table_type": "snapshot_only", "overrides": {"t": {"lookback": 0}}}, "snapshot_only goes without watermark"),
+        ({"table_type": "snapshot_only", "start": "latest"}, "snapshot_only goes without records_per_dataset"),
+        ({"table_type": "snapshot_only", "records_per_dataset": 5}, "snapshot_only goes without records_per_dataset"),
+        ({"table_type": "snapshot_append", "watermark": ""}, "snapshot_append goes with watermark"),
     ],
 )
 def test_settings_that_are_refused(settings: dict[str, Any], told: str) -> None:

@@ -1,0 +1,130 @@
+"""The fields of JSON objects as job files write them (`constructs.column_types`), as far as records show them.
+
+Numbers are `int64`, or `float64` where one of them is no whole number of 64 bits; text is `string`, whatever it says;
+objects are structs and lists are lists. What was only ever null, or empty, has no type yet and is no field. Of kinds
+that do not go together (text and numbers) the first one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.constructs.column_types import arrow_type
+
+Fields = Mapping[str, Any]
+"""Name and written type of each."""
+
+_DEEPEST = 20
+"""Levels of objects and lists in which fields are looked for: what lies below is left out."""
+_NO_TYPE = None
+
+
+def fields_in(values: pa.Array) -> dict[str, Any]:
+    """The fields of all objects in the values, each of which is bytes, text or null; what is no object has none."""
+    return typed(names_in(values))
+
+
+def names_in(values: pa.Array) -> dict[str, Any]:
+    """The same, and those that have no type yet: None, `[None]` or `{}`."""
+    found: Any = {}
+    for value in values.to_pylist():
+        try:
+            record = msgspec.json.decode(value) if value is not None else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            found = _seen(found, record, 0)
+    return dict(found)
+
+
+def typed(names: Fields) -> dict[str, Any]:
+    """The same without those that have no type."""
+    return _typed(names) or {}
+
+
+def wire_schema(names: Fields) -> pa.Schema:
+    """What Arrow's reader of JSON is to expect of these names; of one without a type, null and empty alone."""
+    return pa.schema([(name, _wire_type(written)) for name, written in names.items()])
+
+
+def _wire_type(written: Any) -> pa.DataType:
+    match written:
+        case None:
+            return pa.null()
+        case [below]:
+            return pa.list_(_wire_type(below))
+        case dict():
+            return pa.struct([(name, _wire_type(below)) for name, below in written.items()])
+    return arrow_type(written)
+
+
+def added(known: Fields, found: Fields) -> dict[str, Any]:
+    """The known fields as they are, and behind them those that were found besides, at all levels."""
+    merged = {name: _added(written, found[name]) if name in found else written for name, written in known.items()}
+    return merged | {name: written for name, written in found.items() if name not in known}
+
+
+def paths_in(fields: Fields, before: str = "") -> list[str]:
+    """The paths of all fields that hold values: `buyer.name`, `tags`, `items[].price`."""
+    return [path for name, written in fields.items() for path in _paths(written, f"{before}{name}")]
+
+
+def _paths(written: Any, path: str) -> list[str]:
+    match written:
+        case [below]:
+            return _paths(below, f"{path}[]")
+        case dict():
+            return paths_in(written, f"{path}.")
+    return [path]
+
+
+def _added(known: Any, found: Any) -> Any:
+    match known, found:
+        case dict(), dict():
+            return added(known, found)
+        case [below], [other]:
+            return [_added(below, other)]
+    return known
+
+
+def _seen(known: Any, value: object, depth: int) -> Any:
+    """What is known of a field once it has had that value. Lists and objects that are known are changed."""
+    match value:
+        case None:
+            return known
+        case bool():
+            return "bool" if known is _NO_TYPE else known
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return "int64" if known is _NO_TYPE else known
+        case int() | float():
+            return "float64" if known in (_NO_TYPE, "int64") else known
+        case str():
+            return "string" if known is _NO_TYPE else known
+        case list() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, list)):
+            below = known or [_NO_TYPE]
+            for item in value:
+                below[0] = _seen(below[0], item, depth + 1)
+            return below
+        case dict() if depth < _DEEPEST and (known is _NO_TYPE or isinstance(known, dict)):
+            fields = {} if known is _NO_TYPE else known
+            for name, inner in value.items():
+                if name != "*":  # which would be written as a map
+                    fields[name] = _seen(fields.get(name), inner, depth + 1)
+            return fields
+    return known
+
+
+def _typed(seen: Any) -> Any:
+    """The same without what has no type."""
+    match seen:
+        case [below]:
+            typed = _typed(below)
+            return _NO_TYPE if typed is _NO_TYPE else [typed]
+        case dict():
+            fields = {name: typed for name, below in seen.items() if (typed := _typed(below)) is not _NO_TYPE}
+            return fields or _NO_TYPE
+    return seen

@@ -1,0 +1,306 @@
+"""What Spark has read, in the staging folder: written by the tasks that read it, and read again as a source.
+
+A task that is started twice writes twice; what counts is the attempt whose name Spark returns to the driver.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from distcommit.model.errors import SourceError
+from distcommit.model.extract import Extract
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.ports import FileSystem, StagedWriter
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source
+from distcommit.model.watermark import Position, Watermark, at_or_past
+from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.snapshots import plan_snapshot, stored_position
+from distcommit.sources.spark.source import extract_by
+from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of, time_at
+
+__all__ = ["FrameSpool", "StagedFrame", "StagedFrames", "StagedPart", "end_of"]
+
+_FILE_BYTES = 64 << 20
+_INDEX = "index.json"
+
+
+class StagedPart(msgspec.Struct, frozen=True):
+    """What one attempt at a Spark task has staged. `nulls`: rows without a value in the watermark column; `newest`: the
+    greatest position there, None if there is none."""
+
+    attempt: str
+    files: int
+    rows: int
+    nulls: int = 0
+    newest: Position | None = None
+
+
+class StagedFrame(msgspec.Struct, frozen=True):
+    """What is staged of one dataset, or why nothing is.
+
+    Attributes:
+        parts: those that count.
+        column: the watermark column; empty for a snapshot.
+        kind: what it holds.
+        bound: no row from this position on is missing, as far as Spark was asked; None for all rows.
+        end: what may be published lies before it; None if there is nothing.
+    """
+
+    parts: tuple[StagedPart, ...] = ()
+    column: str = ""
+    kind: Kind = Kind.INTEGER
+    bound: Position | None = None
+    end: Position | None = None
+    error: str = ""
+
+    @property
+    def incarnation(self) -> str:
+        """What positions in that column count in."""
+        return f"{self.column}:{self.kind}"
+
+    @property
+    def rows(self) -> int:
+        """How many rows are staged."""
+        return sum(part.rows for part in self.parts)
+
+
+def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, now: Position) -> Position | None:
+    """Where what may be published ends: before the greatest value, whose group may still grow, and of times before the
+    present; and by `lookback` before that. None if there is no value."""
+    found = [part.newest for part in parts if part.newest is not None]
+    if not found:
+        return None
+    if kind is Kind.INTEGER:
+        greatest = max(position for position in found if isinstance(position, int))
+        return max(greatest - lookback, -(1 << 63))
+    newest = min(max(map(str, found)), str(now))
+    return position_of(Kind.TIME, time_at(newest) - timedelta(seconds=lookback))
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSpool:
+    """Stages one partition of a DataFrame, and yields what that came to (for `mapInArrow`)."""
+
+    fs: FileSystem
+    folder: str
+    column: str
+    kind: Kind
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt = _Attempt(self)
+        for batch in batches:
+            attempt.write(batch)
+        if part := attempt.finish():
+            yield pa.RecordBatch.from_pydict({"part": [msgspec.json.encode(part).decode()]})
+
+
+class _Attempt:
+    """One attempt at a Spark task. Files that nobody names in the end are removed with the folder."""
+
+    def __init__(self, spool: FrameSpool) -> None:
+        self._spool, self._name = spool, uuid.uuid4().hex
+        self._file: StagedWriter | None = None
+        self._files = self._rows = self._nulls = 0
+        self._newest: Position | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if self._spool.column:
+            self._look_at(batch.column(self._spool.column))
+        if self._file is None:
+            self._file = self._spool.fs.create(f"{self._spool.folder}/{self._name}-{self._files:05d}.arrows")
+            self._file.write(memoryview(batch.schema.serialize()))
+            self._files += 1
+        self._file.write(memoryview(batch.serialize()))
+        self._rows += batch.num_rows
+        if self._file.size_bytes >= _FILE_BYTES:
+            self._close()
+
+    def finish(self) -> StagedPart | None:
+        """What is staged; None if there were no rows."""
+        self._close()
+        return StagedPart(self._name, self._files, self._rows, self._nulls, self._newest) if self._rows else None
+
+    def _look_at(self, column: pa.Array) -> None:
+        self._nulls += column.null_count
+        if column.null_count == len(column):
+            return
+        try:
+            position = position_of(self._spool.kind, pc.max(column).as_py())
+        except (ValueError, OverflowError) as error:  # such as a year beyond 9999
+            raise SourceError(
+                "a value of the watermark column can't be a position",
+                column=self._spool.column,
+                expected=str(self._spool.kind),
+                found=str(error),
+                todo="correct the row, leave it out by the reader's options, or name another column",
+            ) from error
+        if self._newest is None or at_or_past(position, self._newest):
+            self._newest = position
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close_file(sync=False)
+            self._file = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFrames(Source):
+    """All datasets of a job as they are staged: one work unit each. `format`, `watermark`: the source's settings."""
+
+    fs: FileSystem
+    folder: str
+    datasets: tuple[str, ...]
+    format: str = ""
+    watermark: str = ""
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        return extract_by(self.format, self.watermark, dataset_urn)
+
+    def folder_of(self, urn: str) -> str:
+        """Where a dataset is staged."""
+        return f"{self.folder}/{self.datasets.index(urn):05d}"
+
+    def put(self, urn: str, frame: StagedFrame) -> None:
+        """Writes down what is staged of a dataset."""
+        index = self.fs.create(f"{self.folder_of(urn)}/{_INDEX}")
+        index.write(msgspec.json.encode(frame))
+        index.close_file(sync=False)
+
+    def get(self, urn: str) -> StagedFrame:
+        """What is staged of a dataset."""
+        return msgspec.json.decode(self.fs.read(f"{self.folder_of(urn)}/{_INDEX}"), type=StagedFrame)
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for urn in filter(owned, self.datasets):
+            state = states.get(urn)
+            if state is None or state.status is DatasetStatus.IDLE:
+                try:
+                    yield from self._plan(urn, state)
+                except SourceError as error:
+                    yield DatasetProblem(urn, str(error))
+
+    def open(self) -> Extractor:
+        return _FrameExtractor(self)
+
+    def _plan(self, urn: str, state: DatasetState | None) -> Iterator[Planned]:
+        frame = self.get(urn)
+        if frame.error:
+            yield DatasetProblem(urn, frame.error)
+        elif not frame.column:
+            yield plan_snapshot(urn, state, frame.rows)
+        else:
+            if nulls := sum(part.nulls for part in frame.parts):
+                yield DatasetProblem(urn, str(_without_value(urn, frame, nulls)))
+            if planned := _plan_range(urn, frame, state):
+                yield planned
+
+
+def _plan_range(urn: str, frame: StagedFrame, state: DatasetState | None) -> DatasetPlan | None:
+    """The rows from the watermark on to the end of what may be published; None if there are none."""
+    stored = stored_position(urn, state, frame.incarnation, lambda position: is_position(frame.kind, position))
+    if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
+        raise SourceError(
+            "its watermark went back while Spark was reading",
+            dataset=urn,
+            expected=f"{frame.bound!r} or later",
+            found=repr(stored),
+            todo="run again",
+        )
+    low = BEGINNINGS[frame.kind] if stored is None else stored
+    if frame.end is None or at_or_past(low, frame.end):
+        return None
+    low_mark, high_mark = (Watermark({PARTITION: position}, frame.incarnation) for position in (low, frame.end))
+    start = Watermark({PARTITION: low} if stored is None else {}, frame.incarnation)
+    unit = WorkUnit("0", urn, low_mark, high_mark, frame.rows)
+    return DatasetPlan(urn, state.watermark if state else None, start, (unit,))
+
+
+def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:
+    return SourceError(
+        "rows have no value in the watermark column, and are never read",
+        dataset=urn,
+        column=frame.column,
+        expected="a value in every row",
+        found=f"NULL in {nulls} rows",
+        todo="give them one, or leave them out by the reader's options",
+    )
+
+
+@dataclass(slots=True)
+class _FrameExtractor(Extractor):
+    """Reads what is staged, file by file."""
+
+    staged: StagedFrames
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return _FrameExtraction(self.staged, unit)
+
+    def close(self) -> None:
+        """Nothing is open between two work units."""
+
+
+class _FrameExtraction(Extraction):
+    """A dataset's staged rows that lie in the work unit's range, in any order: there is no position inside of it."""
+
+    def __init__(self, staged: StagedFrames, unit: WorkUnit) -> None:
+        self._staged, self._unit = staged, unit
+        self._bytes = 0
+        self._is_whole = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        frame, rows = self._staged.get(self._unit.dataset_urn), 0
+        folder = self._staged.folder_of(self._unit.dataset_urn)
+        for path in _paths(folder, frame.parts):
+            with pa.ipc.open_stream(self._staged.fs.read(path)) as stream:
+                for batch in stream:
+                    rows += batch.num_rows
+                    kept = self._within(batch, frame) if frame.column else batch
+                    self._bytes += kept.nbytes
+                    if kept.num_rows:
+                        yield kept
+        self._is_whole = rows == frame.rows
+
+    def actual_high(self) -> Watermark:
+        """The end of the work unit.
+
+        Raises:
+            SourceError: if not all of it was read.
+        """
+        if not self._is_whole:
+            raise SourceError(
+                "what Spark has staged was not read as a whole",
+                dataset=self._unit.dataset_urn,
+                todo="run again; its staging folder may have been emptied",
+            )
+        return self._unit.expected_high
+
+    def bytes_read(self) -> int:
+        return self._bytes
+
+    def _within(self, batch: pa.RecordBatch, frame: StagedFrame) -> pa.RecordBatch:
+        column = batch.column(frame.column)
+        low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
+        above = pc.greater_equal(column, _scalar(low, column.type))
+        return batch.filter(pc.and_(above, pc.less(column, _scalar(high, column.type))))
+
+
+def _paths(folder: str, parts: Sequence[StagedPart]) -> Iterator[str]:
+    for part in parts:
+        yield from (f"{folder}/{part.attempt}-{number:05d}.arrows" for number in range(part.files))
+
+
+def _scalar(position: Position, column: pa.DataType) -> pa.Scalar:
+    """A position as a value that a column of that type is compared with."""
+    if isinstance(position, int):
+        return pa.scalar(position, pa.int64())
+    time = time_at(position)
+    return pa.scalar(time if column.tz else time.replace(tzinfo=None), column)

@@ -1,0 +1,129 @@
+"""Spark's readers as a source: which, with what options, and by which column what is new is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
+from distcommit.model.extract import Extract, TableType
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import Extractor, Planned, SourceSettings
+from distcommit.model.urn import check_urn
+from distcommit.model.watermark import Position
+from distcommit.sources.snapshots import is_count
+from distcommit.sources.watermark_column import PARTITION, Kind, is_position
+
+Option = bool | int | float | str
+
+
+class SparkSource(BaseModel, SourceSettings):
+    """Datasets that a reader of Spark's own reads, such as `jdbc`, `parquet`, `orc`, or one that a jar brings.
+
+    A Spark task can't call a reader of Spark: before a run plans, the driver has Spark read each dataset into the
+    staging folder, and the run reads it from there.
+
+    Attributes:
+        type: `spark`.
+        format: the reader's name, as `spark.read.format` takes it. Its jars are a matter of `spark.conf`.
+        options: of the reader, for all datasets.
+        password: the reader's option of that name, for `jdbc`. `${file:PATH}` in it stands for what that file holds.
+        datasets: by their names, the reader's options of each, which win over those of all.
+        watermark: the column whose values are positions: integers or timestamps that only grow. Empty: each run reads
+            all of each dataset anew, to be published by `sink.publish: replace`.
+        lookback: how far the end of what is read stays behind the column's greatest value, in seconds for timestamps,
+            and as a number for integers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    reads_again: ClassVar[bool] = False
+
+    type: Literal["spark"]
+    format: str = Field(min_length=1)
+    options: dict[str, Option] = Field(default_factory=dict)
+    password: SecretStr = SecretStr("")
+    datasets: dict[str, dict[str, Option]] = Field(min_length=1)
+    watermark: str = ""
+    lookback: int | None = Field(default=None, ge=0, le=10**9)
+
+    @field_validator("datasets")
+    @classmethod
+    def _are_names(cls, datasets: dict[str, dict[str, Option]]) -> dict[str, dict[str, Option]]:
+        for name in datasets:
+            try:
+                check_urn(name)
+            except DistcommitError as error:
+                raise ValueError(f"{name!r} can't name a dataset: {error}") from None
+        return datasets
+
+    @field_validator("password")
+    @classmethod
+    def _is_absolute(cls, password: SecretStr) -> SecretStr:
+        for path in SECRET_FILE.findall(password.get_secret_value()):
+            if not path.startswith("/"):
+                raise ConfigurationError(
+                    "a secret's file has to be named by an absolute path", key="password", found=f"${{file:{path}}}"
+                )
+        return password
+
+    @model_validator(mode="after")
+    def _lookback_is_said(self) -> SparkSource:
+        if self.watermark and self.lookback is None:
+            raise ValueError("watermark goes with lookback: 0 only where rows appear in the order of their values")
+        if not self.watermark and self.lookback is not None:
+            raise ValueError("lookback goes with watermark; a snapshot has none")
+        return self
+
+    @property
+    def reads_whole(self) -> bool:
+        return True
+
+    @property
+    def is_snapshot(self) -> bool:
+        return not self.watermark
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        return extract_by(self.format, self.watermark, dataset_urn)
+
+    def reader_options(self, dataset: str) -> dict[str, str]:
+        """The options that a dataset is read with, the password among them, as Spark writes them."""
+        password = with_secret_files(self.password.get_secret_value())
+        options = {**self.options, **({"password": password} if password else {}), **self.datasets[dataset]}
+        return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        raise _not_staged()
+
+    def open(self) -> Extractor:
+        raise _not_staged()
+
+    def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
+        """Numbers of snapshots, or values of the column; which of its two kinds it has the next plan sees."""
+        for urn, positions in datasets.items():
+            if urn not in self.datasets:
+                yield f"{urn!r} is not one of source.datasets"
+            for partition, position in positions.items():
+                if partition != PARTITION:
+                    yield f"{urn!r}: {partition!r} is not a partition of a dataset, which has only {PARTITION!r}"
+                elif self.is_snapshot and not is_count(position):
+                    yield f"{urn!r}: {position!r} is no number of snapshots"
+                elif not (is_position(Kind.INTEGER, position) or is_position(Kind.TIME, position)):
+                    yield f"{urn!r}: {position!r} is not a value of a watermark column: an integer, or a time"
+
+
+def extract_by(reader: str, watermark: str, urn: str) -> Extract:
+    """What a dataset is an extract of: by its name, in what that reader reads."""
+    kind = TableType.APPEND_ONLY if watermark else TableType.SNAPSHOT_ONLY
+    return Extract(reader, urn, kind, (), (watermark,) if watermark else ())
+
+
+def _not_staged() -> SourceError:
+    return SourceError(
+        "nothing of what Spark reads is staged",
+        expected="a run that has begun",
+        todo="read it by `distcommit run`, or Job.run",
+    )

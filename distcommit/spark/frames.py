@@ -1,0 +1,151 @@
+"""DataFrames that Spark's own readers read, staged for the run that commits them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from distcommit.model.errors import DistcommitError, SourceError, TransientError, plain_text, printable
+from distcommit.model.log_records import DatasetState
+from distcommit.model.parallel import in_flight
+from distcommit.model.watermark import Position
+from distcommit.protocol.paths import SPOOL_FOLDER
+from distcommit.sources.snapshots import stored_position
+from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
+from distcommit.sources.spark.source import SparkSource
+from distcommit.sources.watermark_column import BEGINNINGS, Kind, is_position, position_of, time_at
+from distcommit.spark.failed_jobs import failure_text
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.staging import remove_attempts
+
+logger = logging.getLogger(__name__)
+
+_FOLDER = f"{SPOOL_FOLDER}/frames"
+_AT_ONCE = 8
+"""How many datasets Spark reads at a time; most wait for their reader."""
+_KINDS = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), Kind.INTEGER),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), Kind.TIME),
+}
+_MARGIN = timedelta(days=2)
+"""Of times Spark is asked for so much more than is read, as readers compare them in time zones of their own."""
+
+
+@contextmanager
+def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> Iterator[StagedFrames]:
+    """All datasets of the source, as Spark reads them now, for as long as the block lasts. What runs that died have
+    staged goes, too. A dataset that can't be read is told in its plan.
+
+    Raises:
+        OSError: if the staging folder can't be written.
+    """
+    fs, root = store.fs, store.roots.staging
+    remove_attempts(fs, root, [_FOLDER])
+    folder = f"{root}/{_FOLDER}/{uuid.uuid4().hex}"
+    fs.make_folders(folder)
+    frames = StagedFrames(fs, folder, tuple(source.datasets), source.format, source.watermark)
+    states = _stored(store, frames.datasets)
+    try:
+        in_flight(_AT_ONCE, lambda urn: _Reading(spark, source, frames, urn).stage(states.get(urn)), frames.datasets)
+        yield frames
+    finally:
+        remove_attempts(fs, root, [_FOLDER])
+        fs.delete_folder(f"{root}/{SPOOL_FOLDER}")
+
+
+def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetState]:
+    """What is stored of them before the run's replay, which moves their watermarks at most forwards."""
+    found: dict[str, DatasetState] = {}
+    for bucket in {store.planning_bucket(urn) for urn in datasets}:
+        with suppress(DistcommitError, OSError):  # the run's own look at it tells
+            found |= store.bucket_log(bucket).refresh().datasets
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One dataset of the source."""
+
+    spark: SparkSession
+    source: SparkSource
+    frames: StagedFrames
+    urn: str
+
+    def stage(self, state: DatasetState | None) -> None:
+        """Has Spark read it, and writes down what that came to."""
+        self.frames.fs.make_folder(self.frames.folder_of(self.urn))
+        try:
+            frame = self._staged(state)
+        except (PySparkException, Py4JJavaError) as error:
+            frame = StagedFrame(error=str(self._told(error)))
+        except DistcommitError as error:
+            frame = StagedFrame(error=str(error))
+        if frame.error:
+            logger.warning("Spark can't read it: %s", printable(frame.error), extra={"dataset": printable(self.urn)})
+        self.frames.put(self.urn, frame)
+
+    def _staged(self, state: DatasetState | None) -> StagedFrame:
+        reader = self.spark.read.format(self.source.format).options(**self.source.reader_options(self.urn))
+        read, column = reader.load(), self.source.watermark
+        if not column:
+            return StagedFrame(self._parts(read, Kind.INTEGER))
+        frame = StagedFrame(column=column, kind=self._kind(read))
+        stored = stored_position(self.urn, state, frame.incarnation, lambda position: is_position(frame.kind, position))
+        now = position_of(Kind.TIME, datetime.now(UTC))  # before anything is read
+        parts = self._parts(_from(read, column, stored), frame.kind)
+        end = end_of(frame.kind, parts, self.source.lookback or 0, now)
+        return StagedFrame(parts, column, frame.kind, stored, end)
+
+    def _parts(self, read: DataFrame, kind: Kind) -> tuple[StagedPart, ...]:
+        spool = FrameSpool(self.frames.fs, self.frames.folder_of(self.urn), self.source.watermark, kind)
+        rows = read.mapInArrow(spool, "part string").collect()
+        return tuple(msgspec.json.decode(row["part"], type=StagedPart) for row in rows)
+
+    def _kind(self, read: DataFrame) -> Kind:
+        types = {field.name: field.dataType for field in read.schema.fields}
+        found = types.get(self.source.watermark)
+        kind = _KINDS.get(found.typeName()) if found is not None else None
+        if kind is None:
+            raise SourceError(
+                "the dataset has no such watermark column",
+                dataset=self.urn,
+                expected=f"column {self.source.watermark!r} of integers or timestamps",
+                found=f"type {found.simpleString()}" if found is not None else f"columns {', '.join(types)}",
+                todo="name another one: source.watermark, or cast it by the reader's options, as in `query` of jdbc",
+            )
+        return kind
+
+    def _told(self, error: PySparkException | Py4JJavaError) -> DistcommitError:
+        found = failure_text(str(error)) or type(error).__name__
+        if password := self.source.reader_options(self.urn).get("password"):
+            found = found.replace(password, "***")
+        return TransientError(
+            "Spark can't read the dataset",
+            dataset=self.urn,
+            format=self.source.format,
+            found=plain_text(found, 1000),
+            todo="correct the reader's options, name its jars (spark.conf), or see to what it reads; then run again",
+        )
+
+
+def _from(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
+    """The rows that may be new, and those without a value, as far as the reader can leave out the others by itself."""
+    if stored is None or stored in BEGINNINGS.values():
+        return read
+    quoted = read[f"`{column}`"]
+    if isinstance(stored, int):
+        return read.filter((quoted >= stored) | quoted.isNull())
+    try:
+        bound = time_at(stored) - _MARGIN
+    except OverflowError:
+        return read
+    return read.filter((quoted >= bound) | quoted.isNull())

@@ -1,0 +1,161 @@
+"""A job file whose JSON has no declared fields: columns are inferred once for a dataset, by whichever work unit is
+first, and stay with it from the sequence on that is done, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+
+JSON = {"type": "json", "keep_column": False}
+Records = dict[int, list[dict[str, Any]]]
+"""By partition."""
+
+
+def send(job: KafkaJob, topic: str, records: Records) -> None:
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for partition, of_it in records.items():
+        for record in of_it:
+            producer.produce(topic, json.dumps(record).encode(), partition=partition)
+            job.produced += 1
+    assert producer.flush(30) == 0
+
+
+def schemas(job: KafkaJob) -> dict[str, list[int]]:
+    code, found, errors = job.cli("status")
+    assert code in (0, 1), errors[-3000:]
+    return {row["dataset"]: row["schemas"].get("json", []) for row in found["datasets"]}
+
+
+def killed_in_its_commit(job: KafkaJob) -> None:
+    watcher = CommitWatcher(Job.from_file(job.path).open_store(create=True))
+    with job.start() as run:
+        while not run.has_ended and not watcher.pending():
+            run.wait(0.002)
+        assert not run.has_ended, "no run was killed in the middle of its commit"
+        run.kill()
+
+
+def put(job: KafkaJob, topic: str) -> list[Path]:
+    """The columns of a topic that runs have put into the store."""
+    return sorted((job.folder / "store" / "schemas" / topic / "json").glob("0*.json"))
+
+
+def killed_once_columns_are_put(job: KafkaJob) -> int:
+    """A run is killed as soon as it has; their newest number."""
+    with job.start() as run:
+        while not run.has_ended and not any(put(job, topic) for topic in job.topics):
+            run.wait(0.002)
+        run.kill()
+    return max(int(path.stem) for topic in job.topics for path in put(job, topic))
+
+
+def columns(folder: Path, topic: str) -> set[tuple[str, str]]:
+    """Name and type of all columns of a topic's files that are none of the source's."""
+    found = [pq.read_schema(path) for path in (folder / "output" / topic).rglob("*.parquet")]
+    return {(f.name, str(f.type)) for schema in found for f in schema if not f.name.startswith("kafka_")}
+
+
+def values(folder: Path, topic: str, *names: str) -> Counter[tuple[Any, ...]]:
+    """What files say of these fields, those that a file does not have as None; read by pyarrow alone."""
+    found = Counter[tuple[Any, ...]]()
+    for path in (folder / "output" / topic).rglob("*.parquet"):
+        rows = pq.read_table(path, partitioning=None)
+        read = [rows[name].to_pylist() if name in rows.column_names else [None] * rows.num_rows for name in names]
+        found.update(zip(*read, strict=True))
+    return found
+
+
+@pytest.mark.slow
+def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_the_same(tmp_path: Path) -> None:
+    with kafka_job(
+        tmp_path,
+        {"evolves": 2, "pinned": 2},
+        source={"records_per_work_unit": 5},
+        converters=[JSON],
+        on_rejected="divert",
+        commit={"buckets": 8, "min_interval_ms": 60_000},
+        sink={"partition_by": None},
+    ) as job:
+        first: Records = {
+            0: [{"id": n, "only": {"in": "0"}} for n in range(10)],
+            1: [{"id": 100 + n, "of": [1.5]} for n in range(10)],
+        }
+        for topic in job.topics:
+            send(job, topic, first)
+        died = killed_once_columns_are_put(job)
+        unpinned = {topic for topic in job.topics if not schemas(job).get(topic)}
+        assert unpinned, "all were done before the kill"
+
+        # What a run has put that died was never pinned: the next one infers anew.
+        job.run()
+        pinned = schemas(job)
+        assert set(pinned) == {"evolves", "pinned"}
+        assert all(pinned.values())
+        assert all(min(pinned[topic]) > died for topic in unpinned)
+        assert not [path for topic in unpinned for path in put(job, topic) if int(path.stem) <= died]
+        audit = job.audit()
+        assert (audit.exact, audit.rejected, audit.records) == (True, 0, job.produced)
+        for topic in job.topics:
+            assert columns(tmp_path, topic) >= {("id", "int64")}
+            found = values(tmp_path, topic, "id")
+            assert found == Counter((n,) for n in (*range(10), *range(100, 110)))
+
+        # A later run: another type is turned away, another field is a column or not, and a kill changes neither.
+        job.write(converters=[JSON])
+        send(job, "evolves", {0: [{"id": 200, "new": "x"}], 1: [{"id": "201"}, {"id": 202, "newer": True}]})
+        # Many work units, and so many files: a commit that lasts long enough to be killed in.
+        send(job, "evolves", {partition: [{"id": 1000 + n} for n in range(200)] for partition in (0, 1)})
+        killed_in_its_commit(job)
+        job.run()
+        after = schemas(job)
+        assert after["pinned"] == pinned["pinned"]
+        assert after["evolves"][: len(pinned["evolves"])] == pinned["evolves"]
+        assert len(after["evolves"]) > len(pinned["evolves"])
+        assert columns(tmp_path, "evolves") >= {("new", "string"), ("newer", "bool"), ("id", "int64")}
+        assert values(tmp_path, "evolves", "id", "new", "newer") >= Counter({(200, "x", None): 1, (202, None, True): 1})
+
+        job.write(converters=[{**JSON, "evolution": "pin"}])
+        before = columns(tmp_path, "pinned")
+        send(job, "pinned", {0: [{"id": 200, "new": "x"}], 1: [{"id": 201.5}]})
+        job.run()
+        assert schemas(job) == after
+        assert columns(tmp_path, "pinned") == before
+        audit = job.audit()
+        assert (audit.exact, audit.rejected, audit.records) == (True, 2, job.produced), audit
+
+        # What was turned away goes by the pinned ones, too.
+        job.write(converters=[{"type": "sql", "columns": {"value": "'{\"id\": 7}'"}}, {**JSON, "evolution": "pin"}])
+        code, _, errors = job.cli("reprocess", "pinned")
+        assert code == 0, errors[-3000:]
+        assert values(tmp_path, "pinned", "id")[7,] == 2, "one of them is one of the first"
+        assert schemas(job) == after
+        audit = job.audit()
+        assert (audit.exact, audit.rejected, audit.records) == (True, 1, job.produced), audit
+
+
+def test_columns_that_are_gone_stop_their_dataset_alone_and_say_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, {"a": 1, "b": 1}, converters=[JSON]) as job:
+        for topic in job.topics:
+            send(job, topic, {0: [{"id": 1}]})
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        for path in (tmp_path / "store" / "schemas" / "a").rglob("*.json"):
+            path.unlink()
+        for topic in job.topics:
+            send(job, topic, {0: [{"id": 2}]})
+        reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().totals.reasons}
+        assert list(reasons) == ["a"]
+        assert "restore it from a backup of the store, or declare the converter's fields" in reasons["a"]
+        job.write(converters=[{**JSON, "fields": {"id": "int64"}}])
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        job.assert_exact()

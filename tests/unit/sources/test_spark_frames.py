@@ -1,0 +1,199 @@
+"""What Spark has read, as it is staged and read again, without a Spark: ranges of a watermark column, and snapshots."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.log_records import DatasetState
+from distcommit.model.source import DatasetProblem
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import DatasetPlan
+from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
+from distcommit.sources.spark.source import SparkSource
+from distcommit.sources.watermark_column import Kind
+from tests.unit.sources.sql_tables import planned
+
+NOON = "2024-05-01T12:00:00.000000Z"
+
+
+class Staged:
+    """One dataset `t`, staged by tasks of which each is started twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self.frames = StagedFrames(LocalFileSystem(), str(folder), ("t",))
+        (folder / "00000").mkdir()
+
+    def stage(self, partitions: Sequence[pa.Array], column: str, kind: Kind = Kind.INTEGER, **about: Any) -> None:
+        spool = FrameSpool(self.frames.fs, self.frames.folder_of("t"), column, kind)
+        parts: list[StagedPart] = []
+        for values in partitions:
+            batches = [pa.record_batch({"c": values.slice(at, 2)}) for at in range(0, len(values), 2)]
+            list(spool(batches))
+            for found in spool(batches):
+                parts += [msgspec.json.decode(text, type=StagedPart) for text in found["part"].to_pylist()]
+        self.parts = tuple(parts)
+        end = end_of(kind, parts, about.pop("lookback", 0), NOON)
+        Path(self.frames.folder_of("t"), "index.json").unlink(missing_ok=True)
+        self.frames.put("t", StagedFrame(self.parts, column, kind, about.get("bound"), end))
+
+    def plan(self, position: Position | None = None, incarnation: str = "c:integer") -> Any:
+        mark = None if position is None else Watermark({"": position}, incarnation)
+        return planned(self.frames, {"t": DatasetState("t", watermark=mark)} if mark else {})
+
+    def read(self, plan: DatasetPlan) -> list[Any]:
+        with contextlib.closing(self.frames.open()) as extractor:
+            extraction = extractor.extract(plan.work_units[0])
+            rows = [row["c"] for batch in extraction for row in batch.to_pylist()]
+            assert plan.work_units[0].can_end_at(extraction.actual_high())
+        return rows
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Staged:
+    return Staged(tmp_path)
+
+
+def integers(*values: int | None) -> pa.Array:
+    return pa.array(values, pa.int32())
+
+
+def problem(found: list[Any]) -> str:
+    (only,) = found
+    assert isinstance(only, DatasetProblem)
+    return only.error
+
+
+def test_rows_of_a_range_are_read_once_whatever_order_they_come_in(staged: Staged) -> None:
+    staged.stage([integers(4, -2, 3, 3), integers(), integers(5, 1)], "c")
+    (plan,) = staged.plan()
+    assert sorted(staged.read(plan)) == [-2, 1, 3, 3, 4]
+    assert plan.work_units[0].expected_high == Watermark({"": 5}, "c:integer")
+    (plan,) = staged.plan(3)
+    assert sorted(staged.read(plan)) == [3, 3, 4]
+    assert staged.plan(5) == []
+
+
+def test_the_end_stays_behind_by_lookback(staged: Staged) -> None:
+    staged.stage([integers(1, 2, 5, 9)], "c", lookback=4)
+    (plan,) = staged.plan()
+    assert staged.read(plan) == [1, 2]
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", None])
+def test_times_are_read_up_to_the_present(staged: Staged, zone: str | None) -> None:
+    times = [datetime(2024, 5, 1, hour, tzinfo=UTC) for hour in (1, 11, 23)]
+    values = [time if zone else time.replace(tzinfo=None) for time in times]
+    staged.stage([pa.array(values, pa.timestamp("us", tz=zone))], "c", Kind.TIME)
+    (plan,) = staged.plan()
+    assert [time.replace(tzinfo=time.tzinfo or UTC) for time in staged.read(plan)] == times[:2]
+    assert plan.work_units[0].expected_high.positions == {"": NOON}
+
+
+def test_the_newest_times_wait_for_later_ones(staged: Staged) -> None:
+    staged.stage([pa.array([datetime(2024, 4, day) for day in (1, 3)], pa.timestamp("us"))], "c", Kind.TIME)
+    (plan,) = staged.plan()
+    assert staged.read(plan) == [datetime(2024, 4, 1)]
+
+
+def test_rows_without_a_value_are_told_and_the_others_read(staged: Staged) -> None:
+    staged.stage([integers(None, 1, 2)], "c")
+    told, plan = staged.plan()
+    assert "NULL in 1 rows" in told.error
+    assert staged.read(plan) == [1]
+
+
+def test_a_snapshot_is_all_there_is_and_each_run_has_the_next_number(staged: Staged) -> None:
+    staged.stage([integers(2, None), integers(2)], "")
+    (plan,) = staged.plan()
+    assert staged.read(plan) == [2, None, 2]
+    (plan,) = staged.plan(7, "snapshot")
+    assert plan.work_units[0].low.positions == {"": 7}
+    assert plan.work_units[0].expected_high == Watermark({"": 8}, "snapshot")
+    assert "expected a position of snapshot" in problem(staged.plan(7, "c:integer"))
+
+
+def test_an_empty_snapshot_is_one(staged: Staged) -> None:
+    staged.stage([], "")
+    (plan,) = staged.plan(1, "snapshot")
+    assert staged.read(plan) == []
+
+
+def test_a_watermark_that_was_set_back_while_spark_read_waits_for_the_next_run(staged: Staged) -> None:
+    staged.stage([integers(5, 6, 7)], "c", bound=5)
+    (plan,) = staged.plan(6)
+    assert staged.read(plan) == [6]
+    assert "went back while Spark was reading" in problem(staged.plan(4))
+    assert "went back while Spark was reading" in problem(staged.plan())
+
+
+def test_what_is_not_whole_any_more_fails_its_work_unit(staged: Staged) -> None:
+    staged.stage([integers(1, 2, 3), integers(4)], "c")
+    (plan,) = staged.plan()
+    short = replace(staged.frames.get("t"), parts=(replace(staged.parts[0], rows=4), staged.parts[1]))
+    Path(staged.frames.folder_of("t"), "index.json").unlink()
+    staged.frames.put("t", short)
+    with pytest.raises(SourceError, match="not read as a whole"):
+        staged.read(plan)
+
+
+def test_an_extraction_that_was_left_has_no_position(staged: Staged) -> None:
+    staged.stage([integers(1, 2, 3, 4, 5)], "c")
+    (plan,) = staged.plan()
+    extraction = staged.frames.open().extract(plan.work_units[0])
+    next(iter(extraction))
+    with pytest.raises(SourceError, match="not read as a whole"):
+        extraction.actual_high()
+
+
+def test_a_value_that_no_position_can_stand_for_is_told(staged: Staged) -> None:
+    with pytest.raises(SourceError, match="can't be a position"):
+        staged.stage([pa.array([(1 << 63) - 1], pa.int64())], "c")
+
+
+def settings(**changed: Any) -> SparkSource:
+    return SparkSource.model_validate({"type": "spark", "format": "orc", "datasets": {"t": {}}, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"watermark": "c"}, "watermark goes with lookback"),
+        ({"lookback": 1}, "lookback goes with watermark"),
+        ({"datasets": {"": {}}}, "can't name a dataset"),
+        ({"datasets": {}}, "at least 1 item"),
+    ],
+)
+def test_settings_that_can_not_be_meant_are_refused(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        settings(**changed)
+
+
+def test_a_password_is_read_from_its_file_when_it_is_used_and_shown_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    source = settings(password=f"${{file:{tmp_path}/secret}}", datasets={"t": {"fetchsize": 10, "a": True}})
+    assert source.reader_options("t") == {"password": "s3cret", "fetchsize": "10", "a": "true"}
+    assert "s3cret" not in repr(source)
+    with pytest.raises(ConfigurationError, match="absolute path"):
+        settings(password="${file:secret}")
+
+
+def test_positions_that_can_be_set(tmp_path: Path) -> None:
+    snapshots, ranges = settings(), settings(watermark="c", lookback=0)
+    assert not list(snapshots.position_problems({"t": {"": 4}}))
+    assert not list(ranges.position_problems({"t": {"": -4}})) + list(ranges.position_problems({"t": {"": NOON}}))
+    assert list(snapshots.position_problems({"t": {"": -4}}))
+    assert list(ranges.position_problems({"t": {"": "noon"}}))
+    assert len(list(ranges.position_problems({"u": {"0": 1}}))) == 2
+    with pytest.raises(SourceError, match="nothing of what Spark reads is staged"):
+        snapshots.open()

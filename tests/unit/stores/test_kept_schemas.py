@@ -1,0 +1,104 @@
+"""Schemas that tasks of a run agree on: one for each number, durable before it is known, and gone if it came to
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from distcommit.model.errors import ConfigurationError, CorruptError
+from distcommit.stores.documents import decode_document
+from distcommit.stores.kept_schemas import KeptSchema, SchemaStore
+from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
+from distcommit.testing.simulation.world import SimulatedFileSystem
+from tests.unit.engine.machines import Machine, dies_at, on_every_power_loss
+
+FOLDER = "/job/store/schemas/a/json"
+
+
+def schemas(machine: Machine, epoch: int) -> SchemaStore:
+    fs = SimulatedFileSystem(machine)
+    fs.make_folders("/job/store")
+    fs.sync(["/job/store"], "/")
+    return SchemaStore(fs, "/job/store", epoch)
+
+
+def numbers(machine: Machine) -> list[int]:
+    return sorted(int(path.rpartition("/")[2].removesuffix(".json")) for path in machine.paths(FOLDER))
+
+
+def test_the_first_to_put_a_number_has_said_what_it_is() -> None:
+    machine = Machine()
+    one, two = (schemas(machine, 7).of("a", "json") for _ in range(2))
+    assert one.put_next(0, {"a": "int64"}) == (7000, {"a": "int64"})
+    assert two.put_next(0, {"b": "int64"}) == (7000, {"a": "int64"})
+    assert two.put_next(7000, {"a": "int64", "b": "int64"}) == (7001, {"a": "int64", "b": "int64"})
+    assert one.put_next(7000, {"a": "int64", "c": "bool"}) == (7001, {"a": "int64", "b": "int64"})
+    later = schemas(machine, 9).of("a", "json")
+    assert later.schema(7000) == {"a": "int64"}
+    assert later.put_next(7001, {"c": "bool"})[0] == 9000
+    assert numbers(machine) == [7000, 7001, 9000]
+    assert schemas(machine, 9).of("b", "json").put_next(0, {})[0] == 9000
+    assert schemas(machine, 9).of("a", "lake.json").put_next(0, {"x": "bool"}) == (9000, {"x": "bool"})
+
+
+def test_what_runs_have_put_that_came_to_nothing_goes_and_counts_for_no_later_one() -> None:
+    machine = Machine()
+    kept = schemas(machine, 7).of("a", "json")
+    kept.put_next(kept.put_next(0, {"a": "int64"})[0], {"a": "int64", "b": "int64"})
+    schemas(machine, 8).of("a", "json").put_next(7000, {"a": "int64", "c": "int64"})
+    assert numbers(machine) == [7000, 8000], "of the one that is known, and of the run itself"
+    assert schemas(machine, 9).of("a", "json").put_next(0, {"z": "int64"}) == (9000, {"z": "int64"})
+    assert numbers(machine) == [9000]
+
+
+def test_whatever_a_task_was_told_survives_a_loss_of_power_whoever_has_put_it() -> None:
+    """One dies anywhere in its put, another goes on, and power is lost at any time from when it was told."""
+    for number in range(100):
+        machine = Machine()
+        one, two = (schemas(machine, 7).of("a", "json") for _ in range(2))
+        told, wrong, has_died = list[Mapping[str, Any]](), list[str](), False
+        machine.faults.append(dies_at(number))
+        try:
+            told.append(one.put_next(0, {"a": "int64"})[1])
+        except Crashed:
+            machine.restart()
+            has_died = True
+        machine.faults.clear()
+        told.append(two.put_next(0, {"b": "int64"})[1])
+        assert told in ([{"a": "int64"}] * 2, [{"a": "int64"}], [{"b": "int64"}])
+
+        def look(after: SimulatedPosix, where: str, told: Any = told[0], wrong: list[str] = wrong) -> None:
+            if SchemaStore(SimulatedFileSystem(after), "/job/store", 8).of("a", "json").schema(7000) != told:
+                wrong.append(where)
+
+        on_every_power_loss(machine, look)
+        machine.mkdir("/end")
+        assert wrong == []
+        if not has_died:
+            break
+    assert number > 5
+
+
+def test_one_that_is_gone_or_damaged_is_told_and_not_inferred_again() -> None:
+    machine = Machine()
+    kept = schemas(machine, 7).of("a", "json")
+    kept.put_next(0, {"a": "int64"})
+    fs = SimulatedFileSystem(machine)
+    data = fs.read(f"{FOLDER}/000000007000.json")
+    assert decode_document(data, KeptSchema, 1, "", "") == KeptSchema(1, "a", "json", {"a": "int64"})
+    fs.delete(f"{FOLDER}/000000007000.json")
+    with pytest.raises(CorruptError, match=r"are gone.*000000007000\.json.*declare the converter's fields"):
+        schemas(machine, 8).of("a", "json").schema(7000)
+    machine.put(f"{FOLDER}/000000007000.json", data.replace(b"int64", b"int32"))
+    with pytest.raises(CorruptError, match="checksum"):
+        schemas(machine, 8).of("a", "json").schema(7000)
+
+
+def test_a_run_that_never_stops_finding_others_is_told() -> None:
+    kept = schemas(Machine(), 7).of("a", "json")
+    assert kept.put_next(7998, {"a": "int64"})[0] == 7999
+    with pytest.raises(ConfigurationError, match="change too often"):
+        kept.put_next(7999, {"a": "int64", "b": "int64"})
