@@ -1,0 +1,51 @@
+"""When `distcommit serve` runs a job, as the job file says it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from distcommit.scheduling.schedule import Missed, Plan
+from distcommit.scheduling.timetables import Cron, Interval, Timetable
+
+_LONGEST_S = 366 * 24 * 3600
+
+
+class ScheduleSettings(BaseModel):
+    """When `distcommit serve` runs the job: by a cron expression, or every so many seconds. Without the section no
+    service runs it.
+
+    Attributes:
+        cron: minute, hour, day of the month, month, day of the week; as Debian's cron takes them.
+        time_zone: of the cron expression.
+        interval_s: in place of `cron`.
+        missed: what becomes of firings that pass while no service runs, the job is paused, or a run of it is under way:
+            one run makes up for them (`run`), or none does (`skip`).
+        cancel_after_s: a run that takes longer is told to end; 0 for never.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cron: str = ""
+    time_zone: str = "UTC"
+    interval_s: float | None = Field(default=None, ge=1, le=_LONGEST_S)
+    missed: Missed = Missed.RUN
+    cancel_after_s: float = Field(default=0, ge=0, le=_LONGEST_S)
+
+    @model_validator(mode="after")
+    def _says_when(self) -> ScheduleSettings:
+        if bool(self.cron) == (self.interval_s is not None):
+            raise ValueError("say when: cron, such as '*/5 * * * *', or interval_s, and not both")
+        if not self.cron and "time_zone" in self.model_fields_set:
+            raise ValueError("time_zone goes with cron only: an interval is the same everywhere")
+        self.timetable()
+        return self
+
+    def timetable(self) -> Timetable:
+        """Its firings. Raises ValueError if there can be none."""
+        if self.interval_s is None:
+            return Cron(self.cron, self.time_zone)
+        return Interval(round(self.interval_s * 1000))
+
+    def plan(self) -> Plan:
+        """How the job is scheduled."""
+        return Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000))

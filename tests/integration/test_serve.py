@@ -1,0 +1,169 @@
+"""A service of two jobs in one Spark session that is ended in the middle of both their commits, and started again."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from tests.jobs.victims import strike
+from tests.unit.app.test_alerts import script
+
+JOBS = ("first", "second")
+NAMES = [f"dataset-{number:02d}" for number in range(12)]
+RECORDS = 3
+"""Of each dataset of `NamedSource`."""
+
+
+def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **changes: Any) -> Path:
+    """A job file in the folder `jobs`."""
+    job = {
+        "job": name,
+        "source": {"type": "python", "class": source, "options": options},
+        "paths": {place: str(folder / name / place) for place in ("store", "staging", "output")},
+        "commit": {"buckets": 1, "min_interval_ms": 1_000_000},
+        "schedule": {"interval_s": 1},
+    }
+    path = folder / "jobs" / f"{name}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(job | changes))
+    return path
+
+
+def write_paused(folder: Path, name: str, **changes: Any) -> Path:
+    """One whose worker pauses as it comes to the sixth dataset of its one bucket."""
+    options = {"names": NAMES, "at": str(folder / name / "output" / NAMES[6])}
+    options |= {what: str(folder / f"{name}-{what}") for what in ("half_way", "release")}
+    return write_job(folder, name, "tests.integration.paused_source:PausedSource", options, **changes)
+
+
+def events(run: RunProcess) -> list[Any]:
+    return [json.loads(line) for line in run.stdout.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def until(run: RunProcess, is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 240
+    while not is_so():
+        assert time.monotonic() < deadline_s, events(run)
+        assert run.wait(0.05) is None, run.stderr.read_text()[-3000:]
+
+
+def count(run: RunProcess, name: str, what: str) -> int:
+    return sum((each["job"], each["what"]) == (f"{name}.yaml", what) for each in events(run))
+
+
+def published(folder: Path) -> set[str]:
+    return {str(path) for path in folder.glob("*/output/dataset-*/**/*.parquet")}
+
+
+def rows(folder: Path, name: str) -> list[tuple[int, int, int]]:
+    """What DuckDB finds in a job's output: records, those that differ, datasets."""
+    files = f"{folder}/{name}/output/dataset-*/**/*.parquet"
+    query = 'SELECT count(*), count(DISTINCT (d, partition, "offset")), count(DISTINCT d) FROM'
+    of_folder = (
+        f"(SELECT *, regexp_extract(filename, 'dataset-[0-9]+') AS d FROM read_parquet('{files}', filename=true))"
+    )
+    with duckdb.connect() as database:
+        return database.execute(f"{query} {of_folder}").fetchall()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("told", [signal.SIGKILL, signal.SIGTERM])
+def test_ended_in_the_middle_of_two_commits_a_service_goes_on_exactly(told: signal.Signals, tmp_path: Path) -> None:
+    for name in JOBS:
+        jobs = write_paused(tmp_path, name).parent
+    command = ["serve", str(jobs), "--json", "--look", "0.2"]
+    with RunProcess(command, tmp_path / "first.out", tmp_path / "first.err") as run:
+        until(run, lambda: all((tmp_path / f"{name}-half_way").exists() for name in JOBS))
+        if told is signal.SIGTERM:
+            assert strike(run, "driver", told, random.Random(1))
+            assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
+            assert sorted(each["job"] for each in events(run) if each["what"] == "cancelled") == [
+                "first.yaml",
+                "second.yaml",
+            ]
+    there = published(tmp_path)
+    assert 0 < len(there) < len(JOBS) * len(NAMES), "both are in the midst of it"
+    for name in JOBS:
+        job = Job.from_file(jobs / f"{name}.yaml")
+        assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
+        assert job.runs().runs[0].status == ("FAILED" if told is signal.SIGKILL else "CANCELLED")
+        (tmp_path / f"{name}-release").touch()
+    assert published(tmp_path) == there, "nobody is left who publishes"
+    with RunProcess(command, tmp_path / "last.out", tmp_path / "last.err") as run:
+        until(run, lambda: all(count(run, name, "committed") > 1 for name in JOBS))
+        assert strike(run, "driver", signal.SIGINT, random.Random(1))
+        assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
+    for name in JOBS:
+        job = Job.from_file(jobs / f"{name}.yaml")
+        assert rows(tmp_path, name) == [(RECORDS * len(NAMES), RECORDS * len(NAMES), len(NAMES))]
+        assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
+        assert job.audit(deep=True).exact
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_whatever_becomes_of_runs_others_go_on_in_the_same_session(tmp_path: Path) -> None:
+    """One hangs in the middle of its commit and is told to end, one fails each time, workers are killed, and one is
+    paused and triggered from another process; a session that is killed itself ends the service."""
+    good = write_job(tmp_path, "good", "tests.integration.named_source:NamedSource", {"names": NAMES})
+    write_paused(tmp_path, "overlong", schedule={"interval_s": 1, "cancel_after_s": 3})
+    hook = script(tmp_path, f"cat >> {tmp_path}/told; echo >> {tmp_path}/told")
+    alerts = {"after_failed_runs": 2, "commands": [{"command": list(hook.command)}]}
+    (tmp_path / "broken").write_text("bad\n")
+    options = {"sizes": {"bad": 5}, "broken": str(tmp_path / "broken"), "notes": str(tmp_path)}
+    write_job(tmp_path, "failing", "tests.integration.failing_source:FailingSource", options, alerts=alerts)
+    command = ["serve", str(good.parent), "--json", "--look", "0.2"]
+    with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
+        until(run, lambda: count(run, "overlong", "cancelled") > 0)
+        write_paused(tmp_path, "overlong")  # a slow machine may need longer than that for any run
+        (tmp_path / "overlong-release").touch()
+        until(run, lambda: count(run, "overlong", "committed") > 0 and count(run, "failing", "incomplete") > 1)
+        strike(run, "worker", signal.SIGKILL, random.Random(1))
+        before = count(run, "good", "committed")
+        until(run, lambda: count(run, "good", "committed") > before)
+        assert cli("pause", good) == 0
+        until(run, lambda: count(run, "good", "paused") > 0)
+        assert cli("trigger", good, "--wait", 120) == 0
+        assert strike(run, "jvm", signal.SIGKILL, random.Random(1))
+        assert run.wait(200) == 4, run.stderr.read_text()[-3000:]
+        assert "the Spark session has ended" in run.stderr.read_text()
+    assert [json.loads(line)["failed_in_a_row"] for line in (tmp_path / "told").read_text().splitlines()] == [2]
+    for name in ("good", "overlong"):
+        assert rows(tmp_path, name) == [(RECORDS * len(NAMES), RECORDS * len(NAMES), len(NAMES))]
+
+
+def cli(*words: object) -> int:
+    command = [sys.executable, "-m", "distcommit", *map(str, words)]
+    return subprocess.run(command, stdout=subprocess.DEVNULL, timeout=240, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "there is no job file to serve"),
+        ({"a.yaml": "job: ["}, "a.yaml: the job file is not YAML"),
+        ({"a.yaml": "job: a\nschedule: {cron: '* * *'}"}, "expected five fields"),
+    ],
+)
+def test_what_can_not_be_served_is_refused_before_spark_starts(files: dict[str, str], why: str, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with RunProcess(["serve", str(tmp_path)], tmp_path / "out", tmp_path / "err") as run:
+        assert run.wait(120) == 2
+    assert why in run.stderr.read_text()
+    assert "Traceback" not in run.stderr.read_text()
+    assert not run.stdout.read_text()

@@ -1,0 +1,470 @@
+"""A service without Spark: what it does with its job files, with what people ask, and with runs however they end.
+
+Runs are a function of the test; all else is the product's: threads, files, stores.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+import yaml
+
+from distcommit import Job
+from distcommit.app.ask_service import Wish
+from distcommit.app.job import who_am_i
+from distcommit.app.job_files import read_job_files, require_served
+from distcommit.app.serve import Served, Service
+from distcommit.app.served_job import Began, Ended, Looked, Message, Outcome, ServedJob
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.events import Observer, RunBegan
+from distcommit.engine.reports import Reasons, Totals
+from distcommit.engine.run import RunResult
+from distcommit.model.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.run_records import read_cancel
+from tests.unit.app.test_alerts import script
+
+DAILY = {"cron": "0 2 29 2 *"}
+"""Comes once in four years."""
+
+
+def write(folder: Path, name: str, **changes: Any) -> Path:
+    job = {
+        "job": name,
+        "source": {"type": "kafka", "brokers": "127.0.0.1:1", "topics": ["idle"]},
+        "paths": {place: str(folder.parent / "data" / name / place) for place in ("store", "staging", "output")},
+        "commit": {"buckets": 1},
+        "schedule": DAILY,
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(job | changes))
+    return path
+
+
+class Runs:
+    """What runs do: `acts` by job, each given the job, the epoch and whom to tell."""
+
+    def __init__(self) -> None:
+        self.acts: dict[str, Callable[[Job], None]] = {}
+        self.done: list[str] = []
+        self._epochs = iter(range(1, 1_000))
+        self.has_epoch = True
+
+    def __call__(self, job: Job, observer: Observer) -> RunResult:
+        epoch, name = next(self._epochs), job.config.job
+        self.done.append(name)
+        if self.has_epoch:
+            observer.observe(RunBegan(f"run-{epoch}", epoch, name, "run", "somebody", 0))
+        if act := self.acts.get(name):
+            act(job)
+        reasons = Reasons.of("orders", "failed", "no such topic") if name == "incomplete" else Reasons()
+        totals = Totals(datasets_published=2, records_published=300, reasons=reasons.kept)
+        return RunResult(f"run-{epoch}", epoch, not totals.reasons, True, {}, totals, [])
+
+
+class Serving:
+    """A service that goes on as long as something is awaited."""
+
+    def __init__(
+        self, folder: Path, *, at_once: int = 4, lives: Callable[[], bool] = lambda: True, look_s: float = 0.05
+    ) -> None:
+        self.runs, self.told = Runs(), list[Served]()
+        self.service = Service(
+            lambda known: read_job_files(folder, (), known),
+            self.runs,
+            self.tell,
+            "somebody",
+            lives=lives,
+            at_once=at_once,
+            look_s=look_s,
+        )
+
+    def tell(self, event: Served) -> None:
+        self.told.append(event)
+
+    def until(self, job: str, what: str, count: int = 1) -> Served:
+        deadline_s = time.monotonic() + 60
+        while len(found := [event for event in self.told if (event.job, event.what) == (job, what)]) < count:
+            assert time.monotonic() < deadline_s, self.told
+            self.service._step()
+        return found[-1]
+
+    def looked(self, steps: int = 8) -> None:
+        for _ in range(steps):
+            self.service._step()
+
+    def all(self, what: str) -> list[str]:
+        return [event.job for event in self.told if event.what == what]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs"
+    path.mkdir()
+    return path
+
+
+def test_runs_go_on_by_their_schedules_however_others_end(folder: Path) -> None:
+    for name in ("good", "incomplete", "broken"):
+        write(folder, name, schedule={"interval_s": 1})
+
+    def broken(job: Job) -> None:
+        raise ValueError("of one's own class")
+
+    serving = Serving(folder)
+    serving.runs.acts["broken"] = broken
+    for name, what in (("good", "committed"), ("incomplete", "incomplete"), ("broken", "failed")):
+        serving.until(f"{name}.yaml", what, count=2)
+    assert "2 datasets, 300 records" in serving.until("good.yaml", "committed").text
+    assert "orders: no such topic" in serving.until("incomplete.yaml", "incomplete").text
+    assert "ValueError: of one's own class" in serving.until("broken.yaml", "failed").text
+    assert serving.all("served") == ["broken.yaml", "good.yaml", "incomplete.yaml"]
+
+
+def test_no_more_runs_than_there_are_places_and_none_of_a_job_twice(folder: Path) -> None:
+    under_way, most = set[str](), [0]
+    lock = threading.Lock()
+
+    def act(job: Job) -> None:
+        with lock:
+            assert job.config.job not in under_way
+            under_way.add(job.config.job)
+            most[0] = max(most[0], len(under_way))
+        time.sleep(0.02)  # so that others can be under way, too
+        with lock:
+            under_way.remove(job.config.job)
+
+    names = [f"job{number}" for number in range(5)]
+    serving = Serving(folder, at_once=2)
+    for name in names:
+        write(folder, name, schedule={"interval_s": 1})
+        serving.runs.acts[name] = act
+    for name in names:
+        serving.until(f"{name}.yaml", "committed", count=2)
+    assert most[0] == 2
+    assert not serving.all("failed")
+
+
+def test_a_job_is_paused_triggered_and_resumed_by_whoever_reaches_its_store(folder: Path) -> None:
+    job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
+    job.open_store(create=True)
+    assert not job.ask_service(Wish.PAUSE).was_so
+    assert job.ask_service(Wish.PAUSE).was_so, "it is paused already"
+    serving = Serving(folder)
+    assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
+    serving.looked()
+    assert serving.runs.done == []
+    assert [trouble.command for trouble in job.status().troubles if "paused by" in trouble.what] == [
+        f"distcommit resume {folder / 'a.yaml'}"
+    ]
+    assert not job.ask_service(Wish.TRIGGER).taken, "nobody looks just now"
+    serving.until("a.yaml", "committed")
+    serving.looked()
+    assert (serving.runs.done, serving.all("triggered")) == (["a"], ["a.yaml"]), "once"
+    assert not job.ask_service(Wish.RESUME).was_so
+    assert job.ask_service(Wish.RESUME).was_so
+    serving.until("a.yaml", "resumed")
+    serving.until("a.yaml", "committed", count=3)
+    assert not [trouble for trouble in job.status().troubles if "paused by" in trouble.what]
+
+
+def test_a_job_that_is_paused_at_the_last_moment_does_not_begin(folder: Path) -> None:
+    job, runs = Job.from_file(write(folder, "a")), Runs()
+    job.open_store(create=True)
+    inbox: SimpleQueue[Message] = SimpleQueue()
+    served = ServedJob("a.yaml", job, runs, inbox, 60)
+    assert isinstance(inbox.get(timeout=60), Looked)
+    job.ask_service(Wish.PAUSE)
+    served.run(is_triggered=False)
+    ended = inbox.get(timeout=60)
+    assert isinstance(ended, Ended)
+    assert (ended.outcome, runs.done) == (Outcome.PAUSED, [])
+    inbox.get(timeout=60)
+    served.run(is_triggered=True)
+    assert isinstance(inbox.get(timeout=60), Began)
+    served.leave()
+
+
+def test_a_pause_that_a_run_meets_as_it_begins_is_told_once(folder: Path) -> None:
+    job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
+    job.open_store(create=True)
+    serving = Serving(folder, look_s=60)  # so that none but the run itself looks
+    serving.until("a.yaml", "committed")
+    job.ask_service(Wish.PAUSE)
+    serving.until("a.yaml", "paused")
+    serving.looked(2)
+    assert serving.all("paused") == ["a.yaml"]
+
+
+@pytest.mark.parametrize("has_epoch", [False, True])
+def test_a_trigger_given_to_a_run_under_way_makes_another_follow(folder: Path, has_epoch: bool) -> None:
+    job = Job.from_file(write(folder, "a"))
+    job.open_store(create=True)
+    serving = Serving(folder)
+    serving.runs.has_epoch = has_epoch
+
+    def asks_again(_: Job) -> None:
+        if len(serving.runs.done) == 1:
+            job.ask_service(Wish.TRIGGER)
+
+    serving.runs.acts["a"] = asks_again
+    job.ask_service(Wish.TRIGGER)
+    serving.until("a.yaml", "committed", count=2)
+    serving.looked()
+    assert len(serving.runs.done) == 2
+
+
+def test_a_trigger_waits_with_a_run_that_another_ones_lock_keeps_off(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("distcommit.scheduling.schedule.HELD_WAIT_MS", 100)
+    job = Job.from_file(write(folder, "a", schedule=DAILY | {"missed": "skip"}))
+    job.open_store(create=True)
+    serving = Serving(folder)
+    serving.runs.has_epoch = False
+
+    def held(_: Job) -> None:
+        if len(serving.runs.done) < 4:
+            raise LockHeldError("another run of this job is alive", run=f"run-{len(serving.runs.done)}")
+
+    serving.runs.acts["a"] = held
+    job.ask_service(Wish.TRIGGER)
+    serving.until("a.yaml", "committed")
+    assert (len(serving.runs.done), serving.all("held")) == (4, ["a.yaml"]), "told once, and tried until it is free"
+    assert serving.all("failed") == []
+
+
+def test_two_services_of_one_job_wait_for_its_lock(folder: Path) -> None:
+    """As `Job.run` does, each run holds it."""
+    job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
+    store = job.open_store(create=True)
+    first, second = Serving(folder), Serving(folder)
+    under_way, go_on = list[str](), threading.Event()
+
+    def act(_: Job) -> None:
+        with JobLock(store.fs, store.roots.store, "run", 30, SystemClock()):
+            assert not under_way
+            under_way.append("run")
+            suppress_wait(go_on)
+            under_way.clear()
+
+    first.runs.acts["a"] = second.runs.acts["a"] = act
+    first.runs.has_epoch = second.runs.has_epoch = False
+    deadline_s = time.monotonic() + 60
+    while not under_way:
+        assert time.monotonic() < deadline_s
+        first.looked(1)
+    assert "another run of this job is alive" in second.until("a.yaml", "held").text
+    second.looked()
+    assert second.all("held") == ["a.yaml"], "told once"
+    go_on.set()
+    first.until("a.yaml", "committed")
+    assert not first.all("failed") + second.all("failed")
+
+
+def test_job_files_come_change_and_go(folder: Path) -> None:
+    write(folder, "a")
+    serving = Serving(folder)
+    serving.until("a.yaml", "served")
+    write(folder, "b", schedule={"interval_s": 1})
+    assert serving.until("b.yaml", "added")
+    serving.until("b.yaml", "committed")
+    write(folder, "b", schedule=DAILY)
+    serving.until("b.yaml", "changed")
+    (folder / "b.yaml").write_text("job: [")
+    assert "not YAML" in serving.until("b.yaml", "wrong").text
+    serving.looked()
+    assert serving.all("wrong") == ["b.yaml"], "told once"
+    write(folder, "b", schedule={"interval_s": 1})
+    before = len(serving.runs.done)
+    serving.until("b.yaml", "added", count=2)
+    serving.until("b.yaml", "committed", count=serving.all("committed").count("b.yaml") + 1)
+    (folder / "b.yaml").unlink()
+    serving.until("b.yaml", "removed")
+    assert len(serving.runs.done) > before
+    serving.looked()
+    count = len(serving.runs.done)
+    time.sleep(1.1)  # longer than its interval
+    serving.looked()
+    assert len(serving.runs.done) == count
+    assert set(serving.service._served) == {"a.yaml"}, "its thread is gone"
+
+
+def test_a_run_under_way_outlives_its_file_and_begins_no_more(folder: Path) -> None:
+    path = write(folder, "a", schedule={"interval_s": 1})
+    go_on = threading.Event()
+    serving = Serving(folder)
+    serving.runs.acts["a"] = lambda _: suppress_wait(go_on)
+    serving.until("a.yaml", "began")
+    path.unlink()
+    serving.until("a.yaml", "removed")
+    assert serving.all("committed") == []
+    go_on.set()
+    serving.until("a.yaml", "committed")
+    serving.looked()
+    assert len(serving.runs.done) == 1
+    assert not serving.service._served
+
+
+def suppress_wait(event: threading.Event) -> None:
+    assert event.wait(60)
+
+
+def test_a_second_file_of_one_job_is_told_and_the_first_is_served_on(folder: Path) -> None:
+    path = write(folder, "b")
+    serving = Serving(folder)
+    serving.until("b.yaml", "served")
+    (folder / "a.yaml").write_text(path.read_text())
+    assert "the same job as b.yaml" in serving.until("a.yaml", "wrong").text, "though its name comes first"
+    path.unlink()
+    serving.until("a.yaml", "added")
+
+
+def test_a_folder_that_can_not_be_read_for_a_while_ends_nothing(folder: Path) -> None:
+    write(folder, "a", schedule={"interval_s": 1})
+    serving = Serving(folder)
+    serving.until("a.yaml", "committed")
+    folder.rename(folder.with_name("elsewhere"))
+    assert "can't be read" in serving.until("", "unreadable").text
+    serving.until("a.yaml", "committed", count=2)
+    folder.with_name("elsewhere").rename(folder)
+    serving.looked()
+    assert (serving.all("unreadable"), serving.all("removed")) == ([""], [])
+
+
+def test_an_overlong_run_is_told_to_end_as_by_cancel(folder: Path) -> None:
+    job = Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2}))
+    store = job.open_store(create=True)
+    serving = Serving(folder)
+
+    def until_told(_: Job) -> None:
+        deadline_s = time.monotonic() + 60
+        while (asked := read_cancel(store.fs, store.roots.store, 1)) is None:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        raise RunCancelledError("the run was cancelled", by=asked.who)
+
+    serving.runs.acts["a"] = until_told
+    assert "schedule.cancel_after_s" in serving.until("a.yaml", "cancelled").text
+    assert serving.all("overlong") == ["a.yaml"]
+
+
+def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("distcommit.scheduling.schedule.STUCK_MS", 200)
+    monkeypatch.setattr("distcommit.app.serve._END_WAIT_S", 0.5)
+    Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
+    serving, never = Serving(folder), threading.Event()
+    serving.runs.acts["a"] = lambda _: suppress_wait(never)
+    with pytest.raises(ProcessLostError, match=r"does not end though it was told to \[job=a\.yaml\]"):
+        serving.service.go()
+    never.set()
+
+
+def test_a_signal_ends_all_runs_in_order(folder: Path) -> None:
+    stores = {}
+    for name in ("a", "b"):
+        job = Job.from_file(write(folder, name, schedule={"interval_s": 1}))
+        stores[name] = job.open_store(create=True)
+
+    class Interrupted(Serving):
+        def tell(self, event: Served) -> None:
+            super().tell(event)
+            if len(self.all("began")) == 2 and event.what == "began":
+                raise KeyboardInterrupt  # as the handler of SIGINT does, in the main thread
+
+    serving = Interrupted(folder)
+
+    def until_told(job: Job) -> None:
+        store, deadline_s = stores[job.config.job], time.monotonic() + 60
+        while not any(read_cancel(store.fs, store.roots.store, epoch) for epoch in (1, 2)):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        raise RunCancelledError("the run was cancelled")
+
+    serving.runs.acts = {"a": until_told, "b": until_told}
+    with pytest.raises(KeyboardInterrupt):
+        serving.service.go()
+    assert sorted(serving.all("cancelled")) == ["a.yaml", "b.yaml"]
+    assert serving.until("", "ends").text == "ended by a signal"
+    assert len(serving.runs.done) == 2
+
+
+def test_a_session_that_has_ended_ends_the_service(folder: Path) -> None:
+    write(folder, "a", schedule={"interval_s": 1})
+
+    def dies(_: Job) -> None:
+        raise ConnectionError("py4j: the JVM is gone")
+
+    serving = Serving(folder, lives=lambda: False)
+    serving.runs.acts["a"] = dies
+    with pytest.raises(ProcessLostError, match="the Spark session has ended"):
+        serving.service.go()
+    assert serving.all("failed") == ["a.yaml"]
+
+
+@pytest.mark.parametrize("has_epoch", [False, True])
+def test_what_can_not_begin_is_told_by_the_hooks_once(folder: Path, tmp_path: Path, has_epoch: bool) -> None:
+    """What has an epoch is a run, and told by its own end."""
+    hook = script(tmp_path, f"cat >> {tmp_path}/told; echo >> {tmp_path}/told")
+    alerts = {"after_failed_runs": 2, "commands": [{"command": list(hook.command)}]}
+    write(folder, "a", schedule={"interval_s": 1}, alerts=alerts)
+    serving = Serving(folder)
+    serving.runs.has_epoch = has_epoch
+
+    def fails(_: Job) -> None:
+        raise ConfigurationError("the store can't be read")
+
+    serving.runs.acts["a"] = fails
+    serving.until("a.yaml", "failed", count=3)
+    told = (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
+    assert len(told) == (0 if has_epoch else 1)
+    if told:
+        alert = json.loads(told[0])
+        assert (alert["failed_in_a_row"], alert["epoch"]) == (2, 0)
+        assert "the store can't be read" in alert["reason"]
+
+
+def test_files_that_can_not_be_served_are_all_told_before_anything_runs(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no job file to serve"):
+        require_served(read_job_files(folder, (), {}), folder)
+    (folder / "notes.txt").write_text("no job")
+    (folder / ".hidden.yaml").write_text("no job")
+    write(folder, "good")
+    require_served(read_job_files(folder, (), {}), folder)
+    write(folder, "cron", schedule={"cron": "61 * * * *"})
+    write(folder, "zone", schedule={"cron": "* * * * *", "time_zone": "Mars/Phobos"})
+    write(folder, "interval", schedule={"interval_s": 0})
+    write(folder, "none", schedule=None)
+    write(folder, "both", schedule=DAILY | {"interval_s": 5})
+    write(folder, "spark", spark={"master": "local[7]"})
+    write(folder, "connect", spark={"remote": "sc://host:1"})
+    write(folder, "console", sink={"type": "console"})
+    write(folder, "stream", source={"type": "micro_batch", "dataset_column": "site"})
+    (folder / "same.yaml").write_text((folder / "good.yaml").read_text())
+    with pytest.raises(ConfigurationError) as caught:
+        require_served(read_job_files(folder, (), {}), folder)
+    for name, why in {
+        "cron": "'61 * * * *' is no cron expression: bad minute",
+        "zone": "unknown time zone 'Mars/Phobos'",
+        "interval": "schedule.interval_s: Input should be greater than or equal to 1",
+        "none": "the job has no schedule",
+        "both": "and not both",
+        "spark": "spark.master or spark.conf are not those of the others",
+        "connect": "can't share one of Spark Connect",
+        "console": "console is for trying out",
+        "stream": "micro_batch is fed by a streaming query",
+        "same": "the same job as good.yaml",
+    }.items():
+        found = next(part for part in caught.value.found.split(" | ") if part.startswith(f"{name}.yaml: "))
+        assert why in found
+    assert not [part for part in caught.value.found.split(" | ") if part.startswith("good.yaml: ")]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the folder of job files can't be read"):
+        read_job_files(tmp_path / "nowhere", (), {})

@@ -1,0 +1,111 @@
+"""What conf/serving has to be copied is what its programs take, as far as they are here."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import distcommit
+from distcommit.app.config import JobConfig
+from distcommit.app.schedule_settings import ScheduleSettings
+from distcommit.cli.main import app
+from distcommit.scheduling.timetables import Cron
+
+ROOT = Path(distcommit.__file__).parents[1]
+RECIPES = ROOT / "conf" / "serving"
+PAGE = (ROOT / "conf" / "serving.md").read_text(encoding="utf-8")
+PROGRAM = "/opt/distcommit/bin/distcommit"
+
+
+def text_of(name: str) -> str:
+    return (RECIPES / name).read_text(encoding="utf-8")
+
+
+def commands() -> dict[str, list[str]]:
+    """What each recipe runs."""
+    units = {name: re.search(r"^ExecStart=(.*)$", text_of(name), re.MULTILINE) for name in UNITS if "timer" not in name}
+    found = {name: shlex.split(line[1]) for name, line in units.items() if line}
+    found["crontab"] = shlex.split(cron_line()[1].partition(" >> ")[0])
+    (dag,) = re.findall(r'bash_command="(.*)"', text_of("airflow_dag.py"))
+    found["airflow_dag.py"] = shlex.split(dag)
+    for document in yaml.safe_load_all(text_of("kubernetes.yaml")):
+        found[document["kind"]] = [PROGRAM, *containers_of(document)[0]["args"][1:]]
+    return found
+
+
+def containers_of(document: dict[str, Any]) -> Any:
+    spec = document["spec"]
+    template = spec["jobTemplate"]["spec"]["template"] if document["kind"] == "CronJob" else spec["template"]
+    return template["spec"]["containers"]
+
+
+def cron_line() -> tuple[str, str]:
+    """When, and what; a line of /etc/cron.d has the user in between."""
+    (line,) = (line for line in text_of("crontab").splitlines() if line.startswith("*"))
+    *when, user, command = line.split(maxsplit=6)
+    assert user == "distcommit"
+    return " ".join(when), command
+
+
+UNITS = ("distcommit-serve.service", "distcommit-run@.service", "distcommit-run@.timer")
+
+
+def test_each_recipe_gives_a_command_that_there_is() -> None:
+    found = commands()
+    assert len(found) == 6
+    for name, (program, command, *words) in found.items():
+        assert program == PROGRAM, name
+        shown = CliRunner().invoke(app, [command, "--help"])
+        assert shown.exit_code == 0, name
+        for option in (word for word in words if word.startswith("-")):
+            assert option in shown.output, (name, option)
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on PATH (Debian: apt-get install systemd)"
+)
+@pytest.mark.parametrize("unit", UNITS)
+def test_systemd_takes_the_unit(unit: str, tmp_path: Path) -> None:
+    for name in UNITS:
+        text = text_of(name).replace(PROGRAM, "/bin/true").replace("User=distcommit", "User=root")
+        (tmp_path / name.replace("@.", "@clicks.")).write_text(text)
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.replace("@.", "@clicks."))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if str(tmp_path) in line]) == (0, [])
+
+
+def test_schedules_of_recipes_are_ones_that_fire() -> None:
+    cron_job = next(each for each in yaml.safe_load_all(text_of("kubernetes.yaml")) if each["kind"] == "CronJob")
+    (of_dag,) = re.findall(r'schedule="(.*)"', text_of("airflow_dag.py"))
+    for expression in (cron_line()[0], cron_job["spec"]["schedule"], of_dag):
+        assert Cron(expression).after(0) == 5 * 60_000
+
+
+def test_the_dag_is_python() -> None:
+    modules = [n.module for n in ast.walk(ast.parse(text_of("airflow_dag.py"))) if isinstance(n, ast.ImportFrom)]
+    assert modules == ["__future__", "datetime", "airflow", "airflow.providers.standard.operators.bash"]
+
+
+def test_the_settings_that_the_page_shows_are_there_and_the_other_way_round() -> None:
+    (block,) = re.findall(
+        r"((?:^ {4}.*\n)+)", PAGE.partition("In each job file:")[2].partition("or, in place")[0], re.M
+    )
+    shown = yaml.safe_load(block)["schedule"]
+    settings = ScheduleSettings.model_validate(shown)
+    assert settings.missed == "run"
+    assert set(shown) | {"interval_s"} == set(ScheduleSettings.model_fields)
+    assert "interval_s: 30" in PAGE
+    assert "schedule" in JobConfig.model_fields
+
+
+def test_the_page_names_each_file() -> None:
+    assert {path.name for path in RECIPES.iterdir()} == set(re.findall(r"\]\(serving/([^)]+)\)", PAGE))
