@@ -1,0 +1,232 @@
+"""The page of a run in a real browser: nothing in it runs but its own script, and it can be used by keyboard, on a
+phone and by those who do not see it; and the pages of a real job, killed and run again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from playwright.sync_api import Browser, Page
+
+from distcommit.app.demo.kill import RunProcess
+from distcommit.app.job import Job
+from distcommit.cli.report_page import report_page
+from distcommit.cli.ui_server import UiServer
+from distcommit.engine.clock import SystemClock
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.run_records import put_record, read_record
+from distcommit.testing.models import samples
+from tests.integration.held_source import HELD
+from tests.jobs.kafka_job import PACKAGE_ROOT
+from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job
+from tests.servers.chromium import DESKTOP, PHONE, open_browser, shown, violations
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the page of a run with hostile names is, as a file."""
+    folder = tmp_path_factory.mktemp("page")
+    report = Job.from_file(make_reported_job(folder / "job")).report()
+    (folder / "report.html").write_text(report_page(report), encoding="utf-8")
+    return (folder / "report.html").as_uri()
+
+
+def rows_of(page: Page, column: int) -> list[str]:
+    """What stands in a column of the datasets that are shown."""
+    found = page.evaluate(
+        "(column) => [...document.getElementById('dataset-rows').rows].filter((row) => !row.hidden)"
+        ".map((row) => row.cells[column].textContent)",
+        column,
+    )
+    return [str(each) for each in found]
+
+
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop light", "phone dark"])
+def test_axe_finds_nothing_that_bars_anybody(browser: Browser, report: str, size: tuple[int, int], dark: bool) -> None:
+    with shown(browser, report, size, dark=dark) as page:
+        assert violations(page) == []
+
+
+def test_no_name_and_no_message_runs_or_becomes_a_part_of_the_page(browser: Browser, report: str) -> None:
+    told: list[str] = []
+    with shown(browser, "about:blank") as page:
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("dialog", lambda dialog: told.append(dialog.message))
+        page.goto(report)
+        names = rows_of(page, 0)
+        for name in HOSTILE[:5]:
+            assert name in names
+        assert page.evaluate("[document.scripts.length, document.images.length]") == [1, 0]
+        assert page.evaluate("performance.getEntriesByType('resource').length") == 0
+    assert told == [], "neither an error, nor what its policy refuses"
+
+
+def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report: str) -> None:
+    with shown(browser, report, PHONE) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        small = page.evaluate(
+            "[...document.querySelectorAll('p, td, th, dd, li, a')]"
+            ".filter((each) => parseFloat(getComputedStyle(each).fontSize) < 12).length"
+        )
+        assert small == 0
+
+
+def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str) -> None:
+    with shown(browser, report) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+        everything = rows_of(page, 0)
+        page.focus("#filter-name")
+        page.keyboard.type("shop-3")
+        found = rows_of(page, 0)
+        assert found == [name for name in everything if "shop-3" in name]
+        assert page.inner_text("#filter-told") == f"{len(found)} of {len(everything)} shown"
+        for _ in range(5):  # the outcome, the table, its first three columns
+            page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Records"
+        for order in ("descending", "ascending"):
+            page.keyboard.press("Enter")
+            numbers = [int(text.replace(",", "") or 0) for text in rows_of(page, 2)]
+            assert numbers == sorted(numbers, reverse=order == "descending")
+            assert page.get_attribute("#dataset-table th:nth-child(3)", "aria-sort") == order
+        assert page.evaluate("document.activeElement.textContent") == "Records", "the focus stays"
+
+
+def test_served_pages_lead_from_one_to_another(browser: Browser, tmp_path: Path) -> None:
+    job = Job.from_file(make_reported_job(tmp_path / "job"))
+    refused: list[str] = []
+    with served(job) as server, shown(browser, server.url) as page:
+        page.on("console", lambda message: refused.append(message.text))
+        assert violations(page) == []
+        page.click(f"text=run {EPOCH}")
+        page.wait_for_selector("#dataset-rows")
+        assert "FAILED" in page.title()
+        assert violations(page) == []
+    assert refused == []
+
+
+def test_a_page_of_a_run_that_lives_follows_it_until_it_is_paused(browser: Browser, tmp_path: Path) -> None:
+    """The store's records are put as the run would put them."""
+    folder = tmp_path / "job"
+    job = Job.from_file(make_reported_job(folder, ended=False))
+    store = job.open_store(create=False)
+    lock = JobLock(store.fs, store.roots.store, samples.RUN_ID, 30, SystemClock())
+    with lock, served(job) as server, shown(browser, "about:blank") as page:
+        page.clock.install()
+        page.goto(f"{server.url}runs/{EPOCH}")
+        assert "RUNNING" in page.inner_text("h1")
+        assert "The run has not told its end" in page.inner_text("#failures-part")
+        assert violations(page) == []
+        page.focus("#filter-name")
+        page.keyboard.type("shop-2")
+        page.click("#pause")
+        assert page.get_attribute("#pause", "aria-pressed") == "true"
+        (folder / "other").mkdir()
+        ended = Job.from_file(make_reported_job(folder / "other")).open_store(create=False)
+        record = read_record(ended.fs, ended.roots.store, EPOCH)
+        assert record is not None
+        put_record(store, record)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.clock.run_for(20_000)
+        assert "RUNNING" in page.inner_text("h1")
+        assert asked == [], "it is paused"
+        page.click("#pause")
+        page.clock.run_for(6_000)
+        page.wait_for_selector("h1 .status.failed")
+        assert page.inner_text("#told") == "The run has ended."
+        assert all("shop-2" in name for name in rows_of(page, 0)), "what was typed stays"
+        assert "row_count" in page.inner_text("#quality-part")
+
+
+@contextlib.contextmanager
+def served(job: Job) -> Iterator[UiServer]:
+    with UiServer(job) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+JOB = """\
+job: held
+source: {{type: python, class: "tests.integration.held_source:HeldSource", options: {{release: "{release}"}}}}
+paths: {{store: store, staging: staging, output: output}}
+spark: {{master: "local[2,4]"}}
+"""
+
+
+def command(job_file: Path, *words: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "distcommit", words[0], str(job_file), *words[1:], "--json"],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE_ROOT,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_ended(tmp_path: Path) -> None:
+    """Of a hundred datasets one is held, and the run killed once the others are published."""
+    release, job_file = tmp_path / "release", tmp_path / "job.yaml"
+    job_file.write_text(JOB.format(release=release))
+    job, deadline_s = Job.from_file(job_file), time.monotonic() + 120
+    with RunProcess(["run", str(job_file), "--json"], tmp_path / "out", tmp_path / "err") as run:
+        published: set[str] = set()
+        while len(published) < 99 and time.monotonic() < deadline_s and not run.has_ended:
+            if (tmp_path / "store" / "store.json").exists():
+                published = {row.dataset for row in job.status().datasets if row.done_epoch}
+            run.wait(0.2)
+        assert len(published) == 99, (tmp_path / "err").read_text()[-3000:]
+        epoch = job.runs().runs[0].epoch
+        with UiServer(job) as server:
+            live = server.page_at(f"/runs/{epoch}").text
+        assert "RUNNING" in live, live.partition("<main")[2][:1000]
+        assert 'data-every-s="5"' in live
+        assert "<dt>Read so far</dt>" in live
+        run.kill()
+    killed = tmp_path / "killed.html"
+    assert command(job_file, "report", "-o", str(killed))["status"] == "FAILED"
+    text = killed.read_text(encoding="utf-8")
+    assert "it died" in text
+    assert text.count('<th scope="row"><bdi>dataset-') >= 99
+    release.touch()
+    assert command(job_file, "run")["succeeded"]
+    page = tmp_path / "report.html"
+    told = command(job_file, "report", "-o", str(page))
+    assert (told["status"], told["datasets"], told["epoch"] > epoch) == ("COMMITTED", 1, True)
+    text = page.read_text(encoding="utf-8")
+    assert f"<bdi>{HELD}</bdi>" in text
+    assert text.count('<path class="sweep" d="M') >= 1, "when it was committed"
+    assert os.stat(page).st_size < 200_000
+    rows = ds.dataset(tmp_path / "output", format="parquet", exclude_invalid_files=False)
+    files = [file for file in rows.files if HELD in file]
+    offsets = Counter(ds.dataset(files, format="parquet").to_table(columns=["offset"]).column("offset").to_pylist())
+    assert offsets == Counter(range(100)), "each record of what was held once"
+    assert rows.count_rows() == 99 + 100

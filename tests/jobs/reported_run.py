@@ -1,0 +1,196 @@
+"""A run with everything that a report shows, left by the product's own store classes, with names and messages of the
+worst kind: `python -m tests.jobs.reported_run FOLDER DATASETS` makes the store, for people who want to see the page."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from msgspec import structs
+
+from distcommit.app.job import Job
+from distcommit.model.flow_counts import CheckCounts, FlowCounts
+from distcommit.model.log_records import Fence, Record
+from distcommit.model.ports import FileSystem
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
+from distcommit.protocol.fold import Fold
+from distcommit.stores.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.run_records import (
+    RecordedPhase,
+    RecordedReason,
+    RecordedReasons,
+    RunRecord,
+    put_beginning,
+    put_record,
+)
+from distcommit.stores.run_times import RunTime, TimeKind, put_run_times
+from distcommit.stores.task_states import TaskStateWriter, prepare_run
+from distcommit.testing.models import samples
+
+JOB = """\
+job: orders
+source: {type: kafka, brokers: "127.0.0.1:1", topic_patterns: [".*"]}
+paths: {store: store, staging: staging, output: output}
+commit: {buckets: 8, durability: none}
+"""
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "' onmouseover='alert(3)",
+    "</style></script><script>alert(4)</script>",
+    "{{ 7 * 7 }}{% raw %}",
+    "\x1b[31mred\x07\r\nforged",
+    "invoice\u202egpj.exe\u2066x",
+    "a\u2028b\u2029c\x85d\x00e",
+    "&lt;b&gt; &amp;#60; \\u003cscript\\u003e",
+    "javascript:alert(5)",
+)
+BEGAN_MS = 1_764_000_000_000
+TASKS, BUCKETS = 8, 8
+EPOCH = 1
+
+
+def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -> Path:
+    """The job file of a job with one run of so many datasets, one after the other of which is large; the first have
+    hostile names, and every twentieth has failed. Without `ended` the run died."""
+    folder.mkdir(parents=True, exist_ok=True)
+    job_file = folder / "job.yaml"
+    job_file.write_text(JOB)
+    store = Job.from_file(job_file).open_store(create=True)
+    left: list[Record] = [Fence(EPOCH, samples.RUN_ID)]
+
+    def decide(fold: Fold) -> Record | None:
+        return left.pop() if left else None
+
+    store.job_log(EPOCH).settle(decide)
+    rng = random.Random(7)
+    names = [*HOSTILE, *(f"shop-{n % 7}.orders-{n:04d}" for n in range(len(HOSTILE), datasets))][:datasets]
+    fs, root, run_id = store.fs, store.roots.store, samples.RUN_ID
+    for bucket in range(BUCKETS):
+        prepare_run(fs, root, run_id, bucket)
+    rows: list[RunDataset] = []
+    ends: list[int] = []
+    for task in range(TASKS):
+        mine = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
+        found, ended_ms = _task(rng, task, mine, TaskStateWriter(fs, root, run_id), store_of=(fs, root), died=not ended)
+        rows += found
+        ends.append(ended_ms)
+    if ended:
+        put_run_datasets(fs, root, run_id, "drain", 0, rows)
+    beginning = structs.replace(samples.RUN_BEGINNING, job="orders", epoch=EPOCH, began_ms=BEGAN_MS)
+    put_beginning(store, structs.replace(beginning, who=HOSTILE[0], command="run"))
+    if ended:
+        put_record(store, _record(rows, max(ends)))
+    return job_file
+
+
+def _task(
+    rng: random.Random,
+    task: int,
+    mine: list[tuple[int, str]],
+    writer: TaskStateWriter,
+    *,
+    store_of: tuple[FileSystem, str],
+    died: bool,
+) -> tuple[list[RunDataset], int]:
+    fs, root = store_of
+    now_ms = BEGAN_MS + 2500 + rng.randrange(400)
+    of_task = ("ingest", task, f"worker-{task % 2}", 4000 + task, 3000 + task % 4)
+    began_ms = now_ms
+    rows: list[RunDataset] = []
+    times: list[RunTime] = []
+    waiting: list[tuple[str, int]] = []
+    for place, (number, name) in enumerate(mine):
+        size = rng.randrange(200, 4000) * (12 if number % 41 == 5 else 1)
+        took_ms, failed = 5 + size // 8, number % 20 == 11
+        state = _state(name, f"{task:05d}_{place:06d}", size, now_ms, took_ms, failed=failed)
+        writer.append({task: [state]})
+        now_ms += took_ms
+        if failed:
+            rows.append(
+                RunDataset(name, task, "failed", kind="failed", reason=f"1 of 1 work units failed: {HOSTILE[1]}")
+            )
+        else:
+            waiting.append((name, size))
+        if len(waiting) == 4 or place == len(mine) - 1:
+            sweep_ms = now_ms
+            for waited, records in waiting:
+                times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, sweep_ms + 20, now_ms + 160, records))
+                rows.append(RunDataset(waited, task, "published", records, 1 + records // 2000))
+                now_ms += rng.randrange(10, 90)
+            if waiting:
+                times.append(RunTime(*of_task, TimeKind.SWEEP, "", sweep_ms, now_ms + 160, len(waiting)))
+            now_ms, waiting = now_ms + 170, []
+    if not died:
+        times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(mine)))
+        put_run_times(fs, root, samples.RUN_ID, "ingest", task, writer.writer, times)
+    return rows, now_ms
+
+
+def _state(name: str, unit: str, size: int, began_ms: int, took_ms: int, *, failed: bool) -> TaskState:
+    checks = (CheckOutcome("row_count", not failed, True, "expected 1 or more, found 0" if failed else ""),)
+    rejected = size // 400
+    branch = BranchResult(MAIN_BRANCH, "files", (), (), size, rejected, checks=checks)
+    return structs.replace(
+        samples.TASK_STATES[0],
+        dataset_urn=name,
+        epoch=EPOCH,
+        work_unit_id=unit,
+        attempt=f"{abs(hash((name, unit))):032x}"[:32],
+        outcome=TaskOutcome.FAILED if failed else TaskOutcome.SUCCEEDED,
+        low=Watermark({"0": 0}),
+        expected_high=Watermark({"0": size}),
+        actual_high=Watermark({"0": size}),
+        branches=(branch,),
+        records_read=size,
+        bytes_read=size * 300,
+        error="QualityError: too few records" if failed else "",
+        started_ms=began_ms,
+        finished_ms=began_ms + took_ms,
+    )
+
+
+def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
+    failed = [row for row in rows if row.kind]
+    totals = {
+        "datasets_planned": len(rows),
+        "datasets_published": len(rows) - len(failed),
+        "datasets_failed": len(failed),
+        "records_published": sum(row.records for row in rows),
+        "files_published": sum(row.files for row in rows),
+    }
+    told = tuple(RecordedReason(row.dataset, row.kind, row.reason) for row in failed[:100])
+    return structs.replace(
+        samples.RUN_RECORD,
+        job="orders",
+        epoch=EPOCH,
+        began_ms=BEGAN_MS,
+        ended_ms=ended_ms + 900,
+        outcome=RunOutcome.INCOMPLETE,
+        error="",
+        phases=(
+            RecordedPhase("recover", 1.25, True, {"buckets": BUCKETS}),
+            RecordedPhase("plan", 0.5, True, {"datasets_planned": len(rows)}),
+            RecordedPhase("ingest", (ended_ms - BEGAN_MS) / 1000 - 1.75, True, {}),
+            RecordedPhase("drain", 0.9, True, {}),
+        ),
+        totals=totals,
+        quarantined=RecordedReasons((RecordedReason(HOSTILE[6], "quarantined", HOSTILE[5]),), 0),
+        held=RecordedReasons(),
+        reasons=RecordedReasons(told, len(failed) - len(told)),
+        notes=RecordedReasons((RecordedReason("shop-3.orders-0010", "check", f"lake: nulls: {HOSTILE[2]}"),), 3),
+        flow=FlowCounts(
+            (
+                ConstructCounts("", "json", 240_000, 239_100, 900, 0, 0, 3.2),
+                ConstructCounts("lake", "sql <amount > 0>", 239_100, 230_000, 0, 9_100, 0, 0.8),
+            ),
+            (CheckCounts("lake", "row_count", True, len(rows) - len(failed), len(failed)),),
+        ),
+    )
+
+
+if __name__ == "__main__":
+    print(make_reported_job(Path(sys.argv[1]), int(sys.argv[2])))  # noqa: T201
