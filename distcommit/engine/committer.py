@@ -18,13 +18,14 @@ from distcommit.engine.counts import CommitCounts, DrainCounts
 from distcommit.engine.failures import noting_failures
 from distcommit.engine.losers import forget_winners
 from distcommit.engine.open_datasets import OpenDatasets
-from distcommit.engine.outcomes import Notes, count_held, count_outcomes
+from distcommit.engine.outcomes import Notes, Outcome, count_held, count_outcomes
 from distcommit.engine.replacing import with_replacements
 from distcommit.engine.reports import Tally
 from distcommit.engine.sealing import name_of, sequence_of, step_context
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.task_events import SequenceDone, SequenceSealed, TaskObserver
 from distcommit.engine.unread import noting_unread
+from distcommit.engine.wholes import execution_of
 from distcommit.model.errors import DistcommitError, LostError, printable
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import DatasetState, SealedSequence, SequenceName
@@ -117,10 +118,10 @@ class BucketCommitter:
         """Finishes what older runs sealed: verifies every step, executes what is missing, closes.
 
         Held sequences that were never decided are dropped. LOST quarantines at once; another failure quarantines after
-        `max_attempts` runs; an outage is nobody's attempt.
+        `max_attempts` runs; an outage is nobody's attempt. What the run is not to replay stays as it is.
         """
-        epoch = self._settings.epoch  # what this run has sealed meanwhile is not this function's
-        pending = [each for each in self.log.refresh().pending() if each.sequence.epoch < epoch]
+        settings = self._settings  # what this run has sealed meanwhile is not this function's
+        pending = [each for each in self.log.refresh().pending() if settings.replays(each.sequence)]
         undecided = [name_of(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
         if undecided:
             yield from self._drop(undecided)
@@ -129,13 +130,13 @@ class BucketCommitter:
             remove_probes(self._context, self._bucket)
         yield from self._execute_and_close(todo, self.log.refresh(), verify_first=True)
 
-    def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
-        """After the drain: adds to the tally what became of each dataset of the plan."""
-        count_outcomes(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
+    def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
+        """After the drain: adds to the tally what became of each dataset of the plan, and returns it."""
+        return count_outcomes(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
 
-    def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> None:
-        """Job-level, after the drain: adds to the tally what the driver's decision rests on."""
-        count_held(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
+    def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
+        """Job-level, after the drain: adds to the tally what the driver's decision rests on, and returns it."""
+        return count_held(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
 
     def noting_unread(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
         """In the drain: tells the log which datasets of the plan this run could not read. Raises as `commit_ready`."""
@@ -195,7 +196,7 @@ class BucketCommitter:
         are durable. Should this process die in between, no record names its files, and their records are read again."""
         steps = {name_of(sequence): self._made.pop(name_of(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
-        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total()))
+        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
         failed = dict(outcomes.failed)
         for name, lost in outcomes.lost.items():
             failed[name] = LostError(
@@ -239,11 +240,10 @@ class BucketCommitter:
             except DistcommitError as error:
                 failed[name_of(sequence)] = error
         forget_winners(self._context, self._bucket, loaded)
-        outcomes: Outcomes[SequenceName] = yield Execution(loaded, verify_first=verify_first)
-        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total()))
-        failed.update(outcomes.failed)
-        for name, lost in outcomes.lost.items():
-            failed[name] = _lost_error(name, lost)
+        execution, held = execution_of(self._settings.store.groups, fold, loaded, verify_first=verify_first)
+        outcomes: Outcomes[SequenceName] = yield execution
+        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
+        failed |= held | outcomes.failed | {name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}
         done = [name_of(sequence) for sequence in sequences if name_of(sequence) not in failed]
         fold = yield from self._close(done)
         self._count_done([sequence for sequence in sequences if name_of(sequence) not in failed])

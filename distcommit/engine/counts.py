@@ -25,10 +25,30 @@ class Counts(msgspec.Struct, frozen=True):
         return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
 
 
-class CommitCounts(Counts, frozen=True):
-    """What committers did. `executions_failed`: how often a sequence could not be finished, by whoever tried it."""
+class Executed(Counts, frozen=True):
+    """What executing commit steps came to; the fields of `commit_`, of what the committers of sinks were asked.
+
+    `commit_attempts`: requests that a committer was given, again each time; `commit_successes`: that were committed, by
+    this call or before it; `commit_retries`: that come again, as the committer said or as it failed; `commit_failures`:
+    that never can be committed; `target_ms`: how long they had the committers, from opening to closing, in
+    milliseconds, added up over tasks.
+    """
 
     steps_executed: int = 0
+    commit_attempts: int = 0
+    commit_successes: int = 0
+    commit_retries: int = 0
+    commit_failures: int = 0
+    target_ms: int = 0
+
+    def executed(self) -> dict[str, int]:
+        """These fields alone, by name."""
+        return {name: getattr(self, name) for name in Executed.__struct_fields__}
+
+
+class CommitCounts(Executed, frozen=True):
+    """What committers did. `executions_failed`: how often a sequence could not be finished, by whoever tried it."""
+
     datasets_committed: int = 0
     datasets_quarantined: int = 0
     sequences_dropped: int = 0
@@ -36,7 +56,7 @@ class CommitCounts(Counts, frozen=True):
     files_swept: int = 0
 
 
-class RecoverCounts(Counts, frozen=True):
+class RecoverCounts(Executed, frozen=True):
     """The recover job: what became of what older runs had sealed, and what was swept of theirs."""
 
     buckets: int = 0
@@ -44,7 +64,6 @@ class RecoverCounts(Counts, frozen=True):
     sequences_left: int = 0
     sequences_dropped: int = 0
     datasets_quarantined: int = 0
-    steps_executed: int = 0
     files_swept: int = 0
 
 
@@ -57,7 +76,7 @@ class PlanCounts(Counts, frozen=True):
     size_planned: int = 0
 
 
-class IngestCounts(Counts, frozen=True):
+class IngestCounts(Executed, frozen=True):
     """The ingest job: what was read, and what its tasks could commit between work units. What they could not is the
     drain's to tell."""
 
@@ -67,11 +86,10 @@ class IngestCounts(Counts, frozen=True):
     records_diverted: int = 0
     bytes_read: int = 0
     datasets_committed: int = 0
-    steps_executed: int = 0
     files_swept: int = 0
 
 
-class DrainCounts(Counts, frozen=True):
+class DrainCounts(Executed, frozen=True):
     """The drain: what became of each dataset of the plan, whoever committed it, and what was left to be committed.
 
     `datasets_sealed`: job-level, those that are ready to be published or have nothing to publish;
@@ -90,5 +108,4 @@ class DrainCounts(Counts, frozen=True):
     files_published: int = 0
     positions_lost: int = 0
     datasets_committed: int = 0
-    steps_executed: int = 0
     files_swept: int = 0

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import DrainCounts
 from distcommit.engine.events import Progress
+from distcommit.engine.outcomes import rows_of
 from distcommit.engine.progress import ProgressFile
 from distcommit.engine.reports import Report, Tally
+from distcommit.engine.seeing import seen_bucket
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.task_times import TaskTimes
 from distcommit.model.errors import DistcommitError, FencedError
 from distcommit.model.lockstep import Work, in_step
-from distcommit.model.log_records import Head
+from distcommit.protocol.fold import Fold
+from distcommit.stores.cuts import CutRoot, root_to_go_on
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
+from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.staging import remove_empty
 from distcommit.stores.task_states import ingest_ended
 
@@ -35,26 +40,33 @@ _TRIES = 3
 
 
 def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[DrainCounts]:
-    tally = Tally(DrainCounts())
+    tally, phase = Tally(DrainCounts()), "drain" if seal else "publish"
+    rows: list[RunDataset] = []
+    times = TaskTimes(settings, phase, partition)
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
         left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
-        last = settings.store.job_log(settings.epoch).refresh().heads
+        job_fold = settings.store.job_log(settings.epoch).refresh()
+        anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
-                works = [_finish_bucket(settings, manifest, bucket, last.get(bucket), seal=seal) for bucket in left]
-                found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
+                works = [_finish_bucket(settings, manifest, bucket, anchor, times, seal=seal) for bucket in left]
+                with times.sweep():
+                    found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
                 again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]
                 for bucket, finish in found.items():
                     tally.include(finish.work)
                     if bucket not in again:
                         tally.include(finish.outcome)
+                        rows += finish.rows
                 progress.tick()
                 if not again:
                     break
                 left = again
                 settings.clock.sleep(0.2 * 4**attempt)
+        put_run_datasets(settings.store.fs, settings.store.roots.store, settings.run_id, phase, partition, rows)
+        times.keep()
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -70,30 +82,43 @@ class _Finish:
     work: Report[DrainCounts]
     outcome: Report[DrainCounts]
     whole: bool
+    rows: list[RunDataset] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """What a partition goes by as it tells where its buckets are: the job log, and the root of the cut before."""
+
+    job_fold: Fold
+    before: CutRoot | None
 
 
 def _finish_bucket(
-    settings: RunSettings, manifest: Manifest, bucket: int, last: Head | None, *, seal: bool
+    settings: RunSettings, manifest: Manifest, bucket: int, anchor: _Anchor, times: TaskTimes, *, seal: bool
 ) -> Work[_Finish]:
-    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its `last`
+    """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its last
     head."""
+    last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
+    rows: list[RunDataset] = []
     try:
         plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
-        committer = BucketCommitter(settings, bucket, work, plans)
+        committer = BucketCommitter(settings, bucket, times.telling(work), plans)
         yield from committer.commit_ready(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
         if settings.job_level and seal:
-            committer.count_held(plans, outcome)
+            rows = rows_of(committer.count_held(plans, outcome), bucket)
         else:
             yield from committer.publish(take_over=True)
-            committer.count_outcomes(plans, outcome)
+            rows = rows_of(committer.count_outcomes(plans, outcome), bucket)
             remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
             yield from committer.noting_unread(plans, outcome)
         yield from committer.log.making_durable()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
+            decided = anchor.job_fold.decided_epochs
+            yield from seen_bucket(store, anchor.before, bucket, committer.log, decided, outcome)
     except FencedError:
         raise
     except Exception as error:
@@ -106,10 +131,10 @@ def _finish_bucket(
     if committer is not None:  # what became of its datasets is counted apart: others may have had a part in it
         done = committer.tally.counts
         counts = DrainCounts(
-            datasets_committed=done.datasets_committed, steps_executed=done.steps_executed, files_swept=done.files_swept
+            datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
         )
         work.add(counts)
-    return _Finish(work.report(), outcome.report(), whole)
+    return _Finish(work.report(), outcome.report(), whole, rows)
 
 
 def _progress_of(counts: DrainCounts) -> Progress:

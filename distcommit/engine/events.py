@@ -36,7 +36,12 @@ class PhaseBegan(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far one task is, or all of them are."""
+    """How far one task is, or all of them are.
+
+    `slowest` and `fastest`: records that running tasks have read in a second, from their beginning on; 0 before they
+    have read any. `spent`: seconds by what they were spent at, over all tasks: `read` (the extractor), converters and
+    checkers by their names, `write` (the sink's writer), behind a fork with the branch in front; `commit`.
+    """
 
     tasks_running: int = 0
     tasks_finished: int = 0
@@ -44,6 +49,29 @@ class Progress(msgspec.Struct, frozen=True):
     records_read: int = 0
     steps_executed: int = 0
     failures: int = 0
+    bytes_read: int = 0
+    slowest: float = 0.0
+    fastest: float = 0.0
+    spent: dict[str, float] = {}
+
+    def __add__(self, other: Progress) -> Progress:
+        """Both together."""
+        rates = [rate for rate in (self.slowest, other.slowest) if rate]
+        return Progress(
+            tasks_running=self.tasks_running + other.tasks_running,
+            tasks_finished=self.tasks_finished + other.tasks_finished,
+            datasets_committed=self.datasets_committed + other.datasets_committed,
+            records_read=self.records_read + other.records_read,
+            steps_executed=self.steps_executed + other.steps_executed,
+            failures=self.failures + other.failures,
+            bytes_read=self.bytes_read + other.bytes_read,
+            slowest=min(rates, default=0.0),
+            fastest=max(self.fastest, other.fastest),
+            spent={
+                place: self.spent.get(place, 0) + other.spent.get(place, 0)
+                for place in dict.fromkeys((*self.spent, *other.spent))
+            },
+        )
 
 
 class Progressed(msgspec.Struct, frozen=True):

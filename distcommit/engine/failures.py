@@ -15,6 +15,7 @@ from distcommit.model.errors import (
     CorruptError,
     DistcommitError,
     FencedError,
+    HeldBackError,
     LostError,
     SinkUnavailableError,
     UnknownStepTypeError,
@@ -32,7 +33,7 @@ from distcommit.stores.log import CommitLog
 
 logger = logging.getLogger(__name__)
 
-_NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError)
+_NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, HeldBackError)
 
 
 @dataclass(frozen=True, slots=True)

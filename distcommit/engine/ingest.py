@@ -17,7 +17,9 @@ from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
+from distcommit.engine.task_times import TaskTimes
 from distcommit.ingest.flow import run_work_unit
+from distcommit.ingest.live import Live
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.error_kinds import is_permanent
 from distcommit.model.errors import DistcommitError, FencedError, error_text, plain_text
@@ -28,6 +30,7 @@ from distcommit.model.source import Extractor
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.attempt_notes import note_attempt
+from distcommit.stores.kept_schemas import SchemaStore
 from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
 from distcommit.stores.staging import make_area
 from distcommit.stores.task_states import TaskStateWriter
@@ -73,7 +76,9 @@ class _IngestTask:
                 self._take(manifest, bucket, read_bucket_plan(self._fs, root, manifest, bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
+        self._schemas = SchemaStore(self._fs, root, settings.epoch)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id)
+        self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
         self._committers: dict[int, BucketCommitter] = {}
         self._given_up: list[CommitCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
@@ -82,6 +87,7 @@ class _IngestTask:
         self._hopeless: set[str] = set()
         self._committed_at_s = self._clock.monotonic_s()
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
+        self._live = Live(self._progress.tick)
 
     def _take(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
         """Takes in what this task reads of a bucket; of others' buckets it keeps nothing else."""
@@ -99,8 +105,8 @@ class _IngestTask:
         done = self._committed()
         committed = IngestCounts(
             datasets_committed=done.datasets_committed,
-            steps_executed=done.steps_executed,
             files_swept=done.files_swept,
+            **done.executed(),
         )
         return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
 
@@ -112,9 +118,11 @@ class _IngestTask:
         read, done = self.tally.counts, self._committed()
         return Progress(
             datasets_committed=done.datasets_committed,
-            records_read=read.records_read,
+            records_read=self._live.records,
             steps_executed=done.steps_executed,
             failures=read.work_units_failed + done.executions_failed,
+            bytes_read=self._live.bytes_read,
+            spent=self._live.spent,
         )
 
     def run(self) -> None:
@@ -134,6 +142,7 @@ class _IngestTask:
                 self._unsynced.clear()
             self.tally.add(IngestCounts(work_units_failed=len(left) + hopeless))
             self._commit_all()
+        self._times.keep(len(self._units))
 
     def _not_finished_before(self) -> list[WorkUnit]:
         """Work units without a success: an earlier attempt at this task may have finished some."""
@@ -212,6 +221,8 @@ class _IngestTask:
             self._clock,
             settings.deadline_ms,
             keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
+            kept=self._schemas,
+            live=self._live,
         )
 
     def _add(self, state: TaskState) -> None:
@@ -227,24 +238,7 @@ class _IngestTask:
         )
         self.tally.add(read)
         self.tally.flow += FlowCounts.of(state)
-        for result in state.branches:
-            if result.error and state.outcome is not TaskOutcome.FAILED:
-                self.tally.note(
-                    state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}"
-                )
-            for check in result.checks:
-                if not (check.passed or check.mandatory):
-                    self.tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
-        done = WorkUnitDone(
-            dataset=state.dataset_urn,
-            work_unit=state.work_unit_id,
-            started_ms=state.started_ms,
-            finished_ms=state.finished_ms,
-            records_read=state.records_read,
-            bytes_read=state.bytes_read,
-            error=plain_text(state.error, 300),
-        )
-        self.tally.observe(done)
+        _tell(state, self.tally)
         self._progress.tick()
 
     def _commit_all(self) -> None:
@@ -260,7 +254,9 @@ class _IngestTask:
         grouped = self._store.groups.are_named
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
         works = [self._committer(bucket).commit_ready(ended=False) for bucket in buckets]
-        for bucket, outcome in zip(buckets, outcomes_in_step(works), strict=True):  # one report: one thread
+        with self._live.at("commit"), self._times.sweep():
+            outcomes = outcomes_in_step(works)
+        for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
                 raise outcome
             if isinstance(outcome, Exception):  # whatever it is, other buckets' work units go on
@@ -294,8 +290,29 @@ class _IngestTask:
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            self._committers[bucket] = BucketCommitter(self._settings, bucket, self.tally, self._plans[bucket])
+            told = self._times.telling(self.tally)
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, told, self._plans[bucket])
         return self._committers[bucket]
+
+
+def _tell(state: TaskState, tally: Tally[IngestCounts]) -> None:
+    """Tells that an attempt has ended, and what of it is worth knowing, though it has not failed."""
+    for result in state.branches:
+        if result.error and state.outcome is not TaskOutcome.FAILED:
+            tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
+        for check in result.checks:
+            if not (check.passed or check.mandatory):
+                tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
+    done = WorkUnitDone(
+        dataset=state.dataset_urn,
+        work_unit=state.work_unit_id,
+        started_ms=state.started_ms,
+        finished_ms=state.finished_ms,
+        records_read=state.records_read,
+        bytes_read=state.bytes_read,
+        error=plain_text(state.error, 300),
+    )
+    tally.observe(done)
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:

@@ -41,7 +41,9 @@ def forget_winners(context: StepContext, bucket: int, loaded: Mapping[SequenceNa
     """
     won: dict[int, set[str]] = {}
     for name, steps in loaded.items():
-        if attempts := {attempt for step in steps for attempt in step.prepared_by}:
+        kinds: set[type[CommitStep]] = {*map(type, steps)}
+        prepared = any(kind.prepared_by is not CommitStep.prepared_by for kind in kinds)
+        if prepared and (attempts := {attempt for step in steps for attempt in step.prepared_by}):
             won.setdefault(name.epoch, set()).update(attempts)
     for epoch, attempts in won.items():
         noted = noted_attempts(context.fs, context.staging_root, epoch, bucket)

@@ -11,11 +11,14 @@ from distcommit.engine.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.launch import JobFailedError
 from distcommit.engine.recorder import Recorder
 from distcommit.engine.settings import RunSettings
-from distcommit.model.errors import FencedError, ProcessLostError, plain_text
+from distcommit.model.errors import FencedError, ProcessLostError, RunCancelledError, plain_text
 from distcommit.model.ports import Clock
 from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.run_records import RunFacts
 
 logger = logging.getLogger(__name__)
+
+_NO_FACTS = RunFacts()
 
 
 class Nobody:
@@ -41,15 +44,18 @@ class _Guarded:
 
 
 @contextmanager
-def observed(settings: RunSettings, command: str, who: str, observer: Observer | None = None) -> Iterator[Observer]:
-    """Tells the observer that the run has begun, and how it ended if an error ends it; else the run tells it. Then it
-    leaves the run's record in the store.
+def observed(
+    settings: RunSettings, command: str, who: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
+) -> Iterator[Observer]:
+    """Tells the observer that the run has begun, and how it ended if an error ends it; else the run tells it. What the
+    store keeps of the run, first that it has begun and last how it ended, is left there.
 
     Args:
         settings: the run.
         command: what it was asked to do.
         who: who asked.
         observer: who is told.
+        facts: what else is kept of its beginning.
 
     Yields:
         whom the run is to tell what happens.
@@ -58,6 +64,7 @@ def observed(settings: RunSettings, command: str, who: str, observer: Observer |
     began = RunBegan(settings.run_id, settings.epoch, store.job, command, who, clock.now_ms())
     told = Recorder(began, _Guarded(observer or Nobody()))
     told.observe(began)
+    told.begin(store, facts)
     try:
         yield told
     except (Exception, KeyboardInterrupt) as error:
@@ -71,7 +78,7 @@ def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
     match error:
         case FencedError():
             outcome = RunOutcome.FENCED
-        case KeyboardInterrupt():
+        case KeyboardInterrupt() | RunCancelledError():
             outcome = RunOutcome.INTERRUPTED
         case _:
             outcome = RunOutcome.FAILED

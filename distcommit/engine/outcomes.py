@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from distcommit.engine.counts import DrainCounts
 from distcommit.engine.failures import Failure
@@ -13,6 +14,7 @@ from distcommit.model.errors import printable
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.protocol.fold import Fold
+from distcommit.stores.run_datasets import RunDataset
 
 logger = logging.getLogger(__name__)
 
@@ -31,73 +33,107 @@ class Notes:
     unfinished: dict[str, Failure] = field(default_factory=dict)
 
 
+class Outcome(NamedTuple):
+    """What became of a dataset: in counts, in a word, and why if it did not go through as a whole."""
+
+    counts: DrainCounts
+    word: str
+    kind: str = ""
+    reason: str = ""
+
+
 def count_outcomes(
     fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
-) -> None:
-    """After the drain: adds to the tally what became of each dataset of the plan."""
-    tally.add(DrainCounts.total(_outcome_of(plan, fold, epoch, notes, tally) for plan in plans))
+) -> dict[str, Outcome]:
+    """After the drain: adds to the tally what became of each dataset of the plan, and returns it."""
+    return _counted({plan.dataset_urn: _outcome_of(plan, fold, epoch, notes) for plan in plans}, tally)
 
 
-def count_held(fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]) -> None:
+def count_held(
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: Notes, tally: Tally[DrainCounts]
+) -> dict[str, Outcome]:
     """Job-level, after the drain: what the driver's decision rests on; and why it can't be made, as far as these
     datasets are to blame."""
-    tally.add(DrainCounts.total(_held_of(plan, fold, epoch, notes, tally) for plan in plans))
+    return _counted({plan.dataset_urn: _held_of(plan, fold, epoch, notes) for plan in plans}, tally)
 
 
-def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
+def rows_of(outcomes: Mapping[str, Outcome], bucket: int) -> list[RunDataset]:
+    """The outcomes as the run's table has them."""
+    return [
+        RunDataset(
+            urn,
+            bucket,
+            outcome.word,
+            outcome.counts.records_published,
+            outcome.counts.files_published,
+            outcome.counts.positions_lost,
+            outcome.kind,
+            outcome.reason,
+        )
+        for urn, outcome in outcomes.items()
+    ]
+
+
+def _counted(outcomes: dict[str, Outcome], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
+    for urn, outcome in outcomes.items():
+        if outcome.kind:
+            tally.explain(urn, outcome.kind, outcome.reason)
+    tally.add(DrainCounts.total(outcome.counts for outcome in outcomes.values()))
+    return outcomes
+
+
+def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outcome:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.done_epoch == epoch:
-        if state.done_left_out:
-            tally.explain(urn, "partly failed", state.done_left_out)
-        return DrainCounts(
+        counts = DrainCounts(
             datasets_published=1,
             datasets_partial=1 if state.done_left_out else 0,
             records_published=state.done_records,
             files_published=state.done_files,
             positions_lost=_lost(plan),
         )
+        if state.done_left_out:
+            return Outcome(counts, "partly published", "partly failed", state.done_left_out)
+        return Outcome(counts, "published")
     if state.open is not None:
         failure = notes.unfinished.get(urn) or Failure("", state.open.reason, outage=state.open.outage)
-        tally.explain(urn, "outage" if failure.outage else f"left {state.status.value}", failure.reason)
-        quarantined = 1 if state.status is DatasetStatus.QUARANTINED else 0
-        return DrainCounts(sequences_left=1, datasets_quarantined=quarantined)
+        quarantined = state.status is DatasetStatus.QUARANTINED
+        counts = DrainCounts(sequences_left=1, datasets_quarantined=1 if quarantined else 0)
+        kind = "outage" if failure.outage else f"left {state.status.value}"
+        return Outcome(counts, "quarantined" if quarantined else "left", kind, failure.reason)
     if urn in notes.nothing:
-        return _nothing_of(urn, notes, tally)
+        return _nothing_of(urn, notes)
     if urn in notes.unpublished:
-        tally.explain(urn, "left unpublished", str(notes.unpublished[urn]))
-        return DrainCounts(sequences_left=1)
-    return _changed_by_hand(urn, tally)
+        return Outcome(DrainCounts(sequences_left=1), "left", "left unpublished", str(notes.unpublished[urn]))
+    return _CHANGED_BY_HAND
 
 
-def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
+def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: Notes) -> Outcome:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.open is not None and state.open.sequence.epoch == epoch:
         if state.status is DatasetStatus.PENDING:
-            return DrainCounts(datasets_held=1, datasets_sealed=1)
-        tally.explain(urn, f"left {state.status.value}", state.open.reason)
-        return DrainCounts(datasets_held=1)
+            return Outcome(DrainCounts(datasets_held=1, datasets_sealed=1), "held")
+        return Outcome(DrainCounts(datasets_held=1), "held", f"left {state.status.value}", state.open.reason)
     if urn in notes.nothing:
-        nothing = _nothing_of(urn, notes, tally)  # if that is in order, it is as good as sealed
-        return nothing + DrainCounts(datasets_sealed=nothing.datasets_unchanged)
+        nothing = _nothing_of(urn, notes)  # if that is in order, it is as good as sealed
+        return nothing._replace(counts=nothing.counts + DrainCounts(datasets_sealed=nothing.counts.datasets_unchanged))
     if urn in notes.unpublished:
-        tally.explain(urn, "left unpublished", str(notes.unpublished[urn]))
-        return DrainCounts(datasets_held=1)
-    return _changed_by_hand(urn, tally)
+        return Outcome(DrainCounts(datasets_held=1), "held", "left unpublished", str(notes.unpublished[urn]))
+    return _CHANGED_BY_HAND
 
 
-def _nothing_of(urn: str, notes: Notes, tally: Tally[DrainCounts]) -> DrainCounts:
+def _nothing_of(urn: str, notes: Notes) -> Outcome:
     reason, failed = notes.nothing[urn]
     if failed:
-        tally.explain(urn, "failed", reason)
-        return DrainCounts(datasets_failed=1)
-    return DrainCounts(datasets_unchanged=1)
+        return Outcome(DrainCounts(datasets_failed=1), "failed", "failed", reason)
+    return Outcome(DrainCounts(datasets_unchanged=1), "unchanged")
 
 
-def _changed_by_hand(urn: str, tally: Tally[DrainCounts]) -> DrainCounts:
-    tally.explain(urn, "failed", "its watermark was changed by hand while the run read it")
-    return DrainCounts(datasets_failed=1)
+_CHANGED_BY_HAND = Outcome(
+    DrainCounts(datasets_failed=1), "failed", "failed", "its watermark was changed by hand while the run read it"
+)
 
 
 def _lost(plan: DatasetPlan) -> int:

@@ -27,7 +27,8 @@ def checked_plan(
         groups: the job's rule: a dataset needs a commit group.
     """
     if isinstance(planned, DatasetProblem):
-        return DatasetProblem(plain_text(planned.dataset_urn), plain_text(planned.error))
+        remedy = tuple(plain_text(word, 1000) for word in planned.remedy)
+        return DatasetProblem(plain_text(planned.dataset_urn), plain_text(planned.error), remedy)
     if isinstance(planned, PassedOver):
         return PassedOver(plain_text(planned.dataset_urn), plain_text(planned.reason))
     if not isinstance(planned, DatasetPlan):

@@ -36,6 +36,8 @@ from distcommit.stores.attempt_notes import make_notes_durable
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
+from distcommit.stores.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.run_records import NOT_PLANNED
 from distcommit.stores.staging import prepare_bucket
 from distcommit.stores.task_states import prepare_run
 
@@ -66,6 +68,13 @@ class _Planned:
         self.loads = Loads()
         self.found: dict[str, Pin] = {}
         self.misplaced = ""
+        self.rows: list[RunDataset] = []
+
+    def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
+        """A dataset is not planned."""
+        self.tally.add(PlanCounts(datasets_skipped=1))
+        self.tally.explain(urn, kind, reason, remedy)
+        self.rows.append(RunDataset(urn, bucket, "skipped", kind=kind, reason=reason))
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -73,12 +82,13 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     planned, failure, storage_failure = _Planned(), "", ""
     tally = planned.tally
     try:
-        states = _states(settings, partition, tally)
+        states = _states(settings, partition, planned)
         planned.misplaced = _misplaced(settings.store, states)
-        known = (state for bucket in states.values() for state in bucket.values())
-        for urn, why in delete_retired(settings.store.fs, settings.store.roots, known):
+        for urn, why in delete_retired(settings.store, states):
             tally.note(urn, "retired files stay", why)
         _plan(settings, states, planned)
+        store = settings.store
+        put_run_datasets(store.fs, store.roots.store, settings.run_id, "plan", partition, planned.rows)
     except FencedError as error:
         tally.fenced = str(error)
     except SourceUnavailableError as error:
@@ -88,7 +98,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         tally.fenced = _fenced(settings)
         storage_failure = plain_text(str(error))
     if failure or storage_failure:
-        tally.explain(f"partition {partition}", "not planned", failure or storage_failure)
+        tally.explain(f"partition {partition}", NOT_PLANNED, failure or storage_failure)
     return PlanReport(
         tally.report(partition),
         planned.files,
@@ -146,8 +156,8 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
             tally.note(planned.dataset_urn, "passed over", planned.reason)
             continue
         if isinstance(planned, DatasetProblem):
-            tally.add(PlanCounts(datasets_skipped=1))
-            tally.explain(planned.dataset_urn, "not planned", planned.error)
+            bucket = settings.store.planning_bucket(planned.dataset_urn)
+            result.skip(bucket, planned.dataset_urn, NOT_PLANNED, planned.error, planned.remedy)
             continue
         state = known.get(planned.dataset_urn)
         if state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped):
@@ -194,7 +204,7 @@ def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
     )
 
 
-def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> dict[int, dict[str, DatasetState]]:
+def _states(settings: RunSettings, partition: int, planned: _Planned) -> dict[int, dict[str, DatasetState]]:
     """Stored states by bucket. A bucket that can't be read is left out: its datasets are skipped."""
     states: dict[int, dict[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
@@ -205,19 +215,17 @@ def _states(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> 
         except FencedError:
             raise
         except (DistcommitError, OSError) as error:
-            tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
+            planned.tally.explain(f"bucket {bucket}", type(error).__name__, str(error))
             continue
         if fold.fence_epoch < settings.epoch:
-            tally.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
+            planned.tally.explain(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
             continue
         states[bucket] = fold.datasets
         for state in fold.datasets.values():
             if state.open is not None:
-                tally.add(PlanCounts(datasets_skipped=1))
-                tally.explain(state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
+                planned.skip(bucket, state.dataset_urn, f"skipped, {state.status.value}", state.open.reason)
             elif state.is_stopped:
-                tally.add(PlanCounts(datasets_skipped=1))
-                tally.explain(state.dataset_urn, "skipped, stopped", why_stopped(state))
+                planned.skip(bucket, state.dataset_urn, "skipped, stopped", why_stopped(state))
     return states
 
 

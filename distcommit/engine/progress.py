@@ -39,7 +39,8 @@ class ProgressFile:
         self._stem = f"{job}-{task:05d}"
         self._writer = uuid.uuid4().hex
         self._so_far, self._clock = so_far, settings.clock
-        self._number, self._written_s = 0, self._clock.monotonic_s()
+        self._number, self._began_s = 0, self._clock.monotonic_s()
+        self._written_s = self._began_s
 
     def __enter__(self) -> ProgressFile:
         self._write(finished=False)
@@ -57,7 +58,11 @@ class ProgressFile:
 
     def _write(self, *, finished: bool) -> None:
         running, ended = (0, 1) if finished else (1, 0)
-        progress = msgspec.structs.replace(self._so_far(), tasks_running=running, tasks_finished=ended)
+        so_far, elapsed_s = self._so_far(), self._clock.monotonic_s() - self._began_s
+        rate = so_far.records_read / elapsed_s if running and elapsed_s > 0 else 0.0
+        progress = msgspec.structs.replace(
+            so_far, tasks_running=running, tasks_finished=ended, slowest=rate, fastest=rate
+        )
         old, self._number = self._path(), self._number + 1
         self._written_s = self._clock.monotonic_s()
         with contextlib.suppress(OSError):
@@ -86,8 +91,7 @@ def read_progress(fs: FileSystem, folder: str) -> Progress:
     for name in names:
         with contextlib.suppress(OSError, *UNREADABLE):
             newest[name.rsplit("-", 2)[0]] = msgspec.json.decode(fs.read(f"{folder}/{name}"), type=Progress)
-    totals = [msgspec.structs.astuple(progress) for progress in newest.values()]
-    return Progress(*(sum(column) for column in zip(*totals, strict=True))) if totals else Progress()
+    return sum(newest.values(), Progress())
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import asdict
@@ -17,12 +17,16 @@ from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import (
+    BEGINNING_VERSION,
     KEPT,
     RECORD_VERSION,
     RecordedPhase,
     RecordedReason,
     RecordedReasons,
+    RunBeginning,
+    RunFacts,
     RunRecord,
+    put_beginning,
     put_record,
 )
 
@@ -60,17 +64,35 @@ class Recorder:
                 self._ended = event
         self._observer.observe(event)
 
+    def begin(self, store: JobStore, facts: RunFacts) -> None:
+        """Says in the store that the run has begun. Where that fails, it is only told."""
+        began = self._began
+        beginning = RunBeginning(
+            version=BEGINNING_VERSION,
+            job=began.job,
+            run_id=began.run_id,
+            epoch=began.epoch,
+            command=plain_text(began.command, _TEXT),
+            who=plain_text(began.who, _TEXT),
+            began_ms=began.at_ms,
+            facts=facts,
+        )
+        self._keep(lambda: put_beginning(store, beginning), "its beginning")
+
     def keep(self, store: JobStore) -> None:
         """Leaves the record of a run that has ended in its store. Where that fails, it is only told: what the run has
         published stands."""
-        if self._ended is None:
-            return
+        ended = self._ended
+        if ended is not None:
+            self._keep(lambda: put_record(store, self._record(ended)), "itself")
+
+    def _keep(self, put: Callable[[], None], what: str) -> None:
         try:
-            put_record(store, self._record(self._ended))
+            put()
         except (DistcommitError, OSError) as error:
-            logger.warning("the run leaves no record of itself: %s", error, extra={"epoch": self._began.epoch})
+            logger.warning("the run leaves no record of %s: %s", what, error, extra={"epoch": self._began.epoch})
         except Exception:
-            logger.exception("the run leaves no record of itself", extra={"epoch": self._began.epoch})
+            logger.exception("the run leaves no record of %s", what, extra={"epoch": self._began.epoch})
 
     def _record(self, ended: RunEnded) -> RunRecord:
         began, totals = self._began, by_name(phase.counts for phase in self._phases)
@@ -116,6 +138,6 @@ def _phase(event: PhaseEnded) -> RecordedPhase:
 def _recorded(parts: Sequence[Reasons]) -> RecordedReasons:
     told = Reasons.first_of(parts, KEPT)
     kept: Iterable[RecordedReason] = (
-        RecordedReason(reason.subject, reason.kind, plain_text(reason.text, _TEXT)) for reason in told
+        RecordedReason(reason.subject, reason.kind, plain_text(reason.text, _TEXT), reason.remedy) for reason in told
     )
     return RecordedReasons(tuple(kept), told.more)

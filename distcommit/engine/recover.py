@@ -13,17 +13,44 @@ from distcommit.engine.counts import CommitCounts, RecoverCounts
 from distcommit.engine.losers import sweep_lost
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.sealing import step_context
+from distcommit.engine.seeing import seen_bucket
 from distcommit.engine.settings import RunSettings
+from distcommit.engine.task_events import SequenceDone, TaskEvent, TaskObserver
+from distcommit.engine.task_times import TaskTimes
 from distcommit.model.errors import DistcommitError, FencedError, StaleStoreError, TransientError
 from distcommit.model.lockstep import Work, in_step
+from distcommit.model.log_records import DatasetStatus
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
+from distcommit.stores.cuts import CutRoot, root_to_go_on
 from distcommit.stores.fencing import fencing_bucket, require_fence
-from distcommit.stores.retention import KEPT_RUNS, forget_runs
+from distcommit.stores.retention import forget_runs
+from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.staging import staged_buckets, staged_epochs, swept_epochs
 
 logger = logging.getLogger(__name__)
+
+
+class _Replayed:
+    """Is told what a bucket's committer does: passes it on, and notes what was done for the run's table."""
+
+    def __init__(self, bucket: int, told: TaskObserver) -> None:
+        self._bucket, self._told = bucket, told
+        self.rows: list[RunDataset] = []
+
+    def observe(self, event: TaskEvent) -> None:
+        if isinstance(event, SequenceDone):
+            self.rows.append(RunDataset(event.dataset, self._bucket, "replayed", event.records, event.files))
+        self._told.observe(event)
+
+    def left(self, fold: Fold) -> None:
+        """Notes what is left open."""
+        for state in fold.datasets.values():
+            if state.open is not None:
+                word = "left" if state.status is DatasetStatus.PENDING else "quarantined"
+                kind = f"left {state.status.value}"
+                self.rows.append(RunDataset(state.dataset_urn, self._bucket, word, kind=kind, reason=state.open.reason))
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
@@ -37,20 +64,26 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     """Fences, replays and sweeps the partition's buckets. A bucket that can't be read is reported; the others go on."""
     tally = Tally(RecoverCounts())
     found: list[RecoverReport] = []
-    store = settings.store
+    store, times = settings.store, TaskTimes(settings, "recover", partition)
     try:
+        job_fold = _job_fold(settings)
         seen = _Seen(
-            _job_fold(settings),
+            job_fold,
             staged_epochs(store.fs, store.roots.staging),
             newest_end(read_marks(store.fs, store.roots.output)),
+            root_to_go_on(store, job_fold),
         )
-        works = [_recover_bucket(settings, seen, bucket) for bucket in settings.buckets_of(partition)]
-        found = in_step(works, store.fs.parallel_buckets)
+        rows: list[RunDataset] = []
+        works = [_recover_bucket(settings, seen, bucket, rows, times) for bucket in settings.buckets_of(partition)]
+        with times.sweep():
+            found = in_step(works, store.fs.parallel_buckets)
+        put_run_datasets(store.fs, store.roots.store, settings.run_id, "recover", partition, rows)
+        times.keep()
         for bucket in found:
             tally.include(bucket.report)
         if partition == 0 and store.generation:
             tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, seen.staged)))
-        forget_runs(store.fs, store.roots.store, [head.bucket for head in tally.heads], store.buckets, KEPT_RUNS)
+        forget_runs(store.fs, store.roots.store, [head.bucket for head in tally.heads], store.buckets, settings.kept)
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -65,12 +98,13 @@ def oldest_held(reports: Iterable[RecoverReport]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a partition has seen before it looks at its buckets: the job log, the epochs that are staged, and the newest
-    run that has marked its end in the output."""
+    """What a partition has seen before it looks at its buckets: the job log, the epochs that are staged, the newest run
+    that has marked its end in the output, and the root of the cut before."""
 
     job_fold: Fold
     staged: list[int]
     ended_epoch: int
+    before: CutRoot | None
 
 
 def _job_fold(settings: RunSettings) -> Fold:
@@ -95,8 +129,11 @@ def _job_fold(settings: RunSettings) -> Fold:
     return fold
 
 
-def _recover_bucket(settings: RunSettings, seen: _Seen, bucket: int) -> Work[RecoverReport]:
-    """One bucket. That it has lost its tail, or the output is older than it, is told before anything is done."""
+def _recover_bucket(
+    settings: RunSettings, seen: _Seen, bucket: int, rows: list[RunDataset], times: TaskTimes
+) -> Work[RecoverReport]:
+    """One bucket. That it has lost its tail, or the output is older than it, is told before anything is done. What
+    becomes of its datasets is added to `rows`."""
     store, tally = settings.store, Tally(RecoverCounts())
     committer: BucketCommitter | None = None
     oldest = 0
@@ -111,15 +148,19 @@ def _recover_bucket(settings: RunSettings, seen: _Seen, bucket: int) -> Work[Rec
         oldest = min(held, default=0)
         tally.add(RecoverCounts(buckets=1))
         if fold.pending():
-            committer = BucketCommitter(settings, bucket, tally)
+            replayed = _Replayed(bucket, tally)
+            committer = BucketCommitter(settings, bucket, times.telling(replayed))
             yield from committer.replay(seen.job_fold.decided_epochs)
             fold = log.refresh()
+            replayed.left(fold)
+            rows += replayed.rows
         for epoch in swept_epochs(seen.staged, settings.epoch, fold):
             tally.add(RecoverCounts(files_swept=sweep_lost(settings, epoch, bucket)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         yield from log.checkpointing()
         tally.heads = (log.head(bucket),)
+        yield from seen_bucket(store, seen.before, bucket, log, seen.job_fold.decided_epochs, tally)
     except FencedError:
         raise
     except StaleStoreError as error:
@@ -148,7 +189,7 @@ def _replayed(done: Tally[CommitCounts]) -> Report[RecoverCounts]:
         sequences_left=done.counts.executions_failed,
         sequences_dropped=done.counts.sequences_dropped,
         datasets_quarantined=done.counts.datasets_quarantined,
-        steps_executed=done.counts.steps_executed,
         files_swept=done.counts.files_swept,
+        **done.counts.executed(),
     )
     return Report(counts, done.reasons)

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from distcommit.engine.counts import Counts
 from distcommit.engine.task_events import KEPT_EVENTS, Happened, TaskEvent, TaskObserver
+from distcommit.model.cuts import SeenBucket
 from distcommit.model.errors import plain_text
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.log_records import Head
@@ -25,11 +26,12 @@ OfPhase_co = TypeVar("OfPhase_co", bound=Counts, covariant=True)
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a dataset (or a bucket) did not go through."""
+    """Why a dataset (or a bucket) did not go through. `remedy`: as of a `DatasetProblem`."""
 
     subject: str
     kind: str
     text: str
+    remedy: tuple[str, ...] = ()
 
 
 class Reasons(msgspec.Struct, frozen=True):
@@ -39,9 +41,9 @@ class Reasons(msgspec.Struct, frozen=True):
     more: int = 0
 
     @classmethod
-    def of(cls, subject: str, kind: str, text: str) -> Reasons:
+    def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
         """A single one."""
-        return cls((Reason(plain_text(subject, 300), kind, plain_text(text)),))
+        return cls((Reason(plain_text(subject, 300), kind, plain_text(text), remedy),))
 
     @classmethod
     def first_of(cls, parts: Iterable[Reasons], kept: int) -> Reasons:
@@ -69,8 +71,8 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
 
     `reasons`: why something did not go through; `notes`: what is worth knowing, and in order. `fenced`: the newer run
     that it met, if any; `stale`: why the output is older than the store, if it is. `heads`: where the buckets' logs are
-    that this was about, durably. `happened`: as far as it is told one by one. `flow`: what the constructs did. The
-    process ids are those of the Python worker, and of what forked it.
+    that this was about, durably, and `seen` what readers are to see of them. `happened`: as far as it is told one by
+    one. `flow`: what the constructs did. The process ids are those of the Python worker, and of what forked it.
     """
 
     counts: OfPhase_co
@@ -84,6 +86,7 @@ class Report(msgspec.Struct, Generic[OfPhase_co], frozen=True):
     stale: str = ""
     heads: tuple[Head, ...] = ()
     flow: FlowCounts = FlowCounts()
+    seen: tuple[SeenBucket, ...] = ()
 
 
 class Tally(Generic[PhaseCounts]):
@@ -97,6 +100,7 @@ class Tally(Generic[PhaseCounts]):
     def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
         self.counts, self.fenced, self.stale = counts, "", ""
         self.heads: tuple[Head, ...] = ()
+        self.seen: tuple[SeenBucket, ...] = ()
         self.flow = FlowCounts()
         self.reasons = self.notes = Reasons()
         self._observer = observer
@@ -107,9 +111,9 @@ class Tally(Generic[PhaseCounts]):
         """So much more has been done."""
         self.counts += counts
 
-    def explain(self, subject: str, kind: str, text: str) -> None:
+    def explain(self, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> None:
         """Keeps a reason, or counts it once enough are kept."""
-        self.reasons += Reasons.of(subject, kind, text)
+        self.reasons += Reasons.of(subject, kind, text, remedy)
 
     def note(self, subject: str, kind: str, text: str) -> None:
         """Keeps a note, or counts it once enough are kept."""
@@ -132,6 +136,7 @@ class Tally(Generic[PhaseCounts]):
         self.notes += report.notes
         self.stale = self.stale or report.stale
         self.heads += report.heads
+        self.seen += report.seen
         self.flow += report.flow
         for event in report.happened.kept:
             self.observe(event)
@@ -152,6 +157,7 @@ class Tally(Generic[PhaseCounts]):
             self.stale,
             self.heads,
             self.flow,
+            self.seen,
         )
 
 
@@ -166,6 +172,7 @@ def add_up(reports: Iterable[Report[PhaseCounts]], none: PhaseCounts) -> Report[
         stale=next((report.stale for report in known if report.stale), ""),
         heads=tuple(head for report in known for head in report.heads),
         flow=sum((report.flow for report in known), FlowCounts()),
+        seen=tuple(each for report in known for each in report.seen),
     )
 
 
@@ -205,6 +212,11 @@ class Totals(msgspec.Struct, frozen=True):
     files_published: int = 0
     files_swept: int = 0
     steps_executed: int = 0
+    commit_attempts: int = 0
+    commit_successes: int = 0
+    commit_retries: int = 0
+    commit_failures: int = 0
+    target_ms: int = 0
     size_planned: int = 0
     oldest_held_epoch: int = 0
     reasons: tuple[Reason, ...] = ()

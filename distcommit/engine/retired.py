@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
@@ -12,39 +12,52 @@ from distcommit.model.urn import folder_of
 from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.folders import GuardedFolders
 from distcommit.stores.claims import newest_end, read_marks
-from distcommit.stores.job_store import Roots
+from distcommit.stores.cuts import OldestCut
+from distcommit.stores.job_store import JobStore
 from distcommit.stores.tombstones import RetiredFile, Tombstone, read_tombstone
 
 logger = logging.getLogger(__name__)
 
 
-def delete_retired(fs: FileSystem, roots: Roots, states: Iterable[DatasetState]) -> Iterator[tuple[str, str]]:
+def delete_retired(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[str, str]]:
     """Deletes what tombstones of these datasets name, and then the tombstones, but for the newest replacement. What a
     crash leaves of it the next call deletes.
 
     To be called after the run's CUT 1, which holds the logs to what they say here: that the tombstone's sequence is
-    done. And only what a run has ended upon is deleted, the tombstone's or a later one: of one that died, the next run
-    looks whether all is there that it has published.
+    done, and after older cuts were deleted: what is retired in the oldest that is kept no reader needs. And only what a
+    run has ended upon is deleted, the tombstone's or a later one: of one that died, the next run looks whether all is
+    there that it has published.
+
+    Args:
+        store: the store.
+        states: of datasets, by bucket.
 
     Yields:
         datasets of which something could not be deleted, and why.
     """
+    fs, roots, oldest = store.fs, store.roots, OldestCut(store)
     try:
         there = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
         ended = newest_end(read_marks(fs, roots.output)) if there else 0
     except OSError as error:  # a later run deletes them: nothing waits for that
         logger.warning("error branches can't be listed: %s", error)
         return
-    for state in states if there else ():
+    for bucket, state in _each(states) if there else ():
         if (folder := folder_of(state.dataset_urn)) not in there:
             continue
         try:
-            newest_epoch = min(state.done_epoch, ended)
+            newest_epoch = min(state.done_epoch, ended, oldest.done_epoch(bucket, state.dataset_urn))
             stones = _followed(fs, f"{roots.output}/{REJECTED_FOLDER}/{folder}", newest_epoch)
             _delete_all(fs, roots.output, stones)
         except (DistcommitError, OSError) as error:
             logger.warning("retired files stay: %s", error, extra={"dataset": state.dataset_urn})
             yield state.dataset_urn, str(error)
+
+
+def _each(states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[int, DatasetState]]:
+    for bucket, known in states.items():
+        for state in known.values():
+            yield bucket, state
 
 
 def _followed(fs: FileSystem, folder: str, newest_epoch: int) -> list[Tombstone]:

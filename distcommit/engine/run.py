@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,18 +26,20 @@ from distcommit.engine.recover import RecoverReport, oldest_held, recover_partit
 from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.settings import RunSettings
 from distcommit.model.commit_groups import CommitGroups
+from distcommit.model.cuts import SeenBucket
 from distcommit.model.errors import (
     ConfigurationError,
     ProcessLostError,
     SourceUnavailableError,
     TransientError,
 )
-from distcommit.model.log_records import Head
+from distcommit.model.log_records import CutPhase, Head
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.ports import Clock
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol import next_record
 from distcommit.stores.anchors import cut_began, cut_ended
+from distcommit.stores.cuts import forget_cuts, prepare_cuts, put_cut
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import record_settings
@@ -91,7 +93,7 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY)
         FencedError: if a newer run was there.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
-    cut_ended(settings.store, settings.epoch, recovered.report.heads)
+    _end(settings, _Told(recovered.report.heads, recovered.report.seen))
     totals = totals_of([recovered.report], recovered.oldest_held_epoch)
     succeeded = not recovered.report.reasons and not totals.sequences_left
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
@@ -101,9 +103,12 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY)
 
 def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverReport:
     with phases("recover") as phase:
+        prepare_cuts(settings.store)
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
         report = phase.heard([each.report for each in found], RecoverCounts())
+        _put_cut(settings, CutPhase.BEGAN, report.seen)
         cut_began(settings.store, settings.epoch, report.heads)
+        forget_cuts(settings.store, settings.epoch, settings.kept_cuts)
     return RecoverReport(report, oldest_held(found))
 
 
@@ -130,19 +135,12 @@ def run(
         StaleStoreError: if the output is older than the store; nothing is planned.
         SourceUnavailableError, TransientError: if no partition could plan anything; what was pending is replayed.
     """
-    store, phases = settings.store, Phases(settings.clock, observer)
+    phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)
-    with phases("plan") as phase:
-        plans = launch(plan_partition, settings, settings.partitions, PlanReport)
-        planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
-        _require_plans(plans, store)
-        record_settings(store, pinned, _found(plans))
-        manifest = share_out(settings, plans)
-        with _fenced_if_swept(settings):
-            put_manifest(store.fs, store.roots.store, manifest)
+    planned, manifest = _plan(launch, settings, phases, pinned)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []
-    decided, error, heads = True, "", recovered.report.heads
+    decided, error, told = True, "", _Told(recovered.report.heads, recovered.report.seen)
     if settings.job_level and not _is_whole(planned):  # what would be read could not be published
         decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
@@ -152,8 +150,8 @@ def run(
             ingested, error = _ingest(launch, settings, manifest, phase)
         with phases("drain") as phase:
             drained, decided = _drain(launch, settings, planned, phase)
-        heads = _heads(recovered, manifest, drained)
-    cut_ended(store, settings.epoch, heads, decided_from=_decided_from(settings, recovered))
+        told = _told(recovered, manifest, drained)
+    _end(settings, told, _decided_from(settings, recovered))
     totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
     result = RunResult(
         run_id=settings.run_id,
@@ -169,11 +167,47 @@ def run(
     return result
 
 
-def _heads(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> tuple[Head, ...]:
-    """Where the buckets' logs are at the end: those with work as the drain has left them, the others as they were. What
-    the drain has told nothing of, the next run looks at again."""
-    idle = (head for head in recovered.report.heads if head.bucket not in manifest.files)
-    return (*idle, *(head for report in drained for head in report.heads))
+def _plan(
+    launch: Launch, settings: RunSettings, phases: Phases, pinned: PinnedSettings
+) -> tuple[Report[PlanCounts], Manifest]:
+    """What was planned, and the manifest that makes it count. Raises as `run`."""
+    store = settings.store
+    with phases("plan") as phase:
+        plans = launch(plan_partition, settings, settings.partitions, PlanReport)
+        planned = phase.heard(_complete([plan.report for plan in plans], settings.partitions, "plan"), PlanCounts())
+        _require_plans(plans, store)
+        record_settings(store, pinned, _found(plans))
+        manifest = share_out(settings, plans)
+        with _fenced_if_swept(settings):
+            put_manifest(store.fs, store.roots.store, manifest)
+    return planned, manifest
+
+
+class _Told(NamedTuple):
+    """Where the buckets' logs are, and what readers are to see of them."""
+
+    heads: tuple[Head, ...]
+    seen: tuple[SeenBucket, ...]
+
+
+def _told(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> _Told:
+    """The same at the end: of buckets with work as the drain has left them, of the others as they were. What the drain
+    has told nothing of, the next run looks at again."""
+    heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
+    seen = (each for each in recovered.report.seen if each.bucket not in manifest.files)
+    return _Told(
+        (*heads, *(head for report in drained for head in report.heads)),
+        (*seen, *(each for report in drained for each in report.seen)),
+    )
+
+
+def _end(settings: RunSettings, told: _Told, decided_from: int = 0) -> None:
+    _put_cut(settings, CutPhase.ENDED, told.seen)
+    cut_ended(settings.store, settings.epoch, told.heads, decided_from=decided_from)
+
+
+def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[SeenBucket]) -> None:
+    put_cut(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
 
 
 def _ended(result: RunResult, clock: Clock) -> RunEnded:

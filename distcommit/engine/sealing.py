@@ -54,7 +54,8 @@ def sequence_of(
     place of. Its step is the last: who abandons the sequence takes it away first.
     """
     steps = _steps(settings, context, state, ready.winners, staged.are_whole)
-    steps += FsRenameCommitStep.of_all(context, [replacement] if replacement is not None else [])
+    if replacement is not None:
+        steps.append(FsRenameCommitStep.of(context, replacement))
     results = [result for state in ready.winners for result in state.branches]
     files = [(result, _of_records(result)) for result in results]
     sequence = SealedSequence(
@@ -77,14 +78,16 @@ def sequence_of(
 
 def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitStep]) -> TargetEpochs:
     """What the targets of all branches have once these steps are done; what they had, of one that gets nothing."""
-    committed = {step.target_branch for step in steps}
     branches = [branch.name for branch in settings.flow.branches if branch.sink.committers]
+    if not branches:
+        return {}
+    committed = {step.target_branch for step in steps}
     return {name: (settings.epoch,) if name in committed else state.bases(name) for name in branches}
 
 
 def _of_records(result: BranchResult) -> int:
     """How many of its files hold records: a tombstone may be gone while the others stay."""
-    return sum(1 for file in result.files if not is_tombstone(file.final_path))
+    return len(result.files) - sum([is_tombstone(file.final_path) for file in result.files])
 
 
 def _steps(
@@ -100,7 +103,8 @@ def _steps(
         for result in state.branches:
             by_branch.setdefault(result.branch, []).append((result, are_whole(state, result), state.attempt))
     steps: list[CommitStep] = []
-    for branch, found in sorted(by_branch.items(), key=lambda item: _turn(settings.flow.sink_of(item[0]))):
+    in_turn = sorted(by_branch.items(), key=lambda item: (_turn(settings.flow.sink_of(item[0])), item[0]))
+    for branch, found in in_turn:
         results, whole, attempts = zip(*found, strict=True)
         urn, bases = known.dataset_urn, known.bases(branch)
         request = SealRequest(urn, settings.epoch, branch, results, whole, bases, attempts)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from distcommit.engine.clock import SystemClock
 from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.log_records import Gate
+from distcommit.model.log_records import Gate, SealedSequence
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.retention import USUALLY_KEPT, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,9 @@ class RunSettings:
     `at_least_once`: publish without writing ahead, then move the watermarks.
     `retry_wait_s`: how long a task waits before its second attempt; `retry_across_runs`: whether what could not be
     read is read again by itself first; `stop_after_failed_runs`: after so many runs in a row that could not read it, no
-    run plans a dataset (0: each does).
-    `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only.
+    run plans a dataset (0: each does). `kept_cuts`: how many cuts stay, and with them what their readers need.
+    `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only. `kept`: of how many
+    older runs what they have left is kept. `replays_only`: the one dataset that is replayed, all if empty.
     """
 
     store: JobStore
@@ -44,12 +46,19 @@ class RunSettings:
     retry_wait_s: float = 0
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
+    kept: Retention = USUALLY_KEPT
+    kept_cuts: int = 2
+    replays_only: str = ""
     clock: Clock = field(default_factory=SystemClock)
 
     @property
     def gate(self) -> Gate:
         """How this run seals."""
         return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
+
+    def replays(self, sequence: SealedSequence) -> bool:
+        """Whether this run finishes that one, if it is pending: an older run sealed it, and it is asked for."""
+        return sequence.epoch < self.epoch and self.replays_only in ("", sequence.dataset_urn)
 
     def policy_of(self, dataset_urn: str) -> CommitPolicy:
         """What that dataset needs to be committed."""

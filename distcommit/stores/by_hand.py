@@ -7,7 +7,7 @@ they were written to, the job log is told before the command answers (`stores.an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -15,7 +15,7 @@ from functools import partial
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConflictError, DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus, HandAction, SealedSequence, SequenceName
-from distcommit.model.steps import StepContext
+from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
@@ -138,9 +138,11 @@ def accept(store: JobStore, urn: str, who: str) -> None:
 def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
     """Undoes a quarantined dataset's sequence: the next run reads its records again, from the watermark it has.
 
-    First no run may execute it any more (REVOKING), then what is staged is taken away, so that a zombie can't publish
-    it later, and only then what was published; the last step first. Safe to call again after a crash. What a sink's
-    committer was given is taken back by one of `committers`, by the sink's name.
+    First no run may execute it any more (REVOKING). Then the targets are asked, the last one first, as what can't take
+    anything back is committed last: what a sink's committer was given is taken back by one of `committers`, by the
+    sink's name. Where one refuses, those before it allow it again. Then what is staged is taken away, so that a zombie
+    can't publish it later, and only then published files. Safe to call again after a crash. The model of it is
+    `tests/spec/abandon_model.py`.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor being abandoned, or somebody has let it be tried again
@@ -170,18 +172,28 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
     fold = _act(log, HandAction.REVOKING, sequence, who)
     if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
         raise _not(urn, fold.state_of(urn), "quarantined still")  # a run may publish it, or has
-    withdrawn = False
+    withdrawn: list[CommitStep] = []
     try:
         for step in steps:
             step.withdraw()
-            withdrawn = True
+            withdrawn.append(step)
     except ConflictError:
-        if not withdrawn:
+        if _allowed(withdrawn):
             _act(log, HandAction.RESTORED, sequence, who)
         raise
     for step in steps:
         step.undo()
     _act(log, HandAction.ABANDONED, sequence, who)
+
+
+def _allowed(withdrawn: Sequence[CommitStep]) -> bool:
+    """Whether all of these may be executed again. Before RESTORED: a run that tries them is then not refused."""
+    try:
+        for step in reversed(withdrawn):
+            step.allow()
+    except NotImplementedError:
+        return False
+    return True
 
 
 def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: str) -> None:

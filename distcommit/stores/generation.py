@@ -28,13 +28,15 @@ def require_counting(store: JobStore, fold: Fold, *, moving: bool = False) -> No
         )
     if fold.under_way is not None and not moving:
         move = fold.under_way
+        changed = [f"{name}: {value}" for name, value in sorted(move.settings.items())]
         raise ConflictError(
             "the job is on its way to another number of buckets",
             store=store.roots.store,
             expected=f"generation {store.generation}, of {store.buckets} buckets, alone",
-            found=f"generation {move.generation}, of {move.buckets}, half made",
-            todo=f"`distcommit rebucket JOB.yaml --buckets {move.buckets}` finishes it; nothing else may change the job"
-            " until then. Should it refuse because the store is older than its output: put the store aside,"
+            found=", ".join([f"generation {move.generation}, of {move.buckets}, half made", *changed]),
+            todo=f"`distcommit rebucket JOB.yaml --buckets {move.buckets}`"
+            f"{', with these settings in the job file,' if changed else ''} finishes it; nothing else may change the"
+            " job until then. Should it refuse because the store is older than its output: put the store aside,"
             " and `distcommit rebuild` makes it anew",
         )
 

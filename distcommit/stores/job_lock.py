@@ -3,6 +3,8 @@
 Lock records are numbered and put-if-absent, so that of two who want it one wins; the newest is in force. A holder
 renews its lease by writing a newer record; whoever finds the lease run out, or the holder's process dead on this
 machine, takes over.
+
+A run that is not to hold the lock keeps such records in a folder of its own, so that others can tell that it is alive.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import msgspec
 
 from distcommit.model.errors import LockHeldError
 from distcommit.model.ports import Clock, FileSystem
-from distcommit.protocol.paths import number_of, numbered_name
+from distcommit.protocol.paths import LOCK, is_run_name, number_of, numbered_name, run_name
+from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import UNREADABLE
 
 logger = logging.getLogger(__name__)
@@ -47,13 +50,19 @@ class JobLock:
         run_id: for whom.
         lease_ttl_s: how long the lock outlives its last renewal.
         clock: the time.
+        shared: whether it holds nobody off, and only says that the run is alive.
 
     Raises:
         LockHeldError: on entering, if a live run holds it; says which, where and since when.
     """
 
-    def __init__(self, fs: FileSystem, store_root: str, run_id: str, lease_ttl_s: float, clock: Clock) -> None:
-        self._fs, self._folder, self._clock = fs, f"{store_root}/lock", clock
+    def __init__(
+        self, fs: FileSystem, store_root: str, run_id: str, lease_ttl_s: float, clock: Clock, *, shared: bool = False
+    ) -> None:
+        self._fs, self._folder, self._clock = fs, f"{store_root}/{LOCK}", clock
+        self._shared = shared
+        if shared:
+            self._folder += f"/{run_name(run_id)}"
         self._mine = LockRecord(
             uuid.uuid4().hex, run_id, socket.gethostname(), os.getpid(), _process_start(os.getpid()), 0, lease_ttl_s
         )
@@ -64,7 +73,7 @@ class JobLock:
         self._fs.make_folders(self._folder)
         while True:
             number, holder = self._newest()
-            if holder is not None and self._alive(holder):
+            if holder is not None and is_alive(holder, self._clock):
                 raise LockHeldError(
                     "another run of this job is alive",
                     run=holder.run_id,
@@ -93,6 +102,8 @@ class JobLock:
             number, holder = self._newest()
             if holder is not None and holder.owner_id == self._mine.owner_id:
                 self._put(number + 1, released=True)
+            if self._shared:
+                delete_tree(self._fs, self._folder)
         except OSError as failure:  # the lease runs out by itself
             logger.warning("job lock not released: %s", failure)
 
@@ -117,28 +128,72 @@ class JobLock:
         return won
 
     def _newest(self) -> tuple[int, LockRecord | None]:
-        while numbers := self._numbers():
-            try:
-                path = f"{self._folder}/{numbered_name(max(numbers))}"
-                return max(numbers), msgspec.json.decode(self._fs.read(path), type=LockRecord)
-            except FileNotFoundError:  # renewed meanwhile
-                continue
-            except UNREADABLE:
-                logger.warning("unreadable lock record %s is taken for released", path)
-                return max(numbers), None
-        return 0, None
+        return _newest(self._fs, self._folder)
 
     def _numbers(self) -> list[int]:
-        numbers = (number_of(entry.name) for entry in self._fs.list_folder(self._folder))
-        return [number for number in numbers if number is not None]
+        return _numbers(self._fs, self._folder)
 
-    def _alive(self, holder: LockRecord) -> bool:
-        if holder.released:
-            return False
-        if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
-            return False
-        # a renewal in the future, by a clock that is off, must not hold the lock for ever
-        return abs(self._clock.now_ms() - holder.renewed_ms) < holder.lease_ttl_s * 1000
+
+def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:
+    """Who holds the lock, and who runs without holding it, by run id: alive or not. Reads only."""
+    found = (_newest(fs, each)[1] for each in _folders(fs, store_root))
+    return {holder.run_id: holder for holder in found if holder is not None}
+
+
+def is_alive(holder: LockRecord, clock: Clock) -> bool:
+    """Whether the holder lives, as far as can be told from here."""
+    if holder.released:
+        return False
+    if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
+        return False
+    # a renewal in the future, by a clock that is off, must not hold the lock for ever
+    return abs(clock.now_ms() - holder.renewed_ms) < holder.lease_ttl_s * 1000
+
+
+def is_overdue(holder: LockRecord, clock: Clock) -> bool:
+    """Whether a holder that counts as alive should have renewed its lease by now, and has not: it is dead on another
+    machine, frozen, or cut off from the store. It renews after a third of the lease."""
+    return is_alive(holder, clock) and clock.now_ms() - holder.renewed_ms > holder.lease_ttl_s * 500
+
+
+def release_overdue(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
+    """Takes the lock, or its sign of life, from a run that should have renewed it: others may begin at once. Safe, as
+    safety rests on epochs: should it wake, it finds the lock taken over, and goes on until it is fenced.
+
+    Returns:
+        whether it was taken away.
+    """
+    for folder in _folders(fs, store_root):
+        number, holder = _newest(fs, folder)
+        if holder is None or holder.run_id != run_id or not is_overdue(holder, clock):
+            continue
+        taken = msgspec.structs.replace(holder, owner_id=uuid.uuid4().hex, released=True)
+        return fs.put_if_absent(f"{folder}/{numbered_name(number + 1)}", msgspec.json.encode(taken))
+    return False
+
+
+def _folders(fs: FileSystem, store_root: str) -> list[str]:
+    """Where the lock is, and where runs that do not hold it say that they are alive."""
+    folder = f"{store_root}/{LOCK}"
+    return [folder, *(f"{folder}/{e.name}" for e in fs.list_folder(folder) if e.is_folder and is_run_name(e.name))]
+
+
+def _newest(fs: FileSystem, folder: str) -> tuple[int, LockRecord | None]:
+    while numbers := _numbers(fs, folder):
+        try:
+            path = f"{folder}/{numbered_name(max(numbers))}"
+            return max(numbers), msgspec.json.decode(fs.read(path), type=LockRecord)
+        except FileNotFoundError:  # renewed meanwhile
+            continue
+        except UNREADABLE:
+            logger.warning("unreadable lock record %s is taken for released", path)
+            return max(numbers), None
+    return 0, None
+
+
+def _numbers(fs: FileSystem, folder: str) -> list[int]:
+    numbers = (number_of(entry.name) for entry in fs.list_folder(folder))
+    return [number for number in numbers if number is not None]
 
 
 def _process_start(pid: int) -> str:

@@ -7,6 +7,7 @@
 <store>/log/generations/<g>/bucket=<b>/<number>.seg       of generation g: with another number of buckets
 <store>/task_states/, plans/       Parquet tables, by run and bucket
 <store>/runs/<epoch>.json          what each run left of itself: see `stores.run_records`; nothing depends on them
+<store>/schemas/                   what converters have inferred: see `stores.kept_schemas`
 <store>/lock/, progress/           politeness and display; nothing depends on them
 """
 
@@ -178,6 +179,17 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
             todo="correct paths.store or paths.output; if the store is lost, `distcommit rebuild` makes it anew from"
             " the published files",
         )
+
+
+def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
+    """The store that is there, whichever job's, to be read by who has no job file. Raises as `open_store`."""
+    path = f"{roots.store}/{_MARKER}"
+    try:
+        marker = _decode(fs.read(path), path)
+    except FileNotFoundError:
+        todo = "correct the path, or run the job once"
+        raise ConfigurationError("there is no store here", path=roots.store, expected=_MARKER, todo=todo) from None
+    return _as_it_counts(JobStore(fs, roots, marker.job, marker.buckets, marker.store_id))
 
 
 def has_store(fs: FileSystem, roots: Roots) -> bool:

@@ -118,7 +118,8 @@ class CommitLog:
                         path=f"{self.folder}/{segment_name(missing)}",
                         expected="every number from the newest checkpoint on",
                         found=f"{len(listed)} segments, the newest {max(listed, default=0)}",
-                        todo="restore the file from a backup; the datasets of this log are left alone until then",
+                        todo="restore the file from a backup; if it is lost, `distcommit rebuild` mends a bucket's log"
+                        " from the published files. The datasets of this log are left alone until then",
                     )
                 missing_before = (missing, len(listed))
 

@@ -3,12 +3,12 @@
 <store>/settings/<number>.json     each has all of the one before, and more; the newest counts
 
 A document is put if absent and never changed, so that of two runs with different settings one finds out. A later
-document adds what was not known, or not pinned, before.
+document adds what was not known, or not pinned, before; another value only comes with another generation of logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -70,19 +70,48 @@ def record_settings(store: JobStore, pinned: PinnedSettings, found: Mapping[str,
         )
         if wanted == recorded:
             break
-        path = f"{folder}/{numbered_name(number + 1)}"
-        try:
-            fs.make_folders(folder)
-            fs.put_if_absent(path, encode_document(wanted))
-        except FileNotFoundError:
-            continue  # somebody who was first has swept what this one was about to put: look again
-        except OSError as error:
-            raise storage_error(error, "the job's settings can't be recorded", path=path) from error
+        _put(store, number + 1, wanted)
     if number:
         fs.sync([folder], store.roots.store)  # whoever put it may have died before that
     for entry in fs.list_folder(folder):
         if entry.name.startswith(TEMPORARY):
             fs.delete(f"{folder}/{entry.name}")
+
+
+def change_settings(store: JobStore, settings: Mapping[str, str], still_ours: Callable[[], object]) -> None:
+    """Records other values, durably, as a job moves to another generation. Safe to call again, and by several at once.
+
+    Args:
+        store: the job's.
+        settings: the values by name.
+        still_ours: asked after the newest document was looked at and before another one is put; raises where somebody
+            else has taken the move over. Who has done so and ended it has put the number that this one would: so what
+            a process that was paused puts late is never the newest.
+
+    Raises:
+        DistcommitError: if they can't be recorded; or as `still_ours` does.
+    """
+    while True:
+        number, recorded = _newest(store)
+        still_ours()
+        wanted = msgspec.structs.replace(recorded, settings={**recorded.settings, **settings})
+        if wanted == recorded:
+            break
+        _put(store, number + 1, wanted)
+    if number:
+        store.fs.sync([_folder(store)], store.roots.store)
+
+
+def _put(store: JobStore, number: int, wanted: RecordedSettings) -> None:
+    """Puts a document, unless somebody else has put that number, or swept what this one was about to put."""
+    path = f"{_folder(store)}/{numbered_name(number)}"
+    try:
+        store.fs.make_folders(_folder(store))
+        store.fs.put_if_absent(path, encode_document(wanted))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise storage_error(error, "the job's settings can't be recorded", path=path) from error
 
 
 def _newest(store: JobStore) -> tuple[int, RecordedSettings]:

@@ -1,5 +1,6 @@
-"""Another number of buckets: all logs of the generation that counts are ended, new ones begin where they ended, and
-then the job log says that these count. Its executable model is `tests/spec/generation_model.py`.
+"""Another number of buckets, or other names or groups of datasets: all logs of the generation that counts are ended,
+new ones begin where they ended, and then the job log says that these count. Its executable model is
+`tests/spec/generation_model.py`.
 
 A crash anywhere is finished by doing it again, by anybody: it takes a new epoch and goes on with what is under way. Who
 was fenced meanwhile can neither end a log nor switch, and what it may still begin is what everybody else begins.
@@ -8,8 +9,8 @@ was fenced meanwhile can neither end a log nor switch, and what it may still beg
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from distcommit.model.errors import ConflictError, CorruptError
@@ -19,17 +20,34 @@ from distcommit.model.parallel import in_flight
 from distcommit.model.steps import StepContext
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.stores.anchors import cut_ended, heads_now, require_published, require_whole
 from distcommit.stores.claims import Mark, newest_end, put_mark, read_marks
 from distcommit.stores.fencing import end_run, fence_job, require_fence, require_newest
 from distcommit.stores.generation import require_counting
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
+from distcommit.stores.pinned import change_settings
 from distcommit.stores.segment import Segment
 
 logger = logging.getLogger(__name__)
 
 _NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a job is to have.
+
+    Attributes:
+        buckets: how many.
+        settings: those that datasets are named or grouped by and that become others, as the store pins them.
+        named_now: names datasets, if it is they whose names change. It follows from the settings.
+    """
+
+    buckets: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    named_now: NamedNow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +60,12 @@ class Rebucketed:
     went_on: bool = False
 
 
-def rebucket(store: JobStore, buckets: int, run_id: str, tell: Callable[[str], None]) -> Rebucketed:
-    """Gives a job another number of buckets. Costs O(buckets) operations, of both generations.
+def rebucket(store: JobStore, move: Move, run_id: str, tell: Callable[[str], None]) -> Rebucketed:
+    """Moves a job to another generation of logs. Costs O(buckets) operations, of both generations.
 
     Args:
-        store: the store, as it counts.
-        buckets: how many there are to be.
+        store: the store, as it counts; it groups datasets as they are to be.
+        move: what it is to have.
         run_id: who does it; nobody else has it.
         tell: told each step as it begins.
 
@@ -55,8 +73,8 @@ def rebucket(store: JobStore, buckets: int, run_id: str, tell: Callable[[str], N
         what was done, with the store as it counts then; durable.
 
     Raises:
-        ConflictError: if a dataset is not idle (no log was changed, but for fences), or a move to another number is
-            under way, or the store does not count any more.
+        ConflictError: if a dataset is not idle, or is stopped and gets another name (no log was changed, but for
+            fences), or another move is under way, or the store does not count any more.
         ConfigurationError: if the job's sink names no commit group for a dataset.
         FencedError: if somebody else has begun since: they go on, or this is to be given again.
         StaleStoreError: if the store is older than its output.
@@ -65,28 +83,32 @@ def rebucket(store: JobStore, buckets: int, run_id: str, tell: Callable[[str], N
     """
     fold = store.job_log().refresh()
     require_counting(store, fold, moving=True)
-    _require_same(store, fold, buckets)
-    if fold.under_way is None and store.buckets == buckets:
+    _require_same(store, fold, move)
+    if fold.under_way is None and store.buckets == move.buckets and not move.settings:
         return Rebucketed(store)
     require_newest(store)
     _require_whole(store, fold)
     if fold.under_way is None:  # the usual refusal, before anything is changed
-        _require_movable(store, in_flight(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
+        _require_movable(store, move, in_flight(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
     tell("fence")
     epoch = fence_job(store, run_id, moving=True)
     put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
     _require_whole(store, store.job_log(epoch).refresh())
-    _require_movable(store, in_step([_fencing(log, run_id) for log in _logs(store, epoch)], store.fs.parallel_buckets))
-    after = _begin(store, epoch, buckets)
+    fenced = in_step([_fencing(log, run_id) for log in _logs(store, epoch)], store.fs.parallel_buckets)
+    _require_movable(store, move, fenced)
+    after = _begin(store, epoch, move)
     tell("end logs")
     ended = in_step([_moving(log, after.generation) for log in _logs(store, epoch)], store.fs.parallel_buckets)
     tell("begin logs")
-    _begin_logs(after, epoch, ended)
+    began = _begin_logs(after, epoch, ended, move)
+    if move.settings:
+        tell("record settings")
+        change_settings(store, move.settings, partial(_require_ours, store, epoch))
     tell("switch")
     _switch(store, epoch, after)
     cut_ended(after, epoch, heads_now(after))
     end_run(after, epoch, clean=True)
-    return Rebucketed(after, epoch, sum(len(fold.datasets) for fold in ended), went_on=fold.under_way is not None)
+    return Rebucketed(after, epoch, began, went_on=fold.under_way is not None)
 
 
 def _require_whole(store: JobStore, job_fold: Fold) -> None:
@@ -105,30 +127,50 @@ def _logs(store: JobStore, epoch: int = 0) -> list[CommitLog]:
     return [store.bucket_log(bucket, epoch) for bucket in range(store.buckets)]
 
 
-def _require_same(store: JobStore, fold: Fold, buckets: int) -> None:
-    if fold.under_way is not None and fold.under_way.buckets != buckets:
+def _require_same(store: JobStore, fold: Fold, move: Move) -> None:
+    under_way = fold.under_way
+    if under_way is not None and (under_way.buckets, under_way.settings) != (move.buckets, dict(move.settings)):
         raise ConflictError(
-            "the job is on its way to another number of buckets than this",
+            "the job is on its way to another number of buckets than this, or to other settings",
             store=store.roots.store,
-            expected=f"{fold.under_way.buckets} buckets",
-            found=f"{buckets} buckets",
-            todo=f"`distcommit rebucket JOB.yaml --buckets {fold.under_way.buckets}` finishes it; then give this again",
+            expected=_shown(under_way.buckets, under_way.settings),
+            found=_shown(move.buckets, move.settings),
+            todo=f"`distcommit rebucket JOB.yaml --buckets {under_way.buckets}`, with these settings in the job file,"
+            " finishes it; then give this again",
         )
 
 
-def _require_movable(store: JobStore, folds: Sequence[Fold]) -> None:
+def _shown(buckets: int, settings: Mapping[str, str]) -> str:
+    return ", ".join([f"{buckets} buckets", *(f"{name}: {value}" for name, value in sorted(settings.items()))])
+
+
+def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None:
     states = [state for fold in folds for state in fold.datasets.values()]
-    for state in states:
-        store.bucket_of(state.dataset_urn)  # raises while nothing is changed, where the sink names no group for it
     busy = sorted(f"{s.dataset_urn} ({s.status.value})" for s in states if s.status is not DatasetStatus.IDLE)
     if busy:
         raise ConflictError(
-            "the number of buckets can't be changed while sequences are not done",
+            "the job can't be moved to other logs while sequences are not done",
             store=store.roots.store,
             expected="all datasets to be idle",
-            found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
+            found=_first(busy),
             todo="`distcommit recover` it, or release what is quarantined, then give this again; nothing was changed",
         )
+    stopped = sorted(state.dataset_urn for state in states if state.is_stopped) if move.named_now else []
+    if stopped:
+        raise ConflictError(
+            "datasets that are stopped can't get other names",
+            store=store.roots.store,
+            expected="none of them to be stopped",
+            found=_first(stopped),
+            todo="`distcommit release JOB.yaml DATASET retry`, as it was configured before, then give this again;"
+            " nothing was changed",
+        )
+    for state in renamed(states, move.named_now) if move.named_now else states:
+        store.bucket_of(state.dataset_urn)  # raises while nothing is changed, where the sink names no group for it
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _fencing(log: CommitLog, run_id: str) -> Work[Fold]:
@@ -139,14 +181,21 @@ def _fencing(log: CommitLog, run_id: str) -> Work[Fold]:
     return fold
 
 
-def _begin(store: JobStore, epoch: int, buckets: int) -> JobStore:
+def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
     """Lets nothing go on but this; returns the store as it is to be."""
     log, generation = store.job_log(epoch), store.generation + 1
-    begun = partial(next_record.rebucket, epoch=epoch, generation=generation, buckets=buckets, settings={})
+    begun = partial(
+        next_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
+    )
     fold = log.settle(begun)
     require_fence(fold, epoch, log.folder)
-    _require_same(store, fold, buckets)
-    return replace(store, generation=generation, buckets=buckets)
+    _require_same(store, fold, move)
+    return replace(store, generation=generation, buckets=move.buckets)
+
+
+def _require_ours(store: JobStore, epoch: int) -> None:
+    log = store.job_log(epoch)
+    require_fence(log.refresh(), epoch, log.folder)
 
 
 def _moving(log: CommitLog, generation: int) -> Work[Fold]:
@@ -158,11 +207,11 @@ def _moving(log: CommitLog, generation: int) -> Work[Fold]:
     return fold
 
 
-def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold]) -> None:
+def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) -> int:
     """Makes the new logs, durably, and sees that each is what it has to be: what a backup or another program may have
-    left there would count from the switch on."""
+    left there would count from the switch on. How many datasets are in them."""
     logs = _logs(after, epoch)
-    wanted = [next_record.begin(ended, bucket, after.bucket_of) for bucket in range(after.buckets)]
+    wanted = next_record.beginnings(ended, after.buckets, after.bucket_of, move.named_now)
 
     def make(one: tuple[CommitLog, Checkpoint]) -> str:
         log, beginning = one
@@ -182,6 +231,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold]) -> None:
             todo=f"see what has left it there, move {wrong[0].rpartition('/')[0]} away and give this again",
         )
     after.fs.sync([log.folder for log in logs], after.roots.store)
+    return sum(len(beginning.datasets) for beginning in wanted)
 
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:

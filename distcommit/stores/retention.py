@@ -1,21 +1,42 @@
-"""Plans, task states and records of past runs are kept for people to look at; nothing else needs them once a run is
-over."""
+"""Plans, task states, outcomes by dataset, times and records of past runs are kept for people to look at; nothing else
+needs them once a run is over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import RUNS, TEMPORARY, bucket_name, bucket_number, record_epoch, record_name
+from distcommit.protocol.paths import (
+    LOCK,
+    RUN_DATASETS,
+    RUN_TIMES,
+    RUNS,
+    TEMPORARY,
+    bucket_name,
+    bucket_number,
+    is_run_name,
+    record_of,
+)
 from distcommit.stores.deletion import delete_tree
 
-KEPT_RUNS = 10
-_TABLES = ("plans", "task_states")
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many runs are kept beside the newest: their records (`runs`), and their tables (`tables`)."""
+
+    runs: int = 100
+    tables: int = 10
 
 
-def forget_runs(fs: FileSystem, store_root: str, owned: Iterable[int], buckets: int, keep: int) -> None:
-    """Deletes what runs before the newest `keep` have left in the tables of these buckets, then folders that are empty;
-    and, for bucket 0, the records of such runs, and what they left of buckets above the `buckets` that there are now.
+USUALLY_KEPT = Retention()
+
+_TABLES = ("plans", "task_states", RUN_DATASETS, RUN_TIMES)
+
+
+def forget_runs(fs: FileSystem, store_root: str, owned: Iterable[int], buckets: int, kept: Retention) -> None:
+    """Deletes what runs before the newest have left in the tables of these buckets, then folders that are empty; and,
+    for bucket 0, the records of such runs, and what they left of buckets above the `buckets` that there are now.
 
     Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing.
     """
@@ -23,14 +44,17 @@ def forget_runs(fs: FileSystem, store_root: str, owned: Iterable[int], buckets: 
     names = list(map(bucket_name, owned))
     for table in _TABLES:
         runs = sorted(entry.name for entry in fs.list_folder(f"{store_root}/{table}") if entry.is_folder)
-        for run in runs[:-keep]:
+        for run in runs[: -kept.tables]:
             folder = f"{store_root}/{table}/{run}"
             for name in [*names, *(_above(fs, folder, buckets) if 0 in owned else ())]:
                 delete_tree(fs, f"{folder}/{name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 delete_tree(fs, folder)
     if 0 in owned:
-        _forget_records(fs, f"{store_root}/{RUNS}", keep)
+        _forget_records(fs, f"{store_root}/{RUNS}", kept.runs)
+        alive = sorted(e.name for e in fs.list_folder(f"{store_root}/{LOCK}") if e.is_folder and is_run_name(e.name))
+        for run in alive[: -kept.runs]:
+            delete_tree(fs, f"{store_root}/{LOCK}/{run}")
 
 
 def _above(fs: FileSystem, folder: str, buckets: int) -> list[str]:
@@ -42,7 +66,9 @@ def _above(fs: FileSystem, folder: str, buckets: int) -> list[str]:
 def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:
     """Also what a run left that died as it put its record; one that is about to puts it again."""
     entries = fs.list_folder(folder)
-    epochs = sorted(epoch for entry in entries if (epoch := record_epoch(entry.name)) is not None)
+    found = {entry.name: known[0] for entry in entries if (known := record_of(entry.name)) is not None}
+    oldest_kept = sorted(set(found.values()))[-keep - 1 :][:1]
+    past = [name for name, epoch in found.items() if oldest_kept and epoch < oldest_kept[0]]
     unput = [entry.name for entry in entries if entry.name.startswith(TEMPORARY)]
-    for name in (*map(record_name, epochs[:-keep]), *unput):
+    for name in (*past, *unput):
         fs.delete(f"{folder}/{name}")

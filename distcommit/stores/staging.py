@@ -100,7 +100,8 @@ class StagedFiles:
 
     def look(self, states: Iterable[TaskState]) -> None:
         """Lists the folders of all these at once, as many at a time as the file system is worth."""
-        folders = {file.staged_path.rpartition("/")[0] for state in states for file in state.files}
+        results = [result for state in states for result in state.branches]
+        folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         in_flight(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:

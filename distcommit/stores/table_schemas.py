@@ -125,6 +125,39 @@ PLAN_SCHEMA = pa.schema(
 )
 """One row for each work unit; what concerns its dataset is repeated on each row."""
 
+RUN_DATASETS_SCHEMA = pa.schema(
+    [
+        _required("dataset", pa.string()),
+        _required("bucket", pa.int32()),
+        _required("outcome", pa.string()),
+        _required("records", pa.int64()),
+        _required("files", pa.int64()),
+        _required("positions_lost", pa.int64()),
+        _required("kind", pa.string()),
+        _required("reason", pa.string()),
+    ],
+    metadata={VERSION_KEY: b"1"},
+)
+"""One row for each dataset that a phase of a run has something to tell of."""
+
+RUN_TIMES_SCHEMA = pa.schema(
+    [
+        _required("phase", pa.string()),
+        _required("task", pa.int32()),
+        _required("host", pa.string()),
+        _required("pid", pa.int64()),
+        _required("daemon_pid", pa.int64()),
+        _required("kind", pa.string()),
+        _required("dataset", pa.string()),
+        _required("began_ms", pa.int64()),
+        _required("ended_ms", pa.int64()),
+        _required("count", pa.int64()),
+    ],
+    metadata={VERSION_KEY: b"1"},
+)
+"""One row for each task of a phase that had something to commit, for each sweep over its buckets in which it did, and
+for each dataset that it has sealed or published."""
+
 TASK_STATES = {
     b"1": _WITHOUT_BRANCHES,
     b"2": _WITH_INFOS,

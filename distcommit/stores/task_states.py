@@ -66,11 +66,14 @@ class TaskStateWriter:
         fs: where the store is.
         store_root: its folder.
         run_id: the run.
+
+    Attributes:
+        writer: 32 hexadecimal digits that the names of its files begin with.
     """
 
     def __init__(self, fs: FileSystem, store_root: str, run_id: str) -> None:
         self._fs, self._folder = fs, run_folder(store_root, run_id)
-        self._writer, self._number = uuid.uuid4().hex, 0
+        self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
         """Publishes rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
@@ -80,7 +83,7 @@ class TaskStateWriter:
         for bucket, rows in states.items():
             self._number += 1
             data = encode_task_states(rows)
-            names[bucket] = table_name(f"{self._writer}-{self._number:06d}", data)
+            names[bucket] = table_name(f"{self.writer}-{self._number:06d}", data)
             files.append((f"{self._folder}/{bucket_name(bucket)}/{names[bucket]}", data))
         answers = self._fs.put_all_if_absent(files)
         return {

@@ -19,10 +19,13 @@ from distcommit.fs.upload_marker import encode_marker
 from distcommit.sinks.files import avro_container
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.stores.documents import encode_document
+from distcommit.stores.run_datasets import encode_run_datasets
+from distcommit.stores.run_times import encode_run_times
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
 from distcommit.testing.models import samples
 from distcommit.testing.simulation.altered_files import encoded
+from tests.golden.cuts import PIECE, ROOT
 from tests.golden.job import make_job
 from tests.golden.jobs import make_jobs
 
@@ -42,8 +45,13 @@ GOLDEN_13 = Path(__file__).parent / "v13"
 GOLDEN_14 = Path(__file__).parent / "v14"
 GOLDEN_16 = Path(__file__).parent / "v16"
 GOLDEN_17 = Path(__file__).parent / "v17"
+GOLDEN_18 = Path(__file__).parent / "v18"
 GOLDEN_REPLACED = Path(__file__).parent / "replaced_v1"
+GOLDEN_CUTS = Path(__file__).parent / "cuts_v1"
 GOLDEN_FORMATS = Path(__file__).parent / "formats_v1"
+GOLDEN_RUNS = Path(__file__).parent / "runs_v1"
+GOLDEN_SCHEDULE = Path(__file__).parent / "schedule_v1"
+GOLDEN_TIMES = Path(__file__).parent / "times_v1"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 
 
@@ -58,6 +66,26 @@ def make_7(folder: Path) -> None:
     """Writes what came with records of runs."""
     folder.mkdir(parents=True)
     (folder / "run.json").write_bytes(encode_document(samples.RUN_RECORD))
+
+
+def make_runs(folder: Path) -> None:
+    """Writes what came with beginnings of runs, requests to end them, and tables of their datasets."""
+    folder.mkdir(parents=True)
+    (folder / "begun.json").write_bytes(encode_document(samples.RUN_BEGINNING))
+    (folder / "cancel.json").write_bytes(encode_document(samples.CANCEL_REQUEST))
+    (folder / "run_datasets.parquet").write_bytes(encode_run_datasets(samples.RUN_DATASETS))
+
+
+def make_schedule(folder: Path) -> None:
+    """Writes what is asked of services that run a job."""
+    folder.mkdir(parents=True)
+    (folder / "paused.json").write_bytes(encode_document(samples.SCHEDULE_REQUEST))
+
+
+def make_times(folder: Path) -> None:
+    """Writes what came with tables of what tasks did when."""
+    folder.mkdir(parents=True)
+    (folder / "run_times.parquet").write_bytes(encode_run_times(samples.RUN_TIMES))
 
 
 def make_9(folder: Path) -> None:
@@ -188,6 +216,12 @@ def make_16(folder: Path) -> None:
     (folder / "plan.parquet").write_bytes(encode_plan(samples.OPEN_ENDED_PLAN))
 
 
+def make_18(folder: Path) -> None:
+    """Writes what came with columns that are inferred."""
+    folder.mkdir(parents=True)
+    (folder / "schema.json").write_bytes(encode_document(samples.KEPT_SCHEMA))
+
+
 def make_17(folder: Path) -> None:
     """Writes what came with bases: of sinks' commit steps version 3, and fields at the end of sequences and
     states."""
@@ -247,7 +281,15 @@ def make(folder: Path) -> None:
     (folder / "footer.txt").write_text(samples.footer().to_metadata()["distcommit"], encoding="utf-8")
     (folder / "offsets.txt").write_text(samples.offsets().to_text(), encoding="utf-8")
     make_job(folder / "job")
-    shutil.rmtree(folder / "job" / "store" / "progress", ignore_errors=True)  # display only, no format of ours
+    for name in ("progress", "run_datasets", "run_times", "cuts"):  # display only; not yet written by version 1
+        shutil.rmtree(folder / "job" / "store" / name, ignore_errors=True)
+
+
+def make_cuts(folder: Path) -> None:
+    """What readers go by."""
+    folder.mkdir(parents=True)
+    (folder / "root.json").write_bytes(encode_document(ROOT))
+    (folder / "piece.json").write_bytes(encode_document(PIECE))
 
 
 if __name__ == "__main__":
@@ -269,8 +311,13 @@ if __name__ == "__main__":
         GOLDEN_14: make_14,
         GOLDEN_16: make_16,
         GOLDEN_17: make_17,
+        GOLDEN_18: make_18,
         GOLDEN_REPLACED: make_replaced,
+        GOLDEN_CUTS: make_cuts,
         GOLDEN_FORMATS: make_formats,
+        GOLDEN_RUNS: make_runs,
+        GOLDEN_SCHEDULE: make_schedule,
+        GOLDEN_TIMES: make_times,
         GOLDEN_JOBS: make_jobs,
     }
     for name, write in ((folder.name, write) for folder, write in writers.items()):

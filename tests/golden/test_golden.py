@@ -42,9 +42,19 @@ from distcommit.stores.claims import Owner
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.kept_schemas import KeptSchema
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Manifest
-from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
+from distcommit.stores.run_datasets import RunDataset
+from distcommit.stores.run_records import (
+    CancelRequest,
+    RecordedPhase,
+    RecordedReason,
+    RecordedReasons,
+    RunBeginning,
+    RunFacts,
+    RunRecord,
+)
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.stores.stored_records import StoredRecord, StoredState
 from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
@@ -77,6 +87,7 @@ from tests.golden.make import (
     GOLDEN_13,
     GOLDEN_14,
     GOLDEN_17,
+    GOLDEN_18,
     GOLDEN_FORMATS,
     GOLDEN_REPLACED,
     make,
@@ -107,10 +118,10 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(StoredRecord),
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark, StoredState),
     *(UnreadDataset, FailedReading),
-    *(StoreMarker, RecordedSettings, Manifest, LockRecord, Footer, Said, Owner),
+    *(StoreMarker, RecordedSettings, KeptSchema, Manifest, LockRecord, Footer, Said, Owner),
     *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile, ReplacedRecords),
-    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason),
+    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest, RunDataset),
 ]
 
 
@@ -185,6 +196,12 @@ def test_recorded_settings_are_read_as_what_was_written() -> None:
     data = (GOLDEN_5 / "settings.json").read_bytes()
     assert decode_document(data, RecordedSettings, 1, "settings", PATH) == samples.RECORDED_SETTINGS
     assert encode_document(samples.RECORDED_SETTINGS) == data
+
+
+def test_an_inferred_schema_is_read_as_what_was_written() -> None:
+    data = (GOLDEN_18 / "schema.json").read_bytes()
+    assert decode_document(data, KeptSchema, 1, "schema", PATH) == samples.KEPT_SCHEMA
+    assert encode_document(samples.KEPT_SCHEMA) == data
 
 
 def test_the_record_of_a_run_is_read_as_what_was_written() -> None:

@@ -23,7 +23,7 @@ from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.plans import put_manifest
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World
@@ -192,9 +192,11 @@ def test_another_number_of_buckets_keeps_a_group_together_and_needs_a_group_for_
     assert run_with(sink, machine, data, World(buckets=4, partitions=1)).succeeded
     store, before = World(buckets=4).store(machine), machine.paths("/job")
     with pytest.raises(ConfigurationError):
-        rebucket(replace(store, groups=CommitGroups(TableSink(tables=lambda urn: ""))), 64, "moves", lambda step: None)
+        rebucket(
+            replace(store, groups=CommitGroups(TableSink(tables=lambda urn: ""))), Move(64), "moves", lambda step: None
+        )
     assert machine.paths("/job") == before
-    after = rebucket(replace(store, groups=CommitGroups(sink)), 64, "moves", lambda step: None).store
+    after = rebucket(replace(store, groups=CommitGroups(sink)), Move(64), "moves", lambda step: None).store
     assert {*after.bucket_log(bucket_of("a", 64)).refresh().datasets} == {"a1", "a2", "a3"}
     more = source(a1=3, a2=2, a3=1, b1=2)
     assert run_with(sink, machine, more, World(buckets=64, partitions=1)).succeeded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -191,6 +192,28 @@ def test_a_dataset_whose_commit_raises_does_not_hold_up_the_others() -> None:
     run_with(sink, machine, source(a=1, b=1, c=1))
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
     assert sink.rows == {"a": ["a/0/0"], "c": ["c/0/0"]}
+
+
+def test_a_run_counts_what_its_committers_were_asked_and_answered() -> None:
+    def answers(request: CommitRequest) -> CommitOutcome | None:
+        if request.dataset_urn == "raises":
+            time.sleep(0.002)
+            raise ZeroDivisionError("bad row")
+        outcomes: dict[str, CommitOutcome] = {
+            "never": FailedForGood("never"),
+            "later": RetryLater("later"),
+            "known": AlreadyCommitted(),
+        }
+        return outcomes.get(request.dataset_urn)
+
+    machine, sink = Machine(), MemorySink(answers=answers)
+    totals = run_with(sink, machine, source(new=1, known=1, later=1, never=1, raises=1)).totals
+    asked = sum(map(len, sink.calls))
+    assert (totals.commit_attempts, totals.commit_successes, totals.commit_failures) == (asked, 2, 1)
+    assert totals.commit_retries == asked - 3
+    assert 2 <= totals.target_ms < 60_000
+    totals = run_with(sink, machine, source(new=1, known=1)).totals
+    assert totals.commit_attempts == totals.commit_retries > 0, "those that were left are asked for, and no others"
 
 
 @pytest.mark.parametrize("other", ["files", "another sink"])

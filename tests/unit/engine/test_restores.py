@@ -23,7 +23,7 @@ from distcommit.protocol import next_record
 from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.by_hand import retry_all, set_watermark
 from distcommit.stores.fencing import require_newest
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import files_below, new_machine, planned, replace_files
@@ -248,14 +248,14 @@ def test_what_was_put_back_is_not_carried_over_to_another_number_of_buckets() ->
     for each, refused in ((machine, LostTailError), (other, StaleStoreError)):
         store = files_below(each, ROOTS.store)
         with pytest.raises(refused):
-            rebucket(WORLD.store(each), 3, "moves", lambda _: None)
+            rebucket(WORLD.store(each), Move(3), "moves", lambda _: None)
         assert files_below(each, ROOTS.store) == store
 
 
 def test_a_bucket_that_loses_its_tail_after_a_rebucket_is_told_by_its_new_head() -> None:
     machine = before()
     resized = replace(WORLD, resized=True)
-    after = rebucket(WORLD.store(machine), 3, "moves", lambda _: None).store
+    after = rebucket(WORLD.store(machine), Move(3), "moves", lambda _: None).store
     folder = after.bucket_log(after.bucket_of("a")).folder
     files = files_below(machine, folder)
     set_watermark(after, "a", Watermark({"0": 1}), "person")

@@ -15,13 +15,20 @@ from msgspec import structs
 from distcommit.app.status import read_status
 from distcommit.engine.observed import observed
 from distcommit.engine.run import recover, run
-from distcommit.model.errors import ConflictError, CorruptError, FencedError, SourceUnavailableError
+from distcommit.model.errors import (
+    ConflictError,
+    CorruptError,
+    FencedError,
+    SourceUnavailableError,
+    UnknownVersionError,
+)
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.model.work import WorkUnit
-from distcommit.protocol.paths import RUNS, record_epoch, record_name
+from distcommit.protocol.paths import BEGUN, RUNS, record_name, record_of
 from distcommit.stores.fencing import begin_run
-from distcommit.stores.retention import KEPT_RUNS
-from distcommit.stores.run_records import KEPT, RunRecord, put_record, read_record
+from distcommit.stores.retention import Retention
+from distcommit.stores.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets, read_run_datasets
+from distcommit.stores.run_records import KEPT, RunFacts, RunRecord, put_record, read_beginning, read_record
 from distcommit.testing.models import samples
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, World
@@ -159,7 +166,7 @@ def test_a_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
     after = machine.paths(FOLDER)
     assert {path: after[path] for path in before} == before
-    with pytest.raises(ConflictError, match="left a record before"):
+    with pytest.raises(ConflictError, match="left this before"):
         put_record(old.store, structs.replace(record, who="another"))
     assert machine.paths(FOLDER) == after
 
@@ -201,7 +208,7 @@ def test_a_run_that_is_killed_leaves_none() -> None:
 def test_a_record_that_can_not_be_read_is_told_and_passed_over() -> None:
     machine, data = Machine(), source(a=3)
     epoch = go(WORLD, machine, data).epoch
-    [path] = machine.paths(FOLDER)
+    path = f"{FOLDER}/{record_name(epoch)}"
     machine.put(path, machine.paths(FOLDER)[path][:-9])
     with pytest.raises(CorruptError, match="the record of a run is corrupt"):
         read_record(WORLD.store(machine).fs, ROOTS.store, epoch)
@@ -240,18 +247,87 @@ def test_a_record_names_so_many_of_a_kind_and_counts_the_others() -> None:
     assert len(record.reasons.kept) + record.reasons.left_out == number
 
 
-def test_the_records_of_runs_long_past_are_forgotten_with_their_tables() -> None:
-    machine = Machine()
-    for number in range(1, KEPT_RUNS + 4):
-        last = go(WORLD, machine, source(a=number)).epoch
-    names = [path.rpartition("/")[2] for path in machine.paths(FOLDER)]
-    assert len(names) == KEPT_RUNS + 1
-    assert max(map(record_epoch, names)) == last  # type: ignore[type-var]
+def test_what_runs_long_past_have_left_is_forgotten_as_the_job_says() -> None:
+    machine, world = Machine(), replace(WORLD, kept=Retention(runs=4, tables=2))
+    epochs = [go(world, machine, source(a=number)).epoch for number in range(1, 8)]
+    found = [record_of(path.rpartition("/")[2]) for path in machine.paths(FOLDER)]
+    assert sorted(found, key=str) == sorted(((e, what) for e in epochs[-5:] for what in ("", BEGUN)), key=str)
+    for table in ("task_states", "run_datasets", "run_times"):
+        below = f"{ROOTS.store}/{table}/"
+        assert len({path.removeprefix(below).partition("/")[0] for path in machine.paths(below[:-1])}) == 2 + 1
     machine.put(f"{FOLDER}/.tmp-{record_name(99)}-{'0' * 32}", b"{")
     machine.put(f"{FOLDER}/notes.txt", b"somebody's")
-    go(WORLD, machine, source(a=number + 1))
+    go(world, machine, source(a=8))
     left = {path.rpartition("/")[2] for path in machine.paths(FOLDER)}
-    assert {name for name in left if record_epoch(name) is None} == {"notes.txt"}
+    assert {name for name in left if record_of(name) is None} == {"notes.txt"}
+
+
+def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, RunDataset]:
+    found: dict[str, RunDataset] = {}
+    for rows in read_run_datasets(WORLD.store(machine).fs, ROOTS.store, run_id):
+        found = {row.dataset: row for row in rows} | found
+    return found
+
+
+def test_a_run_says_as_it_begins_who_began_it_on_what() -> None:
+    machine = Machine()
+    settings = WORLD.begin(machine, source(a=3))
+    facts = RunFacts({"job": "x"}, {"python": "3"}, "host", 7, "/job.yaml", kept_runs=3, kept_tables=2)
+    with observed(settings, "run", "somebody", facts=facts):
+        told = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
+        assert read_record(settings.store.fs, ROOTS.store, settings.epoch) is None
+    assert told is not None
+    assert (told.epoch, told.run_id, told.who, told.facts) == (settings.epoch, settings.run_id, "somebody", facts)
+    for after in machine.after_power_loss(random.Random(1), 5, 8):
+        assert read_beginning(WORLD.store(after).fs, ROOTS.store, settings.epoch) == told
+
+
+def test_a_run_s_table_says_what_became_of_each_dataset() -> None:
+    machine = with_folders(Machine(), "c")
+    machine.faults.append(dies("rename", "/output/c/", nth=2))
+    with suppress(BaseException):
+        run(launch, WORLD.begin(machine, source(c=[2, 1])))
+    machine.restart()
+    datasets = source(a=3, b=1, c=[2, 1]).datasets
+    failing = {**datasets, "b": replace(datasets["b"], fails=frozenset({"0"}))}
+    first = go(WORLD, machine, OddSource(failing))
+    rows = table_of(machine, first.run_id)
+    assert {urn: (row.outcome, row.records) for urn, row in rows.items()} == {
+        "a": ("published", 3),
+        "b": ("failed", 0),
+        "c": ("replayed", 3),
+    }
+    assert (rows["b"].kind, bool(rows["b"].reason), rows["a"].reason) == ("failed", True, "")
+    assert rows["a"].files == 1
+
+
+def test_a_run_s_table_says_what_was_held_back_and_what_held_it() -> None:
+    machine, data = Machine(), source(a=3, b=1)
+
+    def extracting(unit: WorkUnit) -> None:
+        if unit.dataset_urn == "b":
+            raise OSError(errno.EIO, "unreadable")
+
+    result = go(JOB, machine, OddSource(data.datasets, extracting=extracting))
+    assert {urn: row.outcome for urn, row in table_of(machine, result.run_id).items()} == {"a": "held", "b": "failed"}
+    again = go(JOB, machine, data)
+    assert {row.outcome for row in table_of(machine, again.run_id).values()} == {"published"}
+
+
+def test_a_table_that_can_not_be_written_costs_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.ENOSPC, "create", "/run_datasets/"))
+    assert go(WORLD, machine, source(a=3)).succeeded
+    assert "what became of datasets can't be kept" in caplog.text
+
+
+def test_a_table_of_datasets_that_is_damaged_or_of_another_version_is_told() -> None:
+    data = encode_run_datasets([RunDataset("größe/1", 3, "failed", kind="failed", reason="x" * 900)])
+    assert decode_run_datasets(data, "t")[0].reason == "x" * 500
+    with pytest.raises(CorruptError, match="corrupt"):
+        decode_run_datasets(data[:-9], "t")
+    with pytest.raises(UnknownVersionError, match="found 9"):
+        decode_run_datasets(data.replace(b"table-version\x18\x011", b"table-version\x18\x019"), "t")
 
 
 def test_a_record_is_put_again_where_a_newer_run_sweeps_what_it_was_put_as() -> None:
@@ -276,11 +352,17 @@ def test_an_epoch_that_was_only_taken_has_no_record() -> None:
     assert read_status(WORLD.store(machine)).no_record == "it is under way, or it died"
 
 
-@pytest.mark.parametrize(("name", "epoch"), [("0000000007.json", 7), ("12345678901.json", 12345678901)])
-def test_names_of_records(name: str, epoch: int) -> None:
-    assert (record_name(epoch), record_epoch(name)) == (name, epoch)
+@pytest.mark.parametrize(
+    ("name", "epoch", "what"),
+    [("0000000007.json", 7, ""), ("12345678901.json", 12345678901, ""), ("0000000007-begun.json", 7, BEGUN)],
+)
+def test_names_of_records(name: str, epoch: int, what: str) -> None:
+    assert (record_name(epoch, what), record_of(name)) == (name, (epoch, what))
 
 
-@pytest.mark.parametrize("name", ["7.json", "0000000007", ".tmp-0000000007.json", "00000000x7.json", "\u0660.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["7.json", "0000000007", ".tmp-0000000007.json", "00000000x7.json", "\u0660.json", "0000000007-x.json"],
+)
 def test_other_names_are_no_records(name: str) -> None:
-    assert record_epoch(name) is None
+    assert record_of(name) is None

@@ -21,7 +21,7 @@ from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.stores.fencing import fence_bucket
-from distcommit.stores.retention import forget_runs
+from distcommit.stores.retention import Retention, forget_runs
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import Operation
@@ -194,7 +194,7 @@ def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table:
             swept.append(folder)
             assert go(WORLD, machine, source(a=3)).succeeded
             store = WORLD.store(machine)
-            forget_runs(store.fs, store.roots.store, range(store.buckets), store.buckets, 1)
+            forget_runs(store.fs, store.roots.store, range(store.buckets), store.buckets, Retention(tables=1))
 
     machine.faults.append(newer_run)
     with pytest.raises(FencedError, match="a newer run"):

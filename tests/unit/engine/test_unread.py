@@ -22,7 +22,7 @@ from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores import by_hand
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.rebucket import Move, rebucket
 from distcommit.stores.segment import decode_segment
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
@@ -398,7 +398,7 @@ def test_another_number_of_buckets_carries_over_what_could_not_be_read() -> None
     before = unread(machine, world=world)
     assert before is not None
     assert before.stopped
-    rebucket(world.store(machine), 3, "moves", lambda step: None)
+    rebucket(world.store(machine), Move(3), "moves", lambda step: None)
     assert unread(machine, world=world) == before
     assert kinds(go(world, machine, half(broken=False, b=1, c=1))) == ["skipped, stopped"]
     by_hand.retry(world.store(machine), "a", "person")

@@ -344,7 +344,7 @@ def test_a_checkpoint_and_a_move_to_other_buckets_carry_it() -> None:
     apply(3, fold.checkpoint(), again)
     assert again.datasets == fold.datasets
     apply(4, Moved(1, 1), fold)
-    assert next_record.begin([fold], 0, lambda urn: 0).datasets == (fold.state_of("d"),)
+    assert next_record.beginnings([fold], 1, lambda urn: 0)[0].datasets == (fold.state_of("d"),)
 
 
 POSITIONS = st.dictionaries(st.sampled_from("012"), st.integers(0, 9), min_size=1)

@@ -20,7 +20,7 @@ from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores import job_store
 from distcommit.stores.commit_step_store import LogCommitStepStore
 from distcommit.stores.job_store import Roots
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.rebucket import Move, rebucket
 
 
 @register
@@ -262,7 +262,7 @@ def test_a_store_that_has_got_another_number_of_buckets_is_read_on_and_has_to_be
     job = job_store.open_store(
         context.fs, Roots(str(folder), context.staging_root, context.output_root), "job", create=False
     )
-    assert rebucket(job, 9, "moves", lambda step: None).datasets == 1
+    assert rebucket(job, Move(9), "moves", lambda step: None).datasets == 1
     assert late.watermark("job", "d") == Watermark({"": 5}), "as it is in the generation that counts"
     late.put("job", "d", move(5, 7))
     acts: list[Callable[[], object]] = [

@@ -17,7 +17,7 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import LockHeldError
-from distcommit.stores.job_lock import JobLock, LockRecord, _process_start
+from distcommit.stores.job_lock import JobLock, LockRecord, _process_start, holders, is_alive, release_overdue
 from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import QuickClock
@@ -227,3 +227,33 @@ def test_a_holder_whose_lock_was_taken_over_neither_renews_nor_releases_it(tmp_p
     assert not mine._thread.is_alive()
     mine.__exit__(None, None, None)
     assert records(fs, root)[-1] == holder(clock)
+
+
+def test_runs_that_do_not_hold_the_lock_hold_nobody_off_and_say_that_they_live() -> None:
+    fs, clock = make_fs(), QuickClock()
+    with (
+        JobLock(fs, ROOT, "first", TTL, clock, shared=True),
+        JobLock(fs, ROOT, "second", TTL, clock, shared=True),
+        lock(fs, "third", clock),
+    ):
+        found = holders(fs, ROOT)
+        assert {run_id: is_alive(holder, clock) for run_id, holder in found.items()} == dict.fromkeys(
+            ("first", "second", "third"), True
+        )
+        clock.sleep(TTL + 1)
+        assert not any(is_alive(holder, clock) for holder in found.values())
+    assert {run_id: holder.released for run_id, holder in holders(fs, ROOT).items()} == {"third": True}
+
+
+def test_who_should_have_renewed_its_lease_loses_the_lock_and_gives_nothing_up_that_others_have_then() -> None:
+    fs, clock = make_fs(), QuickClock()
+    with lock(fs, "frozen", clock):
+        clock.sleep(TTL / 3)
+        assert not release_overdue(fs, ROOT, "frozen", clock), "it may just be about to renew it"
+        clock.sleep(TTL / 3)
+        assert not is_free(fs, clock)
+        assert not release_overdue(fs, ROOT, "another", clock)
+        assert release_overdue(fs, ROOT, "frozen", clock)
+        names = fs.list_folder(f"{ROOT}/lock")
+    assert fs.list_folder(f"{ROOT}/lock") == names, "as it wakes, the lock is not its own any more"
+    assert is_free(fs, clock)

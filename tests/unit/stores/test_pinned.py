@@ -7,11 +7,23 @@ import random
 
 import pytest
 
-from distcommit.model.errors import ConfigurationError, CorruptError, TransientError, UnknownVersionError
+from distcommit.model.errors import (
+    ConfigurationError,
+    CorruptError,
+    FencedError,
+    TransientError,
+    UnknownVersionError,
+)
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.stores.documents import encode_document
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.pinned import RecordedSettings, read_settings, record_settings, require_settings
+from distcommit.stores.pinned import (
+    RecordedSettings,
+    change_settings,
+    read_settings,
+    record_settings,
+    require_settings,
+)
 from distcommit.testing.simulation.simulated_posix import Crashed, SimulatedPosix
 from distcommit.testing.simulation.stored_bytes import of_version
 from tests.unit.engine.machines import Machine, Meeting, fails
@@ -197,3 +209,20 @@ def test_a_new_store_is_filled_by_any_rule() -> None:
     assert read_settings(store(machine)).settings["sink.commit_group"] == "table"
     with pytest.raises(ConfigurationError, match=r"found sink\.commit_group: not set"):  # as a program that knows none
         require_settings(store(machine), TOPIC)
+
+
+def test_who_was_paused_before_it_put_another_value_never_has_the_last_word() -> None:
+    """Others have finished its move meanwhile, and made the next one, back to what it was."""
+    machine = Machine()
+    record_settings(store(machine), TOPIC)
+
+    def others() -> None:
+        if len(documents(machine)) > 1:
+            raise FencedError("somebody else has taken the move over")
+        for value in ("partition", "topic"):
+            change_settings(store(machine), {"source.dataset": value}, lambda: None)
+
+    with pytest.raises(FencedError):
+        change_settings(store(machine), {"source.dataset": "partition"}, others)
+    assert read_settings(store(machine)).settings["source.dataset"] == "topic"
+    assert len(documents(machine)) == 3
