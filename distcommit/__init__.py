@@ -28,13 +28,20 @@ from distcommit.model.constructs import (
     TaskChecker,
 )
 from distcommit.model.errors import DistcommitError, RecordError
+from distcommit.model.extract import Extract, TableType
+from distcommit.model.ledger import LedgerRow
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sinks import ledgers
+from distcommit.sinks.aggregated import AggregatedCommitter
 from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.record_writer import RecordWriter
+from distcommit.sinks.table_committer import RefusedError
+from distcommit.sinks.writer_sink import WriterSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
@@ -43,8 +50,10 @@ from distcommit.stores.commit_step_store import LogCommitStepStore
 
 if TYPE_CHECKING:
     from distcommit.app.job import Job
+    from distcommit.app.readers import Cut, read
 
 __all__ = [
+    "AggregatedCommitter",
     "AlreadyCommitted",
     "AttemptIdentity",
     "BranchCounts",
@@ -56,8 +65,10 @@ __all__ = [
     "CommitterSink",
     "Converted",
     "Converter",
+    "Cut",
     "DatasetPlan",
     "DistcommitError",
+    "Extract",
     "Extraction",
     "Extractor",
     "FailedForGood",
@@ -65,6 +76,7 @@ __all__ = [
     "FsRenameCommitStep",
     "HighWatermarkCommitStep",
     "Job",
+    "LedgerRow",
     "LocalFileSystem",
     "LogCommitStepStore",
     "Lost",
@@ -73,6 +85,8 @@ __all__ = [
     "Prepared",
     "Provenance",
     "RecordError",
+    "RecordWriter",
+    "RefusedError",
     "RetryLater",
     "RowChecker",
     "SealRequest",
@@ -83,19 +97,27 @@ __all__ = [
     "SourceFact",
     "StagingArea",
     "StepContext",
+    "TableType",
     "TaskCheck",
     "TaskChecker",
     "Verdict",
     "Watermark",
     "WorkUnit",
+    "WriterSink",
+    "ledgers",
+    "read",
     "register",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """`Job`, once somebody asks for it: it brings sources, sinks and file systems along."""
+    """`Job`, `read` and `Cut`, once somebody asks for them: they bring sources, sinks and file systems along."""
     if name == "Job":
         from distcommit.app.job import Job  # noqa: PLC0415
 
         return Job
+    if name in ("read", "Cut"):
+        from distcommit.app import readers  # noqa: PLC0415
+
+        return getattr(readers, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

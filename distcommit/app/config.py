@@ -7,113 +7,41 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from distcommit.app.alert_settings import AlertSettings
 from distcommit.app.built_in import Section, settings_class
 from distcommit.app.flow_settings import ChainSettings, FlowSettings
+from distcommit.app.job_sections import (
+    CommitSettings,
+    LockSettings,
+    PathSettings,
+    ReaderSettings,
+    ReplaySettings,
+    RetentionSettings,
+    RunLimits,
+    TaskSettings,
+)
 from distcommit.app.places import check_places, keeps_access, normal_place
+from distcommit.app.schedule_settings import ScheduleSettings
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
-from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.spark.settings import SparkSettings
-from distcommit.stores.job_store import MAX_BUCKETS
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PathSettings(_Section):
-    """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs."""
-
-    store: str
-    staging: str
-    output: str
-
-
-class PolicySettings(_Section):
-    """A policy for datasets whose whole names match one of these regular expressions."""
-
-    datasets: tuple[str, ...] = Field(min_length=1)
-    policy: CommitPolicy
-
-    @field_validator("datasets")
-    @classmethod
-    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-        return patterns
-
-
-class CommitSettings(_Section):
-    """How datasets are committed. `policies` wins over `policy`; of several that match the first."""
-
-    buckets: int | None = Field(default=None, ge=1, le=MAX_BUCKETS)
-    policy: CommitPolicy = CommitPolicy.FULL
-    policies: tuple[PolicySettings, ...] = ()
-    scope: Literal["dataset", "job"] = "dataset"
-    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    min_interval_ms: int = Field(default=500, ge=0)
-    durability: Literal["fsync", "none"] = "fsync"
-
-    @property
-    def dataset_policies(self) -> tuple[tuple[str, CommitPolicy], ...]:
-        """Patterns with their policies, as a run is given them."""
-        return tuple((pattern, each.policy) for each in self.policies for pattern in each.datasets)
-
-    @model_validator(mode="after")
-    def _job_level_is_full(self) -> CommitSettings:
-        policies = {self.policy, *(each.policy for each in self.policies)}
-        if self.scope == "job" and policies != {CommitPolicy.FULL}:
-            raise ValueError("scope: job goes with policy: full only")
-        return self
-
-    @model_validator(mode="after")
-    def _job_level_is_written_ahead(self) -> CommitSettings:
-        if self.scope == "job" and self.delivery == "at_least_once":
-            raise ValueError(
-                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before anything"
-                " is written down, so that nothing could wait for the job's decision"
-            )
-        return self
-
-
-class ReplaySettings(_Section):
-    """When replay gives up on a dataset."""
-
-    max_attempts: int = Field(default=3, ge=1)
-
-
-class TaskSettings(_Section):
-    """How often a task tries its work units, and what later runs do about those that failed."""
-
-    attempts: int = Field(default=2, ge=1)
-    retry_wait_s: float = Field(default=1, ge=0)
-    retry_across_runs: RetryPolicy = RetryPolicy.NEVER
-    stop_after_failed_runs: int = Field(default=0, ge=0)
-
-
-class RunLimits(_Section):
-    """How much one run reads; 0 means no limit."""
-
-    seconds: float = Field(default=0, ge=0)
-
-
-class LockSettings(_Section):
-    """The job lock."""
-
-    lease_ttl_s: float = Field(default=30, gt=0)
+from distcommit.stores.cuts import KEPT_CUTS
 
 
 class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A job, as its file says it."""
+    """A job, as its file says it.
+
+    Attributes:
+        job: its name, which its store, output and staging belong to.
+        on_rejected: what becomes of a record that a converter or the fork turns away: its work unit fails (`fail`), or
+            it goes to the error branch (`divert`).
+    """
 
     job: str = Field(min_length=1, max_length=200)
     paths: PathSettings
@@ -122,12 +50,18 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     task: TaskSettings = TaskSettings()
     limits: RunLimits = RunLimits()
     lock: LockSettings = LockSettings()
+    retention: RetentionSettings = RetentionSettings()
+    alerts: AlertSettings = AlertSettings()
+    readers: ReaderSettings = ReaderSettings()
+    schedule: ScheduleSettings | None = None
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")
-    def _micro_batches_are_whole(self) -> JobConfig:
-        if isinstance(self.source, MicroBatchSource) and self.limits.seconds:
-            raise ValueError("limits.seconds would cut a micro-batch: limit what the streaming query reads instead")
+    def _what_is_read_whole_is_not_cut(self) -> JobConfig:
+        if self.source.reads_whole and self.limits.seconds:
+            raise ValueError(
+                "limits.seconds would cut a micro-batch, a snapshot, or what Spark has read: limit what there is"
+            )
         return self
 
     @model_validator(mode="after")
@@ -142,6 +76,11 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     @model_validator(mode="after")
     def _what_replaces_is_whole(self) -> JobConfig:
         publishers = {getattr(sink, "publish", "append") for sink in self.sink_sections().values()}
+        if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
+            raise ValueError(
+                "each run reads all of each dataset anew (source.watermark says by which column it would read what is"
+                " new), which has to take the place of what is there: sink.publish: replace, of files, in all branches"
+            )
         if publishers == {"append"}:
             return self
         if len(publishers) > 1:
@@ -160,28 +99,72 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
         return self
 
     @model_validator(mode="after")
-    def _own_sinks_are_exactly_once(self) -> JobConfig:
+    def _failures_are_kept_as_long_as_they_count(self) -> JobConfig:
+        if self.alerts.after_failed_runs > self.retention.runs:
+            raise ValueError(
+                "alerts.after_failed_runs counts runs that are kept: let retention.runs be as many at least"
+            )
+        return self
+
+    @property
+    def kept_cuts(self) -> int:
+        """How many cuts are kept."""
+        return self.readers.kept_cuts or (KEPT_CUTS if self.task_flow().publish == "append" else 2)
+
+    @property
+    def tries_out(self) -> bool:
+        """Whether what the job publishes is to be looked at only, and nothing of a run is to stay."""
+        return any(sink.abilities.tries_out for sink in self.sink_sections().values())
+
+    @model_validator(mode="after")
+    def _all_or_nothing_is_tried_out(self) -> JobConfig:
+        others = [name for name, sink in self.sink_sections().items() if not sink.abilities.tries_out]
+        if self.tries_out and others:
+            raise ValueError(f"type: console is for trying out a whole job; {', '.join(others)} would really commit")
+        return self
+
+    @model_validator(mode="after")
+    def _sinks_can_deliver(self) -> JobConfig:
         sinks = self.sink_sections().values()
+        written = [name for name, sink in self.sink_sections().items() if not sink.abilities.exactly_once]
+        if self.commit.delivery == "exactly_once" and written:
+            raise ValueError(
+                f"{', '.join(written)} has a writer and no committer: its records are visible as they are written, so"
+                " that those of an attempt that fails are there twice. It goes with commit.delivery: at_least_once"
+            )
         if self.commit.delivery == "at_least_once" and not all(sink.abilities.at_least_once for sink in sinks):
             raise ValueError(
-                "commit.delivery: at_least_once goes with the sink of type files only. A sink's proof is one row for"
-                " each dataset and epoch: of two attempts that nobody chose between, the second would be taken for"
-                " committed, and its records might be missing"
+                "commit.delivery: at_least_once goes with sinks of type files, and those with a writer alone. The"
+                " proof of any other is one row for each dataset and epoch: of two attempts that nobody chose between,"
+                " the second would be taken for committed, and its records might be missing"
             )
         return self
 
 
+_DEFAULT_TYPES = {"sink": "files"}
+
+
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
     """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
-    source.client, in a password of the source or a sink, or in a converter's registry.client, is a secret that is read
-    from the file only when it is used.
+    source.client, in a password of the source or a sink, in a converter's registry.client, or in an alert, is a secret
+    that is read from the file only when it is used.
 
     Args:
         path: a YAML file.
-        overrides: `section.key=value` texts that win over the file; values are YAML.
+        overrides: `section.key=value` texts that win over the file; values are YAML. One that gives a section another
+            `type` takes the place of the section, whose other keys are of the type that it had.
 
     Raises:
         ConfigurationError: if it is missing, not YAML, or says something that is not known or not possible.
+    """
+    return parse_config(load_tree(path, overrides), Path(path))
+
+
+def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What a job file says, with overrides, as it stands there: what comes from the environment is not looked up.
+
+    Raises:
+        ConfigurationError: if it is missing, not YAML or no mapping.
     """
     file = Path(path)
     try:
@@ -192,9 +175,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
         raise ConfigurationError("the job file is not YAML", path=file, found=str(error)) from error
     if not isinstance(tree, dict):
         raise ConfigurationError("the job file is empty or not a mapping", path=file, found=type(tree).__name__)
-    for override in overrides:
+    for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".type")):
         _override(tree, override)
-    return parse_config(tree, file)
+    return tree
 
 
 def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
@@ -231,13 +214,18 @@ def _override(tree: dict[str, Any], text: str) -> None:
     if not separator or not key:
         raise ConfigurationError("this override is not section.key=value", found=text)
     *sections, last = key.split(".")
-    holder = tree
+    holder: Any = tree
     for section in sections:
-        below = holder.setdefault(section, {})
-        if not isinstance(below, dict):
-            raise ConfigurationError("this override goes into something that is not a section", found=text)
-        holder = below
-    holder[last] = yaml.safe_load(value)
+        if isinstance(holder, list):  # one of a list, by its number
+            holder = holder[int(section)] if section.isdecimal() and int(section) < len(holder) else None
+        else:
+            holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
+    if not isinstance(holder, dict):
+        raise ConfigurationError("this override goes into something that is not a section", found=text)
+    parsed = yaml.safe_load(value)
+    if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
+        holder.clear()
+    holder[last] = parsed
 
 
 _LISTS: Mapping[str, Section] = {
@@ -256,10 +244,12 @@ def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     if not isinstance(value, str):
         return value
     of_client = keys[:2] == ("source", "client") or keys[-3:-1] == ("registry", "client")
-    of_secret = of_client or keys[-2:] in (("source", "password"), ("sink", "password"))
+    of_alert = keys[:1] == ("alerts",) and (keys[-1] in ("password", "url") or keys[-2] == "headers")
+    of_secret = of_client or of_alert or keys[-2:] in (("source", "password"), ("sink", "password"))
     if "${file:" in value and not of_secret:
         raise ConfigurationError(
-            "${file:PATH} is for secrets only: source.client, a password of the source or a sink, a registry.client",
+            "${file:PATH} is for secrets only: source.client, a password of the source or a sink, a registry.client,"
+            " a password, URL or header of an alert",
             path=path,
             found=".".join(keys),
             todo="write it out",
@@ -296,6 +286,8 @@ def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:
             tree = tree[int(part)] if isinstance(tree, list) else tree[part]
         except (LookupError, ValueError, TypeError):
             return []
+        if part.isdigit() and section is None:  # one of a list
+            continue
         if section is not None or part in ("source", "sink"):
             of, section = section or part, None
             if of != "branch":

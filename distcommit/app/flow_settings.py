@@ -54,7 +54,11 @@ class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allo
 
 
 class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """A branch behind a fork. `optional`: if it fails, its records go to its error branch, and the others commit."""
+    """A branch behind a fork: converters, row checkers, task checkers and a sink of its own.
+
+    Attributes:
+        optional: whether the others commit if it fails; its records then go to its error branch.
+    """
 
     optional: bool = False
 
@@ -114,6 +118,17 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
         for old, new in (("value", "converters: [{type: json, fields: ...}]"), ("on_undecodable", "on_rejected")):
             if isinstance(tree, Mapping) and old in tree:
                 raise ValueError(f"`{old}` is now said by `{new}`")
+        return tree
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_branches_are_tried_out(cls, tree: Any) -> Any:
+        """One section `sink` of type console is that of all branches."""
+        match tree:
+            case {"sink": {"type": "console"} as console, "fork": {"branches": Mapping() as named} as fork}:
+                branches = {name: {**(branch or {}), "sink": console} for name, branch in named.items()}
+                rest = {key: value for key, value in tree.items() if key != "sink"}
+                return {**rest, "fork": {**fork, "branches": branches}}
         return tree
 
     @model_validator(mode="after")

@@ -6,26 +6,23 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.compare import CompareResult, compare_outputs, compare_positions, require_offsets
-from distcommit.app.config import JobConfig, load_config
+from distcommit.app.ask_service import AskedResult, Wish, ask_service
+from distcommit.app.cancel import CancelResult, cancel_runs
 from distcommit.app.imports import ImportResult, import_watermarks
-from distcommit.app.job_folders import JobFolders
-from distcommit.app.ledgers import open_ledgers, require_audited
 from distcommit.app.positions import ForeignPositions, read_positions, require_some
-from distcommit.app.read_log import LogResult, read_log
 from distcommit.app.rebucket import RebucketResult, rebucket_job
 from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.rebuild_plan import RebuildResult
-from distcommit.app.status import StatusResult, read_status
+from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
+from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Nobody
 from distcommit.engine.run import RecoverResult, RunResult, recover, run
@@ -38,41 +35,14 @@ from distcommit.stores.job_store import JobStore, open_store
 from distcommit.stores.pinned import record_settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _NOBODY = Nobody()
 logger = logging.getLogger(__name__)
 
 
-class Job:
-    """One ingestion job.
-
-    Args:
-        config: the job.
-        session: a Spark session to use; without one each run starts its own and stops it.
-        path: the job's file, and
-        overrides: what wins over it, for commands that messages name.
-    """
-
-    def __init__(
-        self,
-        config: JobConfig,
-        session: SparkSession | None = None,
-        *,
-        path: Path | None = None,
-        overrides: Sequence[str] = (),
-    ) -> None:
-        self.config, self._session = config, session
-        self._folders = JobFolders(config, path, tuple(overrides))
-
-    @classmethod
-    def from_file(cls, path: str | Path, overrides: Sequence[str] = (), session: SparkSession | None = None) -> Job:
-        """The job that a YAML file describes; `overrides` are `section.key=value` texts.
-
-        Raises:
-            ConfigurationError: if the file is wrong.
-        """
-        return cls(load_config(path, overrides), session, path=Path(path), overrides=overrides)
+class Job(StoredJob):
+    """One ingestion job, to be run and acted on."""
 
     def run(self, observer: Observer | None = None) -> RunResult:
         """Replays what is pending, then ingests what is new, committing as datasets become complete.
@@ -85,9 +55,9 @@ class Job:
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
-        from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.staged import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun(self._folders, self._session, "run", _who(), observer) as (launch, settings, told):
+        with begun_to_read(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
             result = run(launch, settings, max_seconds=seconds, pinned=pinned, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -107,13 +77,25 @@ class Job:
         """
         from distcommit.app.on_batch import commit_batch  # noqa: PLC0415 - what only looks needs no Spark
 
-        commit_batch(self._folders, batch, batch_id, _who())
+        commit_batch(self._folders, batch, batch_id, who_am_i())
 
-    def recover(self, observer: Observer | None = None) -> RecoverResult:
-        """Replays what is pending and ingests nothing. Raises as `run`."""
+    def recover(self, observer: Observer | None = None, *, dataset: str = "") -> RecoverResult:
+        """Replays what is pending and ingests nothing. Raises as `run`.
+
+        Args:
+            observer: told what happens.
+            dataset: replay this one alone; the others stay pending, and no attempt of theirs is counted.
+
+        Raises:
+            ConfigurationError: if the store does not know it; no run began.
+        """
         from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
 
-        with begun(self._folders, self._session, "recover", _who(), observer) as (launch, settings, told):
+        if dataset:
+            self.steps(dataset, most=1)
+        command = f"recover {dataset}" if dataset else "recover"
+        with begun(self._folders, self._session, command, who_am_i(), observer) as (launch, begun_settings, told, _):
+            settings = replace(begun_settings, replays_only=dataset)
             result = recover(launch, settings, told)
             end_run(settings.store, settings.epoch, clean=False)
             return result
@@ -122,45 +104,15 @@ class Job:
         """Feeds what was turned away of a dataset through the flow as it is now: see `reprocess_dataset`."""
         from distcommit.app.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
-        return reprocess_dataset(self._folders, self._session, urn, _who(), observer)
+        return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
 
-    def status(self) -> StatusResult:
-        """What is stored of each dataset. Reads only; runs beside a live run.
+    def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:
+        """Tells live runs of the job to end, wherever they are, and waits for it: see `cancel_runs`."""
+        return cancel_runs(self.open_store(create=False), who_am_i(), SystemClock(), wait_s, told)
 
-        Raises:
-            ConfigurationError: if there is no store.
-        """
-        config = self.config
-        published_in = partial(config.task_flow().published_in, output=config.paths.output)
-        return read_status(self.open_store(create=False), published_in)
-
-    def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-        """The records of the job log, of a bucket's or of those that concern a dataset. Reads only.
-
-        Raises:
-            ConfigurationError: if there is no store, or no such bucket.
-        """
-        return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
-
-    def audit(self, *, deep: bool = False) -> AuditResult:
-        """Whether every offset below the watermarks is published exactly once, or as often as the job's delivery says.
-        Reads only.
-
-        Args:
-            deep: read every record instead of the files' metadata, and have targets count the rows that their readers
-                see.
-
-        Raises:
-            ConfigurationError: if there is no store, or if one of the job's sinks tells nothing of what it has
-                committed: its target is then to be asked.
-        """
-        flow = self.config.task_flow()
-        require_audited(flow)
-        store, at_least_once = self.open_store(create=False), self.config.commit.delivery == "at_least_once"
-        with open_ledgers(flow, store) as ledgers:
-            return audit_store(
-                store, self.config.source.provenance, deep=deep, at_least_once=at_least_once, ledgers=ledgers
-            )
+    def ask_service(self, wish: Wish, *, wait_s: float = 0) -> AskedResult:
+        """Pauses, resumes or triggers the job, wherever it is served: see `app.ask_service`."""
+        return ask_service(self.open_store(create=False), wish, who_am_i(), SystemClock(), wait_s)
 
     def retry(self, urn: str) -> None:
         """Lets the next run replay a quarantined dataset again, or read a stopped one.
@@ -168,11 +120,11 @@ class Job:
         Raises:
             ConflictError: if it is neither.
         """
-        by_hand.retry(self._folders.opened(), urn, _who())
+        by_hand.retry(self._folders.opened(), urn, who_am_i())
 
     def accept(self, urn: str) -> None:
         """Declares a quarantined dataset's sequence done as it is; what it has not published is lost."""
-        by_hand.accept(self._folders.opened(), urn, _who())
+        by_hand.accept(self._folders.opened(), urn, who_am_i())
 
     def abandon(self, urn: str) -> None:
         """Undoes a quarantined dataset's sequence; the next run reads its records again.
@@ -180,16 +132,16 @@ class Job:
         Raises:
             ConflictError: if it is not quarantined, or its sink can't take back what it has committed.
         """
-        by_hand.abandon(self._folders.opened(), urn, _who(), self.config.task_flow().committers)
+        by_hand.abandon(self._folders.opened(), urn, who_am_i(), self.config.task_flow().committers)
 
     def retry_all(self) -> by_hand.Retried:
         """Lets the next run replay every quarantined dataset again, and read every stopped one: mends what a mistake
         has quarantined or stopped."""
-        return by_hand.retry_all(self.open_store(create=False), _who())
+        return by_hand.retry_all(self.open_store(create=False), who_am_i())
 
     def quarantine(self, urn: str) -> None:
         """Lets no run go on with a pending dataset until it is released. Raises ConflictError if it is not pending."""
-        by_hand.quarantine(self._folders.opened(), urn, _who())
+        by_hand.quarantine(self._folders.opened(), urn, who_am_i())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
         """Sets an idle dataset's positions by partition, in either direction; None forgets them all.
@@ -205,7 +157,7 @@ class Job:
         """
         store = self._folders.opened()
         record_settings(store, self._folders.pinned())
-        set_watermark(store, self.config.source, urn, positions, _who(), new=new)
+        set_watermark(store, self.config.source, urn, positions, who_am_i(), new=new)
 
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
@@ -218,7 +170,7 @@ class Job:
             ConflictError: if a dataset is not idle, of the other job too, or moved meanwhile.
             LockHeldError: if a run of the other job is alive.
         """
-        if file is None or group is not None or not _is_job_file(file):
+        if file is None or group is not None or not is_job_file(file):
             return self._import(read_positions(self.config, file, group), overwrite=overwrite, dry_run=dry_run)
         other = Job.from_file(file)
         with ExitStack() as stack:
@@ -245,25 +197,7 @@ class Job:
             record_settings(
                 store, self._folders.pinned(), {name: Pin(value, ANOTHER_SOURCE) for name, value in found.found.items()}
             )
-        return import_watermarks(store, self.config.source, found, _who(), overwrite=overwrite, dry_run=dry_run)
-
-    def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
-        """Compares with another system's positions, or with what another job (`file` ends in .yaml) has published.
-
-        Reads only; best while nothing runs.
-
-        Raises:
-            ConfigurationError: if it is another job, and the source's records have no offsets; or a file is wrong.
-        """
-        store = self.open_store(create=False)
-        if file is not None and _is_job_file(file):
-            require_offsets(self.config.source.provenance)
-            other = Job.from_file(file)
-            flow, other_flow = self.config.task_flow(), other.config.task_flow()
-            for each in (flow, other_flow):
-                require_audited(each)
-            return compare_outputs(store, flow, other.open_store(create=False), other_flow)
-        return compare_positions(store, read_positions(self.config, file, group))
+        return import_watermarks(store, self.config.source, found, who_am_i(), overwrite=overwrite, dry_run=dry_run)
 
     def rebuild(
         self, *, accept_gaps: bool = False, keep_watermarks: bool = False, dry_run: bool = False
@@ -282,23 +216,16 @@ class Job:
             ConflictError: if the store is the newest there is, or a run is alive.
         """
         return rebuild_job(
-            self._folders, _who(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
+            self._folders, who_am_i(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
         )
 
-    def rebucket(self, buckets: int, observer: Observer = _NOBODY) -> RebucketResult:
-        """Gives the job another number of buckets, or finishes that where an earlier call died: see `rebucket_job`."""
+    def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:
+        """Another number of buckets, or other names or groups of datasets, also begun before: see `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
 
-    def open_store(self, *, create: bool) -> JobStore:
-        """The job's store, made first if asked to."""
-        return self._folders.open_store(create=create)
 
-
-def _is_job_file(path: Path) -> bool:
-    return path.suffix.lower() in (".yaml", ".yml")
-
-
-def _who() -> str:
+def who_am_i() -> str:
+    """The user of this process, and its machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # as in a container whose user has no name

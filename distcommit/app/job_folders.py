@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from distcommit.app.config import JobConfig
 from distcommit.app.pinned import pinned_settings
 from distcommit.app.places import open_file_system, path_of
 from distcommit.model.commit_groups import CommitGroups
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import PinnedSettings
 from distcommit.model.ports import FileSystem
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
@@ -24,11 +26,15 @@ class JobFolders:
         config: the job.
         path: its file, and
         overrides: what wins over it, for commands that messages name.
+        throwaway: whether the folders are deleted after one run.
+        tree: what the file says, with overrides, as it stands there.
     """
 
     config: JobConfig
     path: Path | None = None
     overrides: Sequence[str] = ()
+    throwaway: bool = False
+    tree: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def groups(self) -> CommitGroups:
@@ -52,7 +58,14 @@ class JobFolders:
         return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create, groups=self.groups)
 
     def opened(self, *, create: bool = False) -> JobStore:
-        """The job's store, for what acts on it: refused if it was filled with other settings."""
+        """The job's store, for what acts on it: refused if it was filled with other settings, and with a sink that
+        keeps nothing."""
+        if self.config.tries_out and not self.throwaway:
+            raise ConfigurationError(
+                "the sink of type console is for trying out, and keeps nothing",
+                expected="`distcommit run` alone",
+                todo="give this command the job's own sink",
+            )
         pinned, store = self.pinned(), self.open_store(create=create)
         require_settings(store, pinned)
         return store

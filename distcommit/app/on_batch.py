@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from distcommit.app.begun import begun
 from distcommit.app.job_folders import JobFolders
+from distcommit.app.staged import begun_to_read
 from distcommit.engine.run import run
 from distcommit.model.errors import TransientError, printable
 from distcommit.sources.micro_batch.source import MicroBatchSource
@@ -24,7 +24,7 @@ def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str)
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (
-        begun(folders, batch.sparkSession, command, who) as (launch, settings, told),
+        begun_to_read(folders, batch.sparkSession, command, who) as (launch, settings, told, _),
         ExitStack() as stack,
     ):
         flow = settings.flow

@@ -17,13 +17,12 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import epoch_name
 from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
 from distcommit.stores.claims import Mark, put_mark, read_marks
+from distcommit.stores.cuts import end_cuts
 from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import staged_buckets, staged_epochs, sweep_epoch
-
-SET_ASIDE = "set_aside"
-"""Folder in the store that published files are moved to."""
+from distcommit.stores.torn import SET_ASIDE, fold_of_rest, set_torn_aside
 
 
 def plan_rebuild(
@@ -68,6 +67,7 @@ def rebuild_store(
     put_mark(fs, roots.output, epoch, Mark.REBUILD)
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
+        set_torn_aside(store, store.bucket_log(bucket, epoch), epoch)
         fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
     # Without staged files nobody who still executes an old sequence can publish after the files are looked at.
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
@@ -79,6 +79,7 @@ def rebuild_store(
     plan = planned(store, known, flow, accept_gaps=accept_gaps)
     if plan.result.problems:
         return plan.result
+    end_cuts(store)
     _set_aside(
         store, epoch, plan.revoked
     )  # first: once their dataset is idle, nothing tells them from what is published
@@ -129,7 +130,7 @@ def _require_open(store: JobStore) -> None:
     """Whether a rebuild can write in the store's logs; else nothing of it may begin."""
     require_counting(store, store.job_log().refresh())
     for bucket in range(store.buckets):
-        require_not_moved(store, store.bucket_log(bucket).refresh())
+        require_not_moved(store, fold_of_rest(store.bucket_log(bucket)))
 
 
 def _marked(store: JobStore) -> list[int]:
@@ -138,11 +139,11 @@ def _marked(store: JobStore) -> list[int]:
 
 
 def known_states(store: JobStore) -> dict[str, DatasetState]:
-    """What the store knows of its datasets."""
+    """What the store knows of its datasets; of a log that is torn, what is left of it says."""
     return {
         urn: state
         for bucket in range(store.buckets)
-        for urn, state in store.bucket_log(bucket).refresh().datasets.items()
+        for urn, state in fold_of_rest(store.bucket_log(bucket)).datasets.items()
     }
 
 

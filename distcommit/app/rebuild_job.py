@@ -16,6 +16,7 @@ from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.pinned import record_settings
+from distcommit.stores.torn import is_torn
 
 
 def rebuild_job(
@@ -48,7 +49,7 @@ def rebuild_job(
             raise ConflictError(
                 "there is nothing to rebuild",
                 store=roots.store,
-                expected="a store that is older than its output, or has lost the newest segments of a log",
+                expected="a store that is older than its output, or has lost segments of a log, or can't read one",
                 found="the newest one",
                 todo="run the job; `distcommit audit` says whether its output is exact",
             )
@@ -81,11 +82,13 @@ def rebuild_job(
 
 
 def _has_lost_tail(store: JobStore) -> bool:
-    """Whether the log of a bucket has, or had when a run looked at it last."""
+    """Whether the log of a bucket has, or had when a run looked at it last; or a part of it can't be read."""
     job_fold = store.job_log().refresh()
     try:
         for bucket in range(store.buckets):
-            require_whole(store, job_fold, bucket, store.bucket_log(bucket))
+            if is_torn(log := store.bucket_log(bucket)):
+                return True
+            require_whole(store, job_fold, bucket, log)
     except LostTailError:
         return True
     return any(not head.is_whole for head in job_fold.heads.values())

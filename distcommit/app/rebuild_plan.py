@@ -27,11 +27,13 @@ from distcommit.app.ledgers import Ledgers, open_ledgers
 from distcommit.app.published import PublishedFile, PublishedFolder
 from distcommit.app.replaced import Replaced, replaced_in
 from distcommit.ingest.task_flow import TaskFlow
-from distcommit.model.errors import CorruptError, UnknownVersionError
+from distcommit.model.errors import ConflictError, CorruptError, UnknownVersionError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.watermark import Position
+from distcommit.model.source import Source
+from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import SkippedRange
+from distcommit.protocol.renaming import renamed
 from distcommit.sinks.files.offsets import offsets_of
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.job_store import JobStore
@@ -86,7 +88,10 @@ class Plan:
 
 def planned(store: JobStore, known: dict[str, DatasetState], flow: TaskFlow | None, *, accept_gaps: bool) -> Plan:
     with open_ledgers(flow, store) if flow is not None else nullcontext(Ledgers()) as ledgers:
-        return _planned_with(store, known, ledgers, accept_gaps=accept_gaps)
+        plan = _planned_with(store, known, ledgers, accept_gaps=accept_gaps)
+    if flow is not None:
+        _name_now(plan, known, flow.source)
+    return plan
 
 
 def _planned_with(store: JobStore, known: dict[str, DatasetState], ledgers: Ledgers, *, accept_gaps: bool) -> Plan:
@@ -112,6 +117,26 @@ def _planned_with(store: JobStore, known: dict[str, DatasetState], ledgers: Ledg
         if urn not in seen and state.sequence is not None:
             _add(plan, state, Continued(state), 0, [])
     return plan
+
+
+def _name_now(plan: Plan, known: dict[str, DatasetState], source: Source) -> None:
+    """Has datasets that the store does not know go on where the source has read them under other names."""
+    made = {**known, **{state.dataset_urn: state for state in plan.states}}
+    try:
+        states = renamed(made.values(), source.named_now, only_ahead=True)
+    except ConflictError as error:
+        _problem(plan.result, str(error))
+        return
+    for state in states:
+        urn = state.dataset_urn
+        if urn in known or state == made.get(urn):
+            continue
+        after = state.watermark or Watermark({})
+        rows = {row.dataset: row for row in plan.result.rows}
+        row = rows.get(urn) or RebuildRow(dataset=urn, before={}, after={}, files=0, files_set_aside=0, gap_records=0)
+        rows[urn] = msgspec.structs.replace(row, after=dict(after.positions), incarnation=after.incarnation)
+        plan.states = [*(each for each in plan.states if each.dataset_urn != urn), state]
+        plan.result.rows, plan.result.datasets = list(rows.values()), len(rows)
 
 
 def _without_revoked(plan: Plan, folder: PublishedFolder, state: DatasetState) -> PublishedFolder:

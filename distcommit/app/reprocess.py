@@ -45,7 +45,7 @@ def reprocess_dataset(
     _require_whole(folders)
     store, flow = folders.opened(), folders.config.task_flow()
     _require_errors(store, flow, urn)
-    with begun(folders, session, f"reprocess {urn}", who, observer) as (launch, begun_settings, told):
+    with begun(folders, session, f"reprocess {urn}", who, observer) as (launch, begun_settings, told, _):
         flow, roots = begun_settings.flow, begun_settings.store.roots
         errors = ErrorFiles(begun_settings.store.fs, roots.output, urn, flow)
         settings = replace(begun_settings, flow=flow.with_source(errors))

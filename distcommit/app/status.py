@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
 
-from distcommit.model.errors import DistcommitError
+from distcommit.app.runs import RunRow
+from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
+from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.watermark import Position
 from distcommit.model.work import SchemaIds, positions_lost
@@ -38,7 +41,9 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     `status` is `stopped` if no run plans it, since too many could not read it. `failed_runs`: how many could not replay
     its sequence or, where it has none, read it. `outage`: the reason is one of its target, or source, which counts as
     nobody's failed run. `published_in`: where its records are, if its sink says. `schemas`: the ids of their schemas,
-    by the converter that they are known to.
+    by the converter that they are known to. `done_records`, `done_files`: what was committed last. `extract`: the table
+    that it is an extract of, as the job file says it. `set_since`: whether a person has set its watermark, or undone
+    its sequence, since the newest run began.
     """
 
     dataset: str
@@ -55,14 +60,32 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     next_run: NextRun = NextRun.NOTHING
     published_in: str = ""
     schemas: SchemaIds = {}
+    extract: Extract | None = None
+    done_records: int = 0
+    done_files: int = 0
+    set_since: bool = False
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """`what` is wrong, and the `command` that resolves it or, if only a person can say what is to be done, shows more.
+    `datasets`: how many it is about, 0 if it is about the job."""
+
+    what: str
+    command: str
+    datasets: int = 0
 
 
 class StatusResult(msgspec.Struct, frozen=True):
     """A job's state. `unreadable` names logs that can't be read, or that have lost their newest segments, with the
-    error; without the job log `epoch` is 0.
+    error; `damaged` those of them that are there, and not as they were written. Without the job log `epoch` is 0.
 
-    `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it.
-    `generation`: of the bucket logs; `moving_to`: how many buckets there are to be, if a move to that is under way.
+    `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it;
+    `unended`: whether that is because it has not come to its end.
+    `whole_job`: whether a run publishes all datasets or none. `generation`: of the bucket logs; `moving_to`: how many
+    buckets there are to be, if a move to that is under way. `counts`: datasets by status; `positions_lost`: of all of
+    them. `runs`: the newest ones that are kept; `failed_in_a_row`: of the newest, counted no further back than twenty.
+    `troubles`: what is wrong. `left_out`: of rows that are not idle, as many as are not among `datasets`.
+    `paused_by`: who lets no service run the job by its schedule, empty if nobody.
     """
 
     job: str
@@ -76,12 +99,40 @@ class StatusResult(msgspec.Struct, frozen=True):
     no_record: str = ""
     generation: int = 0
     moving_to: int = 0
+    whole_job: bool = False
+    counts: dict[str, int] = {}
+    positions_lost: int = 0
+    runs: list[RunRow] = []
+    failed_in_a_row: int = 0
+    troubles: list[Trouble] = []
+    left_out: int = 0
+    unended: bool = False
+    damaged: list[str] = []
+    paused_by: str = ""
 
 
-def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: "") -> StatusResult:
-    """Folds all logs: O(buckets) reads, whatever the history. `published_in` says where a dataset's records are."""
+def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
+    """The same with the rows that people look at: of datasets that are not idle, or could not be read, the first; with
+    `show_all` all, these in front."""
+    busy = [row for row in result.datasets if row.status != "idle" or row.reason]
+    if not show_all:
+        return msgspec.structs.replace(result, datasets=busy[:most], left_out=max(0, len(busy) - most))
+    idle = [row for row in result.datasets if row.status == "idle" and not row.reason]
+    return msgspec.structs.replace(result, datasets=[*busy, *idle])
+
+
+def read_status(
+    store: JobStore,
+    published_in: Callable[[str], str] = lambda _: "",
+    extract_of: Callable[[str], Extract | None] = lambda _: None,
+    *,
+    whole_job: bool = False,
+) -> StatusResult:
+    """Folds all logs: O(buckets) reads, whatever the history. `published_in` says where a dataset's records are, and
+    `extract_of` of what it is an extract."""
     rows: list[DatasetStatusRow] = []
     unreadable: dict[str, str] = {}
+    damaged: list[str] = []
     job_fold: Fold | None = None
     try:
         job_fold = store.job_log().refresh()
@@ -91,11 +142,16 @@ def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: 
         try:
             log = store.bucket_log(bucket)
             states = log.refresh().datasets.values()
-            rows += [_row(state, job_fold, published_in(state.dataset_urn)) for state in states]
+            rows += [
+                _row(state, job_fold, published_in(state.dataset_urn), extract_of(state.dataset_urn))
+                for state in states
+            ]
             if job_fold is not None and job_fold.generation == store.generation:
                 require_head(job_fold, bucket, log)
         except (DistcommitError, OSError) as error:
             unreadable[f"bucket {bucket}"] = str(error)
+            if isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError):
+                damaged.append(f"bucket {bucket}")
     last_run, no_record = _last_run(store, job_fold)
     return StatusResult(
         job=store.job,
@@ -109,6 +165,11 @@ def read_status(store: JobStore, published_in: Callable[[str], str] = lambda _: 
         no_record=no_record,
         generation=store.generation,
         moving_to=job_fold.under_way.buckets if job_fold and job_fold.under_way else 0,
+        whole_job=whole_job,
+        counts=dict(Counter(row.status for row in rows)),
+        positions_lost=sum(row.positions_lost for row in rows),
+        damaged=damaged,
+        unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
     )
 
 
@@ -138,7 +199,7 @@ def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
     return NextRun.UNDECIDED if may_decide else NextRun.DROPS
 
 
-def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> DatasetStatusRow:
+def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract: Extract | None) -> DatasetStatusRow:
     watermark, mine = state.watermark, state.open
     unread = state.unread if mine is None else None
     return DatasetStatusRow(
@@ -156,4 +217,8 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str) -> Datas
         next_run=_next_run(state, job_fold),
         published_in=published_in,
         schemas=state.schemas,
+        done_records=state.done_records,
+        done_files=state.done_files,
+        extract=extract,
+        set_since=mine is None and state.done_epoch < state.closed_epoch == (job_fold.fence_epoch if job_fold else 0),
     )

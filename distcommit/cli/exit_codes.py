@@ -11,5 +11,5 @@ EXIT_CODES = """\
   4  storage or source can't be reached: try again later
   5  stored data is corrupt or lost
   6  the audit (or the demo) is not exact, or what is compared differs
-130  interrupted\
+130  interrupted, or ended by `distcommit cancel`\
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +21,22 @@ Overrides = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; all else on stderr.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Logs, Spark's own among them, and tracebacks.")]
+Watch = Annotated[
+    float, typer.Option("--watch", min=0, metavar="SECONDS", help="Show it again each time; Ctrl-C ends it.")
+]
+
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="A .csv with the columns dataset, partition, next_offset; a .json that Gobblin exported with"
+        " `job-state-store --read-job-state --keepConfig`; or another job's .yaml.",
+    ),
+]
+FromGroup = Annotated[
+    str | None, typer.Option("--kafka-group", metavar="NAME", help="A consumer group's committed offsets.")
+]
 
 
 @contextlib.contextmanager
@@ -27,3 +45,20 @@ def opened(job: Path, overrides: list[str] | None, as_json: bool, verbose: bool)
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         yield terminal, Job.from_file(job, overrides or ())
+
+
+def say_version(asked: bool) -> None:
+    """Says which version this is, and ends the process, if asked to."""
+    if asked:
+        try:
+            version = importlib.metadata.version("distcommit")
+        except importlib.metadata.PackageNotFoundError:
+            version = "(not installed: run from its source folder)"
+        sys.stdout.write(f"distcommit {version}\n")
+        raise typer.Exit
+
+
+def ended_with(code: int) -> None:
+    """Ends the command with an exit code, if it is not 0."""
+    if code:
+        raise typer.Exit(code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.compare import CompareResult
@@ -95,39 +96,45 @@ def recover_view(result: RecoverResult) -> RenderableType:
     return page(verdict, fact_table(facts), _reasons(totals))
 
 
-def status_view(result: StatusResult, *, show_all: bool) -> RenderableType:
-    """Datasets that are not idle with their reasons, or all of them; then the job as a whole."""
-    counts = Counter(row.status for row in result.datasets)
-    busy = [row for row in result.datasets if row.status != "idle" or row.reason]
-    idle = [row for row in result.datasets if row.status == "idle" and not row.reason] if show_all else []
-    listed = busy if show_all else busy[:LISTED]
+def status_view(result: StatusResult) -> RenderableType:
+    """Datasets with their reasons, as many as are there; the job as a whole; then what is wrong, with commands."""
     blocks: list[RenderableType | None] = []
-    if listed or idle:
+    if result.datasets:
         table = new_table("dataset", "status", ">position", ">epoch", "what is next")
-        for row in [*listed, *idle]:
+        for row in result.datasets:
             status = Text(row.status, style=_STYLES.get(row.status, ""))
             epoch = str(row.pending_epoch or row.done_epoch)
             table.add_row(Text(row.dataset), status, _position(row.positions), epoch, Text(_next(row)))
         blocks.append(table)
-    if len(busy) > len(listed):
-        blocks.append(
-            and_more(len(busy) - len(listed), "datasets that are not idle, or could not be read (--all lists them)")
-        )
+    if result.left_out:
+        blocks.append(and_more(result.left_out, "datasets that are not idle, or could not be read (--all lists them)"))
     if result.unreadable:
         blocks.append(listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
-    names = [f"{counts[name]:,} {name}" for name in _STYLES if counts[name] or name == "idle"]
+    names = [f"{result.counts.get(n, 0):,} {n}" for n in _STYLES if result.counts.get(n) or n == "idle"]
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
         **last_run(result),
-        "datasets": f"{len(result.datasets):,} in {result.buckets} buckets: {', '.join(names)}",
+        "runs": ", ".join(f"{row.epoch or '-'} {row.status}" for row in result.runs) or "none kept",
+        "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}",
         **_moving(result),
-        **_lost(sum(row.positions_lost for row in result.datasets)),
+        **_lost(result.positions_lost),
     }
     blocks.append(fact_table(facts))
     if result.last_run is not None:
         blocks.append(flow_table(result.last_run.flow))
-    return page(*blocks)
+    return page(*blocks, _troubles(result))
+
+
+def _troubles(result: StatusResult) -> RenderableType:
+    """One line for each, and below it the command, which can be copied as it stands."""
+    if not result.troubles:
+        return Text("no trouble", style="green")
+    lines: list[RenderableType] = [Text(f"troubles: {len(result.troubles)}", style="bold")]
+    for trouble in result.troubles:
+        lines.append(Padding(Text(" ".join(trouble.what.split()), overflow="fold"), (0, 0, 0, 2)))
+        lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
+    return Group(*lines)
 
 
 def _moving(result: StatusResult) -> dict[str, str]:
@@ -143,11 +150,12 @@ def rebucket_view(result: RebucketResult) -> RenderableType:
         went_on = "; an earlier command had begun it" if result.went_on else ""
         verdict = good_verdict("rebucketed", f"the job may run again{went_on}")
     else:
-        verdict = good_verdict("nothing to do", "that is how many there are")
+        verdict = good_verdict("nothing to do", "the job has what it says")
     facts = {
         "job": escape(result.job),
         "buckets": f"{result.buckets_before} before, {result.buckets} now (generation {result.generation})",
         **({"datasets": f"{result.datasets:,} carried over"} if result.epoch else {}),
+        **{escape(name): escape(value) for name, value in result.settings.items()},
         **({"logs before": f"stay in {escape(result.old_logs)}, and are read no more"} if result.epoch else {}),
         **({"job file": escape(result.job_file)} if result.job_file else {}),
     }

@@ -54,15 +54,21 @@ def _ended(record: RunRecord) -> str:
         "sequences replayed": record.totals.get("sequences_replayed", 0),
         "held back": record.totals.get("datasets_held", 0),
         "quarantined": record.totals.get("datasets_quarantined", 0),
+        "commits at sinks": record.totals.get("commit_successes", 0),
+        "commits to be tried again": record.totals.get("commit_retries", 0),
+        "ms at sinks, added up over tasks": record.totals.get("target_ms", 0),
     }
     told = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
     outcome = f"[{_STYLES.get(record.outcome, 'yellow')}]{record.outcome}[/]"
     took = f"after {(record.ended_ms - record.began_ms) / 1000:,.1f} s"
-    text = f"{outcome} at {_time(record.ended_ms)} {took}, {escape(record.command)} by {escape(record.who)}: {told}"
+    text = (
+        f"{outcome} at {clock_time(record.ended_ms)} {took}, {escape(record.command)} by {escape(record.who)}: {told}"
+    )
     return f"{text}; {escape(' '.join(record.error.split()))}" if record.error else text
 
 
-def _time(at_ms: int) -> str:
+def clock_time(at_ms: int) -> str:
+    """A moment, in UTC."""
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # a clock that was set to no time that there is

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
@@ -53,10 +54,10 @@ class Terminal:
         self.out, self.err = _console(sys.stdout), _console(sys.stderr)
 
     @contextlib.contextmanager
-    def command(self) -> Iterator[None]:
+    def command(self, *, lasts: bool = False) -> Iterator[None]:
         """Runs a command: logs go to stderr, and an error ends the process with one line and its exit code. SIGTERM
-        ends it as Ctrl-C does."""
-        with self._quiet(), self._logging(), _ended_by_sigterm():
+        ends it as Ctrl-C does. `lasts`: it runs for days, in which the buffer would grow: there is none."""
+        with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), _ended_by_sigterm():
             code = 0
             try:
                 yield
@@ -75,13 +76,24 @@ class Terminal:
         if code:
             sys.exit(code)
 
+    def watched(self, look: Callable[[], Result], *, every_s: float) -> Iterator[Result]:
+        """What `look` gives: once, or again and again, on a terminal always at its top."""
+        while True:
+            result = look()
+            if every_s and not self.as_json and self.out.is_terminal:
+                self.out.clear()
+            yield result
+            if not every_s:
+                return
+            time.sleep(every_s)
+
     def show(self, result: Result, view: Callable[[Result], RenderableType]) -> None:
         """Writes a result to stdout: as one line of JSON, or for people, whose terminal none of its texts controls."""
         if self.as_json:
             sys.stdout.write(_as_json(result) + "\n")
             sys.stdout.flush()
         else:
-            self.out.print(view(_printable(result)))
+            self.out.print(view(_printable(result)), crop=False)  # a command is a line, however long
 
     def say(self, text: str) -> None:
         """Writes a line of narration: to stdout, or to stderr where stdout is for JSON. Headings are not indented."""
@@ -91,6 +103,10 @@ class Terminal:
             console.print(Padding(Text(plain), (0, 0, 0, len(text) - len(plain))))
         else:
             console.print(Text(text, style="" if text.startswith(" ") else "bold"), soft_wrap=True)
+
+    def narrate(self, text: str) -> None:
+        """Writes a line about what is under way to stderr."""
+        self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
 
     def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
         if self.verbose:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from distcommit.model.errors import DistcommitError, LostError, storage_error
+from distcommit.model.errors import DistcommitError, HeldBackError, LostError, storage_error
 from distcommit.model.lockstep import Request
 from distcommit.model.steps import CommitStep, Lost, Verdict, Verification
 
@@ -20,7 +21,9 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass(slots=True)
 class Outcomes(Generic[Name]):
-    """What became of sequences: those that neither failed nor are lost are done, durably. `executed`: steps.
+    """What became of sequences: those that neither failed nor are lost are done, durably.
+
+    `executed`: how many steps were; `tries`: what the committers of sinks answered.
 
     An error names the step and not the sequence, which the caller knows.
     """
@@ -28,6 +31,7 @@ class Outcomes(Generic[Name]):
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
     lost: dict[Name, LostError] = field(default_factory=dict)
     executed: Counter[Name] = field(default_factory=Counter)
+    tries: dict[Name, Counter[str]] = field(default_factory=dict)
 
     def of(self, names: Container[Name]) -> Outcomes[Name]:
         """What became of these."""
@@ -35,7 +39,12 @@ class Outcomes(Generic[Name]):
             {name: error for name, error in self.failed.items() if name in names},
             {name: lost for name, lost in self.lost.items() if name in names},
             Counter({name: steps for name, steps in self.executed.items() if name in names}),
+            {name: tries for name, tries in self.tries.items() if name in names},
         )
+
+    def tried(self) -> Counter[str]:
+        """What committers of sinks answered, added up."""
+        return sum(self.tries.values(), Counter[str]())
 
 
 class Execution(Request):
@@ -44,10 +53,17 @@ class Execution(Request):
     Args:
         sequences: steps by the sequence's name, which nobody else gives.
         verify_first: for replay.
+        wholes: as of `execute_sequences`.
     """
 
-    def __init__(self, sequences: Mapping[Name, Sequence[CommitStep]], *, verify_first: bool = False) -> None:
-        self._sequences, self._verify_first = sequences, verify_first
+    def __init__(
+        self,
+        sequences: Mapping[Name, Sequence[CommitStep]],
+        *,
+        verify_first: bool = False,
+        wholes: Mapping[Name, Hashable] = MappingProxyType({}),
+    ) -> None:
+        self._sequences, self._verify_first, self._wholes = sequences, verify_first, wholes
 
     @classmethod
     def answer_all(cls, requests: Sequence[Execution]) -> list[Outcomes[Any]]:
@@ -56,13 +72,19 @@ class Execution(Request):
             verify_first: execute_sequences(
                 {n: steps for r in requests if r._verify_first is verify_first for n, steps in r._sequences.items()},
                 verify_first=verify_first,
+                wholes={name: whole for r in requests for name, whole in r._wholes.items()},
             )
             for verify_first in {request._verify_first for request in requests}
         }
         return [outcomes[request._verify_first].of(request._sequences) for request in requests]
 
 
-def execute_sequences(sequences: Mapping[Name, Sequence[CommitStep]], *, verify_first: bool) -> Outcomes[Name]:
+def execute_sequences(
+    sequences: Mapping[Name, Sequence[CommitStep]],
+    *,
+    verify_first: bool,
+    wholes: Mapping[Name, Hashable] = MappingProxyType({}),
+) -> Outcomes[Name]:
     """Executes the steps of many sequences, step types together, each sequence's types in its own order.
 
     A sequence stops at its first type of which a step fails; the others go on. Steps of two sinks count as two types:
@@ -72,22 +94,61 @@ def execute_sequences(sequences: Mapping[Name, Sequence[CommitStep]], *, verify_
     Args:
         sequences: steps by the sequence's name.
         verify_first: for replay. A LOST step is found before anything of its sequence is executed again.
+        wholes: of sequences that are published all or none, what they are a part of. Each sink's steps of one whole
+            are one call, `CommitStep.execute_whole`, once all of its sequences have come to it; where one of these
+            has failed before, the others are held back.
     """
     outcomes: Outcomes[Name] = Outcomes()
-    rounds = {name: _by_kind(steps) for name, steps in sequences.items()}
-    index = 0
-    while active := {
-        name: groups[index]
-        for name, groups in rounds.items()
-        if index < len(groups) and name not in outcomes.failed and name not in outcomes.lost
-    }:
-        by_kind: dict[tuple[type[CommitStep], str], list[Name]] = {}
-        for name, group in active.items():
-            by_kind.setdefault((type(group[0]), group[0].sink_name), []).append(name)
-        for (kind, _), names in by_kind.items():
-            _execute_kind(kind, {name: active[name] for name in names}, outcomes, verify_first=verify_first)
-        index += 1
+    left = {name: _by_kind(steps) for name, steps in sequences.items()}
+    while due := _due(left, wholes, outcomes):
+        by_kind: dict[tuple[type[CommitStep], str, Hashable], list[Name]] = {}
+        for name in due:
+            kind, sink = _kind_of(left[name][0])
+            by_kind.setdefault((kind, sink, wholes.get(name) if sink else None), []).append(name)
+        for (kind, _, whole), names in by_kind.items():
+            groups = {name: left[name].pop(0) for name in names}
+            _execute_kind(kind, groups, outcomes, verify_first=verify_first, whole=whole is not None)
     return outcomes
+
+
+def _due(
+    left: Mapping[Name, Sequence[list[CommitStep]]], wholes: Mapping[Name, Hashable], outcomes: Outcomes[Name]
+) -> list[Name]:
+    """The sequences that go on. Parts of a whole wait before a sink's steps until all that have such steps are there,
+    and are held back if one of them has failed on its way."""
+    going = [
+        name for name, kinds in left.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
+    ]
+    if not wholes:
+        return going
+    culprits = {wholes[name]: name for failed in (outcomes.failed, outcomes.lost) for name in failed if name in wholes}
+    expected = {(wholes[name], _kind_of(kind)) for name in going if name in wholes for kind in left[name][1:]}
+    due, waiting = [], []
+    for name in going:
+        kind = _kind_of(left[name][0])
+        if name not in wholes or not kind[1]:
+            due.append(name)
+        elif wholes[name] in culprits:
+            outcomes.failed[name] = held_back_by(str(getattr(culprits[wholes[name]], "dataset_urn", "another")))
+        elif (wholes[name], kind) in expected:
+            waiting.append(name)
+        else:
+            due.append(name)
+    return due or waiting  # all wait only if older programs have sealed their sinks in different orders
+
+
+def held_back_by(dataset_urn: str, **ids: str) -> HeldBackError:
+    """Why a part of a whole is not published."""
+    return HeldBackError(
+        "its run publishes a commit group whole or not at all, and one dataset of it can't be published",
+        held_by=dataset_urn,
+        todo="release that one with retry, accept or abandon; the next run then publishes the others",
+        **ids,
+    )
+
+
+def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
+    return type(steps[0]), steps[0].sink_name
 
 
 def _by_kind(steps: Sequence[CommitStep]) -> list[list[CommitStep]]:
@@ -97,7 +158,12 @@ def _by_kind(steps: Sequence[CommitStep]) -> list[list[CommitStep]]:
 
 
 def _execute_kind(
-    kind: type[CommitStep], groups: dict[Name, list[CommitStep]], outcomes: Outcomes[Name], *, verify_first: bool
+    kind: type[CommitStep],
+    groups: dict[Name, list[CommitStep]],
+    outcomes: Outcomes[Name],
+    *,
+    verify_first: bool,
+    whole: bool,
 ) -> None:
     owners = [name for name, steps in groups.items() for _ in steps]
     steps = [step for group in groups.values() for step in group]
@@ -116,7 +182,10 @@ def _execute_kind(
             kept = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
             owners, steps = [owners[index] for index in kept], [steps[index] for index in kept]
             verdicts = [answer for index in kept if not isinstance(answer := answers[index], DistcommitError)]
-    errors = _execute(kind, steps, verdicts)
+    errors = _execute_whole(kind, steps, verdicts) if whole else _execute(kind, steps, verdicts)
+    if kind.tries is not CommitStep.tries:  # else of many thousands none has any
+        for name, step in zip(owners, steps, strict=True):
+            outcomes.tries.setdefault(name, Counter()).update(step.tries)
     for index, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if error is None:
             if verdicts is None or verdicts[index] is not Verdict.DONE:
@@ -153,6 +222,16 @@ def _execute(
             for index, step in enumerate(steps)
             for answer in _execute(kind, [step], None if verdicts is None else [verdicts[index]])
         ]
+
+
+def _execute_whole(
+    kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
+) -> list[DistcommitError | None]:
+    """The same of parts of a whole, which never go one by one."""
+    try:
+        return kind.execute_whole(steps, verdicts)
+    except Exception as error:  # noqa: BLE001 - of a step's code, whatever it is
+        return [_typed(error, step) for step in steps]
 
 
 def _lost(step: CommitStep, answer: Lost) -> LostError:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
+from time import perf_counter
 from typing import Any, ClassVar, Self, assert_never
 
 from distcommit.model.committer import (
@@ -15,6 +18,7 @@ from distcommit.model.committer import (
     Committed,
     CommitterContext,
     FailedForGood,
+    HeldBack,
     OpensCommitter,
     RetryLater,
     SinkCommitter,
@@ -23,6 +27,7 @@ from distcommit.model.committer import (
 from distcommit.model.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
 from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification
 from distcommit.model.work import MAIN_BRANCH
+from distcommit.steps.execution import held_back_by
 from distcommit.steps.registry import register
 
 logger = logging.getLogger(__name__)
@@ -39,10 +44,11 @@ class SinkCommitStep(CommitStep):
 
     type_name: ClassVar[str] = "sink-commit"
     version: ClassVar[int] = 3  # 1 knew no branches, 2 no bases
-    __slots__ = ("context", "request", "sink")
+    __slots__ = ("_tries", "context", "request", "sink")
 
     def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
         self.sink, self.request, self.context = sink, request, context
+        self._tries = Counter[str]()
 
     def __repr__(self) -> str:
         return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
@@ -54,6 +60,10 @@ class SinkCommitStep(CommitStep):
     @property
     def target_branch(self) -> str:
         return self.request.branch
+
+    @property
+    def tries(self) -> Counter[str]:
+        return self._tries
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
@@ -112,13 +122,26 @@ class SinkCommitStep(CommitStep):
         return [errors[index] for index in range(len(steps))]
 
     @classmethod
-    def _commit(cls, steps: Sequence[Self]) -> list[DistcommitError | None]:
+    def execute_whole(
+        cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
+    ) -> list[DistcommitError | None]:
+        """One call of the committer of the one sink that they are of."""
+        return cls._commit(steps, whole=True)
+
+    @classmethod
+    def _commit(cls, steps: Sequence[Self], *, whole: bool = False) -> list[DistcommitError | None]:
+        outcomes: Sequence[CommitOutcome] = ()
+        began = perf_counter()
         try:
             requests = [step._current() for step in steps]
             with open_committer(steps[0].sink, steps[0].context) as committer:
-                outcomes = committer.commit(requests)
+                outcomes = committer.commit_whole(requests) if whole else committer.commit(requests)
         except SinkUnavailableError as error:  # trying each by itself would only wait as often
             return [error] * len(steps)
+        finally:
+            for step, outcome in zip_longest(steps, outcomes[: len(steps)]):
+                step._tries.update(("commit_attempts", _COUNTED_AS.get(type(outcome), "commit_retries")))
+            steps[0]._tries["target_ms"] += round((perf_counter() - began) * 1000)
         if len(outcomes) != len(requests):
             raise DistcommitError(
                 "a sink's committer answers for other requests than it was given",
@@ -147,6 +170,10 @@ class SinkCommitStep(CommitStep):
                     found=f"{type(error).__name__}: {error}",
                     todo="mend the sink's target, then abandon the dataset again",
                 ) from error
+
+    def allow(self) -> None:
+        with open_committer(self.sink, self.context) as committer:
+            committer.allow([self._current()])
 
     def _current(self) -> CommitRequest:
         """The request with infos as the sink makes them now.
@@ -185,10 +212,19 @@ class SinkCommitStep(CommitStep):
             case RetryLater(reason):
                 todo = "nothing now: it is committed again, at the latest by the next run"
                 return TransientError("a sink could not commit yet", found=reason, todo=todo, **ids)
+            case HeldBack(dataset_urn):
+                return held_back_by(dataset_urn, **ids)
             case FailedForGood(reason):
                 expected = f"the sink {self.sink.name!r} to commit what was prepared for it"
                 return LostError("a sink can never commit this", expected=expected, found=reason, **ids)
         assert_never(outcome)
+
+
+_COUNTED_AS: Mapping[type, str] = {
+    Committed: "commit_successes",
+    AlreadyCommitted: "commit_successes",
+    FailedForGood: "commit_failures",
+}
 
 
 @contextmanager

@@ -32,9 +32,12 @@ def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
+SINKS = ("console", "delta", "files", "iceberg", "kafka", "mariadb", "postgresql", "python", "sqlite")
+
+
 def test_what_there_is() -> None:
-    assert built_in.types_of("source") == ("files", "kafka", "micro_batch", "python", "rest", "sql")
-    assert built_in.types_of("sink") == ("files", "iceberg", "kafka", "postgresql", "python")
+    assert built_in.types_of("source") == ("files", "kafka", "micro_batch", "python", "rest", "spark", "sql")
+    assert built_in.types_of("sink") == SINKS
 
 
 def test_each_is_named_as_its_package_and_is_of_its_section() -> None:
@@ -46,7 +49,7 @@ def test_each_is_named_as_its_package_and_is_of_its_section() -> None:
 
 @pytest.mark.usefixtures("another")
 def test_a_package_is_all_that_a_new_type_takes() -> None:
-    assert built_in.types_of("sink") == ("another", "files", "iceberg", "kafka", "postgresql", "python")
+    assert built_in.types_of("sink") == ("another", *SINKS)
     found = built_in.validated("sink", {"type": "another", "limit": 5, "format": "avro"})
     assert (type(found).__name__, found.name, found.limit, found.format) == ("Another", "another", 5, "avro")
     assert isinstance(found, FileSink)
@@ -54,5 +57,5 @@ def test_a_package_is_all_that_a_new_type_takes() -> None:
 
 @pytest.mark.parametrize(("value", "found"), [({}, "none"), ({"type": "pyton"}, "pyton"), ({"type": None}, "none")])
 def test_a_type_that_there_is_not_is_refused_with_those_there_are(value: dict[str, object], found: str) -> None:
-    with pytest.raises(ValueError, match=f"one of files, kafka, micro_batch, python, rest, sql; found {found}"):
+    with pytest.raises(ValueError, match=f"one of files, kafka, micro_batch, python, rest, spark, sql; found {found}"):
         built_in.validated("source", value)

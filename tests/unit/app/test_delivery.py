@@ -15,6 +15,7 @@ source: {type: python, class: "tests.integration.named_source:NamedSource", opti
 paths: {store: store, staging: staging, output: output}
 """
 SQLITE = 'sink: {type: python, class: "distcommit.testing.models.sqlite_sink:SqliteSink", options: {path: rows.db}}\n'
+PLAIN = 'sink: {type: python, class: "tests.integration.plain_sink:PlainSink", options: {folder: /tmp}}\n'
 
 
 def config(folder: Path, more: str = "", *overrides: str) -> JobConfig:
@@ -31,7 +32,11 @@ def test_it_is_exactly_once_unless_the_job_says_otherwise(tmp_path: Path) -> Non
     ("more", "message"),
     [
         ("commit: {delivery: at_least_once, scope: job}\n", "scope: job goes with delivery: exactly_once only"),
-        ("commit: {delivery: at_least_once}\n" + SQLITE, "goes with the sink of type files only"),
+        (
+            "commit: {delivery: at_least_once}\n" + SQLITE,
+            "goes with sinks of type files, and those with a writer",
+        ),
+        (PLAIN, "sink has a writer and no committer"),
         ("commit: {delivery: at_most_once}\n", "commit.delivery: Input should be 'exactly_once' or 'at_least_once'"),
     ],
 )
@@ -41,3 +46,7 @@ def test_what_at_least_once_can_not_be_combined_with_is_refused_with_the_reason(
     with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
+
+
+def test_a_sink_with_a_writer_alone_goes_with_at_least_once(tmp_path: Path) -> None:
+    assert config(tmp_path, PLAIN + "commit: {delivery: at_least_once}\n").sink.name == "plain"

@@ -13,4 +13,4 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "conf").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_a_job(path: Path) -> None:
-    assert load_config(path).job in ("clicks", "shop", "tickets")
+    assert load_config(path).job in ("clicks", "events", "shop", "tickets")

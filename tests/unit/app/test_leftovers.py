@@ -7,7 +7,7 @@ import pytest
 from distcommit.app.audit import AuditResult, audit_store
 from distcommit.model.log_records import DatasetStatus
 from distcommit.protocol import next_record
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.rebucket import Move, rebucket
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import BUCKET_LOG, STAGING, Machine, audit, go, states
@@ -132,7 +132,7 @@ def test_a_streaming_query_takes_its_own_spool_away() -> None:
 
 def test_what_lies_under_buckets_of_another_generation_is_said_to_be_swept_and_is() -> None:
     machine, resized = after_a_failure(), World(buckets=2, resized=True)
-    rebucket(resized.store(machine), 1, "moves", lambda step: None)
+    rebucket(resized.store(machine), Move(1), "moves", lambda step: None)
     machine.put(f"{STAGING}/0000000001/bucket=00009/a.b/x", b"?")
     before = audit(resized, machine)
     assert left(before) == (True, 3, 0)

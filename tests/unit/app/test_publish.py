@@ -35,3 +35,24 @@ def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more:
     with pytest.raises(ConfigurationError) as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
+
+
+SPARK = "source={type: spark, format: orc, datasets: {t: {path: /in}}, "
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "message"),
+    [
+        (SPARK + "}", "", "sink.publish: replace"),
+        (SPARK + "}", "sink: {publish: replace_partitions, partition_by: {column: a}}\n", "sink.publish: replace"),
+        (SPARK + "}", TWO.format("sink: {publish: append}"), "sink.publish: replace"),
+        (SPARK + "watermark: n, lookback: 0}", "limits: {seconds: 5}\n", "would cut"),
+    ],
+)
+def test_what_is_read_whole_takes_the_place_of_what_is_there(
+    tmp_path: Path, source: str, more: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        config(tmp_path, more, source)
+    assert config(tmp_path, REPLACE, SPARK + "}").task_flow().publish == "replace"
+    assert config(tmp_path, "sink: {type: console}\n", SPARK + "}").tries_out

@@ -22,7 +22,7 @@ from distcommit.app.job import Job
 from distcommit.app.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.shared_positions import SharedRange
 from distcommit.cli.audit_view import audit_view
-from distcommit.cli.display import describe
+from distcommit.cli.display import Rate, describe, describe_speed
 from distcommit.cli.main import app
 from distcommit.cli.output import compare_view, demo_view, import_view, rebuild_view, run_view
 from distcommit.cli.terminal import Terminal
@@ -111,6 +111,8 @@ class TestHelp:
             "run",
             "recover",
             "status",
+            "report",
+            "ui",
             "audit",
             "rebuild",
             "compare",
@@ -238,7 +240,7 @@ def test_who_asked_is_told_where_the_user_has_no_name(monkeypatch: pytest.Monkey
         raise KeyError("getpwuid(): uid not found: 10017")
 
     monkeypatch.setattr("getpass.getuser", nameless)
-    assert job._who() == f"uid {os.getuid()}@{socket.gethostname()}"
+    assert job.who_am_i() == f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 class TestStatus:
@@ -574,6 +576,34 @@ class TestViews:
         text = describe("ingest", Progress(2, 3, 40, 1_500_000, 0, 1))
         assert text == "ingest   · 2 tasks running, 3 finished · 40 datasets committed · 1,500,000 records · 1 failures"
         assert describe("plan", Progress()) == "plan"
+
+    def test_speed_and_what_takes_the_time_in_one_line(self) -> None:
+        spent = {"read": 30.0, "lake.json": 60.0, "write": 9.0, "commit": 0.3, "a": 0.2, "b": 0.3, "c": 0.2}
+        progress = Progress(2, records_read=9, slowest=900, fastest=12_345.6, spent=spent)
+        text = describe_speed(progress, 25_000, 3_210_000)
+        assert text == (
+            "25,000 records/s, 3.2 MB/s (a task 900 to 12,346) · time: lake.json 60 %, read 30 %, write 9 %"
+        )
+        assert describe_speed(Progress(1, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s"
+        assert describe_speed(Progress(3), 0, 0) == ""
+        assert describe_speed(Progress(2, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s", "no task has told yet"
+        for width in range(20, 120):
+            narrow = describe_speed(progress, 25_000, 3_210_000, width)
+            assert len(narrow) <= max(width, len("25,000 records/s, 3.2 MB/s"))
+        rate = "25,000 records/s, 3.2 MB/s · time: "
+        assert describe_speed(progress, 25_000, 3_210_000, 80) == rate + "lake.json 60 %, read 30 %, write 9 %"
+        assert describe_speed(progress, 25_000, 3_210_000, 66) == rate + "lake.json 60 %, others 39 %"
+        many = describe_speed(Progress(1, records_read=1, spent={str(n): 1.0 for n in range(10)}), 1, 0)
+        assert many.endswith("time: 0 10 %, 1 10 %, 2 10 %, 3 10 %, 4 10 %, others 50 %")
+
+    def test_a_rate_is_of_the_last_seconds_and_begins_anew_with_another_phase(self) -> None:
+        rate = Rate()
+        assert rate.of(Progress(records_read=100, bytes_read=50), 0.0) == (0, 0)
+        assert rate.of(Progress(records_read=300, bytes_read=90), 2.0) == (100, 20)
+        assert rate.of(Progress(records_read=300, bytes_read=90), 7.0) == (0, 0), "nothing in the last five"
+        assert rate.of(Progress(records_read=900, bytes_read=90), 8.0) == (100, 0)
+        assert rate.of(Progress(records_read=5), 8.5) == (0, 0)
+        assert rate.of(Progress(records_read=10), 9.5) == (5, 0)
 
 
 def rendered(view: Any) -> str:

@@ -10,7 +10,6 @@ import sys
 import typing
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
 from types import UnionType
 from typing import Any
 
@@ -20,14 +19,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.audit import AuditResult
+from distcommit.app.cancel import CancelResult
 from distcommit.app.compare import CompareResult
+from distcommit.app.datasets import DatasetsResult
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.imports import ImportResult
 from distcommit.app.rebuild_plan import RebuildResult
-from distcommit.app.status import StatusResult
+from distcommit.app.replay_plan import ReplayPlan
+from distcommit.app.runs import RunResultKept, RunsResult
+from distcommit.app.status import StatusResult, Trouble
+from distcommit.app.steps import StepsResult
+from distcommit.app.sweeps import SweepResult
+from distcommit.app.verify_store import VerifyResult
 from distcommit.cli import output
 from distcommit.cli.audit_view import audit_view
+from distcommit.cli.datasets_view import datasets_view, replay_plan_view, steps_view
+from distcommit.cli.runs_view import cancel_view, run_kept_view, runs_view
 from distcommit.cli.terminal import Terminal
+from distcommit.cli.verify_view import sweep_view, verify_view
 from distcommit.engine.reports import Reason, Totals
 from distcommit.engine.run import RecoverResult, RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
@@ -37,7 +46,15 @@ CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     RunResult: [output.run_view],
     RecoverResult: [output.recover_view],
-    StatusResult: [partial(output.status_view, show_all=True), partial(output.status_view, show_all=False)],
+    StatusResult: [output.status_view],
+    DatasetsResult: [datasets_view],
+    StepsResult: [steps_view],
+    ReplayPlan: [replay_plan_view],
+    RunsResult: [runs_view],
+    RunResultKept: [run_kept_view],
+    CancelResult: [cancel_view],
+    VerifyResult: [verify_view],
+    SweepResult: [sweep_view],
     AuditResult: [audit_view],
     ImportResult: [output.import_view],
     CompareResult: [output.compare_view],
@@ -62,7 +79,7 @@ def filled(kind: Any, text: str, flag: bool) -> Any:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = typing.get_type_hints(kind)
         return kind(**{name: filled(hints[name], text, flag) for name in kind.__struct_fields__})
-    return {str: text, bool: flag, int: 3, float: 1.5}[kind]
+    return {Any: text, str: text, bool: flag, int: 3, float: 1.5}[kind]
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, act: Callable[[Terminal], None], *, as_json: bool = False) -> str:
@@ -101,8 +118,15 @@ def test_no_view_shows_what_controls_a_terminal(
 
 def test_a_name_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     result = filled(StatusResult, "[red]a[/]", False)
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, partial(output.status_view, show_all=True)))
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, output.status_view))
     assert "[red]a[/]" in told.replace("\n", "")
+
+
+def test_a_command_is_one_line_however_long_so_that_it_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = f"distcommit run /{'folder/' * 60}job.yaml"
+    result = msgspec.structs.replace(filled(StatusResult, "a", False), troubles=[Trouble("wrong", command)])
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, output.status_view))
+    assert command in map(str.strip, told.splitlines())
 
 
 def fail(terminal: Terminal) -> None:

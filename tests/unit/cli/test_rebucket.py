@@ -79,7 +79,12 @@ def test_the_job_goes_on_in_as_many_logs_and_its_file_must_not_say_another_numbe
 def test_a_number_that_no_job_has_is_refused(store: JobStore, job_file: Path) -> None:
     for wrong in ("0", "65537", "many"):
         assert invoke("rebucket", job_file, "--buckets", wrong).exit_code == 2
-    assert invoke("rebucket", job_file).exit_code == 2
+
+
+def test_without_a_number_there_are_as_many_as_there_are(store: JobStore, job_file: Path) -> None:
+    made_idle(store)
+    result = invoke("rebucket", job_file, "--json")
+    assert (result.exit_code, last_json(result)["epoch"], last_json(result)["buckets"]) == (0, 0, 4)
 
 
 def test_a_run_that_is_alive_is_not_disturbed(store: JobStore, job_file: Path) -> None:
@@ -95,7 +100,7 @@ def test_status_says_that_a_move_is_half_made(store: JobStore, job_file: Path) -
     found = structs.replace(Job.from_file(job_file).status(), moving_to=9)
     shown = invoke("status", job_file).stdout
     assert "half made" not in shown
-    assert "`distcommit rebucket JOB.yaml --buckets 9` finishes it" in text_of(status_view(found, show_all=False))
+    assert "`distcommit rebucket JOB.yaml --buckets 9` finishes it" in text_of(status_view(found))
 
 
 def test_what_was_begun_before_and_what_is_left_to_do_is_shown() -> None:

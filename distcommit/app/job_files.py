@@ -1,0 +1,132 @@
+"""The job files of a folder, as a service that runs them finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from distcommit.app.job import Job
+from distcommit.app.stored_job import is_job_file
+from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.scheduling.schedule import Plan
+from distcommit.spark.settings import SparkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file of the folder. `said`: a hash of what it says; `problem`: why its job can't be served; else there is a
+    `job` with its `plan`."""
+
+    name: str
+    said: bytes
+    job: Job | None = None
+    plan: Plan | None = None
+    problem: str = ""
+
+
+def read_job_files(
+    folder: Path, overrides: Sequence[str], known: Mapping[str, JobFile], spark: SparkSettings | None = None
+) -> dict[str, JobFile]:
+    """All job files by name; those that say what they said when they were `known` as they were.
+
+    Args:
+        folder: where they are. Names that begin with a dot, and folders, are passed over.
+        overrides: what wins over each file.
+        known: what was there before.
+        spark: the session that all have to share; None takes that of the first.
+
+    Raises:
+        ConfigurationError: if the folder can't be read.
+    """
+    try:
+        paths = sorted(
+            path for path in folder.iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
+        )
+    except OSError as error:
+        raise ConfigurationError("the folder of job files can't be read", path=folder, found=str(error)) from error
+    found = {path.name: _read(path, overrides, known.get(path.name)) for path in paths}
+    return _told_apart(found, known, spark)
+
+
+def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
+    """Raises ConfigurationError, naming each problem, unless each of the files can be served, and there is one."""
+    if not files:
+        raise ConfigurationError(
+            "there is no job file to serve",
+            path=folder,
+            expected="files that end in .yaml or .yml, with a section schedule",
+            todo="put the job files there",
+        )
+    problems = [f"{file.name}: {file.problem}" for file in files.values() if file.problem]
+    if problems:
+        raise ConfigurationError(
+            "not all of the job files can be served; nothing was begun", path=folder, found=" | ".join(problems)
+        )
+
+
+def _is_served(path: Path) -> bool:
+    return is_job_file(path) and not path.name.startswith(".") and path.is_file()
+
+
+def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFile:
+    try:
+        said = blake2b(path.read_bytes()).digest()
+        if known is not None and known.said == said and not known.problem:
+            return known
+        job = Job.from_file(path, overrides)
+        return JobFile(path.name, said, job, _plan(job))
+    except OSError as error:
+        return JobFile(path.name, b"", problem=f"it can't be read: {error}")
+    except DistcommitError as error:
+        return JobFile(path.name, said, problem=str(error))
+
+
+def _plan(job: Job) -> Plan:
+    """How the job is scheduled. Raises ConfigurationError if it can't be served."""
+    config = job.config
+    if config.schedule is None:
+        raise ConfigurationError(
+            "the job has no schedule", expected="schedule: {cron: '*/5 * * * *'}, or {interval_s: 30}", todo="add it"
+        )
+    if config.spark.remote:
+        raise ConfigurationError(
+            "a service has a Spark session of its own, and can't share one of Spark Connect",
+            found=f"spark.remote: {config.spark.remote}",
+            todo="set spark.master in place of it, or have `distcommit run` started by another scheduler",
+        )
+    if config.tries_out:
+        raise ConfigurationError("a sink of type console is for trying out: it is not served", todo="set the job's own")
+    if config.source.type == "micro_batch":
+        raise ConfigurationError(
+            "a source of type micro_batch is fed by a streaming query", todo="call Job.on_batch by its foreachBatch"
+        )
+    config.task_flow().check()
+    return config.schedule.plan()
+
+
+def _told_apart(
+    found: Mapping[str, JobFile], known: Mapping[str, JobFile], spark: SparkSettings | None
+) -> dict[str, JobFile]:
+    """Of those that share a store only one is served, the one that was if any was; and only those of one session."""
+    stores: dict[str, str] = {}
+    served: dict[str, JobFile] = {}
+    was_served = {name for name, file in known.items() if file.plan is not None}
+    for name, file in sorted(found.items(), key=lambda item: (item[0] not in was_served, item[0])):
+        served[name] = file
+        if file.job is None:
+            continue
+        config = file.job.config
+        spark = spark or config.spark
+        other = stores.setdefault(config.paths.store, name)
+        if other != name:
+            problem = f"it is of the same job as {other}: both have the store {config.paths.store}"
+            served[name] = replace(file, job=None, plan=None, problem=problem)
+        elif (config.spark.master, config.spark.conf) != (spark.master, spark.conf):
+            problem = (
+                "its spark.master or spark.conf are not those of the others, with which it shares a session: make them"
+                " the same (--set does so for all), or start a service of its own; a running service keeps its session"
+            )
+            served[name] = replace(file, job=None, plan=None, problem=problem)
+    return dict(sorted(served.items()))

@@ -1,0 +1,170 @@
+"""The sections of a job file that say where a job is, and how it runs and commits."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
+from distcommit.stores.job_store import MAX_BUCKETS
+from distcommit.stores.retention import USUALLY_KEPT
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PathSettings(_Section):
+    """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs.
+
+    Attributes:
+        store: watermarks, commit logs, plans, task states, and what is kept of runs.
+        staging: what attempts write before it is published.
+        output: the published files.
+    """
+
+    store: str
+    staging: str
+    output: str
+
+
+class PolicySettings(_Section):
+    """A policy of some datasets.
+
+    Attributes:
+        datasets: regular expressions that match their whole names.
+        policy: as `commit.policy`.
+    """
+
+    datasets: tuple[str, ...] = Field(min_length=1)
+    policy: CommitPolicy
+
+    @field_validator("datasets")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return patterns
+
+
+class CommitSettings(_Section):
+    """How datasets are committed.
+
+    Attributes:
+        buckets: how many commit logs datasets are hashed to, of a new store; later `distcommit rebucket` changes it.
+            Left out: as many as the store has, and 64 of a new one.
+        policy: what a dataset needs in a run: `full`, all its work units; `successful`, those without a gap before
+            them; `partial`, also what others had read before they failed.
+        policies: policies of some datasets, which win over `policy`; of several that match the first.
+        scope: `dataset`: each is published by itself. `job`: nothing of a run is, unless all of it can be.
+        delivery: `at_least_once` writes nothing ahead: if a run dies as it publishes, records may be there twice.
+        min_interval_ms: how often a task looks for what it can commit.
+        durability: `fsync`: what is committed outlives a crash of the machine. `none`: a crash of the job alone.
+    """
+
+    buckets: int | None = Field(default=None, ge=1, le=MAX_BUCKETS)
+    policy: CommitPolicy = CommitPolicy.FULL
+    policies: tuple[PolicySettings, ...] = ()
+    scope: Literal["dataset", "job"] = "dataset"
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    min_interval_ms: int = Field(default=500, ge=0)
+    durability: Literal["fsync", "none"] = "fsync"
+
+    @property
+    def dataset_policies(self) -> tuple[tuple[str, CommitPolicy], ...]:
+        """Patterns with their policies, as a run is given them."""
+        return tuple((pattern, each.policy) for each in self.policies for pattern in each.datasets)
+
+    @model_validator(mode="after")
+    def _job_level_is_full(self) -> CommitSettings:
+        policies = {self.policy, *(each.policy for each in self.policies)}
+        if self.scope == "job" and policies != {CommitPolicy.FULL}:
+            raise ValueError("scope: job goes with policy: full only")
+        return self
+
+    @model_validator(mode="after")
+    def _job_level_is_written_ahead(self) -> CommitSettings:
+        if self.scope == "job" and self.delivery == "at_least_once":
+            raise ValueError(
+                "scope: job goes with delivery: exactly_once only. At-least-once publishes each dataset before anything"
+                " is written down, so that nothing could wait for the job's decision"
+            )
+        return self
+
+
+class ReplaySettings(_Section):
+    """When replay gives up on a dataset.
+
+    Attributes:
+        max_attempts: runs that may fail to replay a dataset before it is quarantined.
+    """
+
+    max_attempts: int = Field(default=3, ge=1)
+
+
+class TaskSettings(_Section):
+    """How often a task tries its work units, and what later runs do about those that failed.
+
+    Attributes:
+        attempts: how often a task tries a work unit.
+        retry_wait_s: how long it waits before the second time; twice as long before each one after it, up to a minute.
+        retry_across_runs: whether what failed is read by itself first, and what is new in the run after: `never`,
+            `always`, or if policy is `full` (`on_full`), or commits parts (`on_partial`).
+        stop_after_failed_runs: runs in a row that may fail to read a dataset before none tries again; 0: all try.
+    """
+
+    attempts: int = Field(default=2, ge=1)
+    retry_wait_s: float = Field(default=1, ge=0)
+    retry_across_runs: RetryPolicy = RetryPolicy.NEVER
+    stop_after_failed_runs: int = Field(default=0, ge=0)
+
+
+class RunLimits(_Section):
+    """How much one run reads.
+
+    Attributes:
+        seconds: tasks stop reading after this long; 0: no limit.
+    """
+
+    seconds: float = Field(default=0, ge=0)
+
+
+class LockSettings(_Section):
+    """The job lock.
+
+    Attributes:
+        enabled: whether a second run is refused while one is alive; if not, it fences the first, which then ends.
+        lease_ttl_s: how long a dead run's lock keeps others out, where it can't be seen to be dead.
+    """
+
+    enabled: bool = True
+    lease_ttl_s: float = Field(default=30, gt=0)
+
+
+class RetentionSettings(_Section):
+    """Of how many runs, beside the newest, something is kept.
+
+    Attributes:
+        runs: their records, which `distcommit runs` shows.
+        tables: their plans, task states, and what became of each dataset.
+    """
+
+    runs: int = Field(default=USUALLY_KEPT.runs, ge=1)
+    tables: int = Field(default=USUALLY_KEPT.tables, ge=1)
+
+
+class ReaderSettings(_Section):
+    """What stays for readers.
+
+    Attributes:
+        kept_cuts: of how many cuts; a run makes two. Left out: 20, or 2 of a job that replaces what it has published,
+            as each one holds what was replaced since.
+    """
+
+    kept_cuts: int | None = Field(default=None, ge=2)

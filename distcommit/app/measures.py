@@ -1,0 +1,70 @@
+"""How numbers are spread: by percentiles, by how many there are below what, and the largest against the usual."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+_UP_TO_MS = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000)
+
+
+class Bin(msgspec.Struct, frozen=True):
+    """So many values of at most `up_to_ms`, and more than the bin before; None: those above all bins."""
+
+    up_to_ms: int | None
+    count: int
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Durations in milliseconds: how many there are, so many of a hundred are at most ..., and how many lie where."""
+
+    count: int
+    p50_ms: int
+    p90_ms: int
+    p99_ms: int
+    most_ms: int
+    bins: list[Bin]
+
+
+class Skew(msgspec.Struct, frozen=True):
+    """How much `most`, that of `who`, is above the median, over `count` of `what`."""
+
+    what: str
+    unit: str
+    count: int
+    median: int
+    most: int
+    who: str
+
+
+def spread_of(values_ms: Iterable[int]) -> Spread | None:
+    """How durations are spread; None if there are none."""
+    values = sorted(values_ms)
+    if not values:
+        return None
+    bins, below = [], 0
+    for up_to_ms in _UP_TO_MS:
+        count = sum(value <= up_to_ms for value in values) - below
+        bins.append(Bin(up_to_ms, count))
+        below += count
+    bins.append(Bin(None, len(values) - below))
+    while len(bins) > 1 and not bins[-1].count:
+        bins.pop()
+    p50, p90, p99 = (percentile(values, share) for share in (50, 90, 99))
+    return Spread(len(values), p50, p90, p99, values[-1], bins)
+
+
+def percentile(ordered: Sequence[int], share: int) -> int:
+    """The least value that so many of a hundred do not exceed (nearest rank)."""
+    return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]
+
+
+def skew_of(what: str, unit: str, values: Iterable[tuple[str, int]]) -> Skew | None:
+    """The largest of named values against their median; None if there are fewer than two."""
+    known = sorted(values, key=lambda each: each[1])
+    if len(known) < 2:
+        return None
+    who, most = known[-1]
+    return Skew(what, unit, len(known), percentile([value for _, value in known], 50), most, who)

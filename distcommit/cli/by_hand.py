@@ -1,0 +1,107 @@
+"""Commands by which a person decides what becomes of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated
+
+import msgspec
+import typer
+
+from distcommit.app.job import Job
+from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
+from distcommit.cli.output import status_view
+from distcommit.cli.terminal import Terminal
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.watermark import Position
+from distcommit.stores.by_hand import Release
+
+
+def release(
+    job: JobFile,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DATASET] HOW",
+            show_default=False,
+            help="The dataset's URN, as status shows it, and how. retry: the next run replays it again, or"
+            " reads it again if it was stopped. accept: it"
+            " counts as done as it is, what is not published is lost. abandon: it is undone, and the next run reads its"
+            " records again. With --all only retry.",
+        ),
+    ],
+    everything: Annotated[bool, typer.Option("--all", help="Every quarantined or stopped dataset.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Release a quarantined dataset, or one that was stopped. What you do is recorded in its log with your name."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    unreadable = False
+    with terminal.command():
+        expected = ["DATASET", "|".join(Release)] if not everything else [Release.RETRY]
+        if len(words) != len(expected) or words[-1] not in (Release.RETRY, *(() if everything else Release)):
+            raise ConfigurationError(
+                "this is no way to release" + (" all datasets" if everything else " a dataset"),
+                expected=" ".join(expected),
+                found=" ".join(words),
+            )
+        configured = Job.from_file(job, overrides or ())
+        if everything:
+            retried = configured.retry_all()
+            show_datasets(terminal, configured, retried.datasets)
+            unreadable = bool(retried.unreadable)
+        else:
+            acts = {"retry": configured.retry, "accept": configured.accept, "abandon": configured.abandon}
+            acts[words[1]](words[0])
+            show_datasets(terminal, configured, words[:1])
+    ended_with(5 if unreadable else 0)
+
+
+def quarantine(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Let no run go on with a pending dataset until you release it: if what it needs is gone for good."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        configured.quarantine(dataset)
+        show_datasets(terminal, configured, [dataset])
+
+
+def set_watermark(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    positions: Annotated[
+        str, typer.Argument(help="The next position to read, by partition: '{\"0\": 1200}'; or null.")
+    ],
+    new: Annotated[
+        bool, typer.Option("--new", help="The dataset is one that no run has read yet: it begins at these positions.")
+    ] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Set an idle dataset's watermark. Back publishes records again, forward skips them; null forgets it."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        try:
+            wanted = msgspec.json.decode(positions, type=dict[str, Position] | None)
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(
+                "these are not positions by partition",
+                expected='JSON such as {"0": 1200}',
+                found=f"{positions}: {error}",
+            ) from error
+        configured = Job.from_file(job, overrides or ())
+        configured.set_watermark(dataset, wanted, new=new)
+        show_datasets(terminal, configured, [dataset])
+
+
+def show_datasets(terminal: Terminal, job: Job, urns: Collection[str]) -> None:
+    """How these datasets stand after what was done."""
+    found = job.status()
+    result = msgspec.structs.replace(found, datasets=[row for row in found.datasets if row.dataset in set(urns)])
+    terminal.show(result, status_view)

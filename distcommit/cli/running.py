@@ -1,0 +1,123 @@
+"""Commands that run a job, or show how it would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from distcommit.app.explain import explained
+from distcommit.app.trying_out import try_out
+from distcommit.cli.datasets_view import replay_plan_view
+from distcommit.cli.display import shown_progress
+from distcommit.cli.explain_view import explain_view
+from distcommit.cli.flow_svg import flow_svg
+from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
+from distcommit.cli.output import recover_view, run_view
+from distcommit.cli.runs_view import cancel_view
+from distcommit.cli.try_out_view import run_or_try_out_view
+from distcommit.cli.verify_view import sweep_view
+
+
+def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
+    """Replay what is pending, then ingest what is new."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with shown_progress(terminal.err) as shown:
+            result = try_out(configured.config, shown) if configured.config.tries_out else configured.run(shown)
+        terminal.show(result, run_or_try_out_view)
+    ended_with(0 if result.succeeded else 1)
+
+
+def recover(
+    job: JobFile,
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", metavar="URN", help="Replay this one alone.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done. Needs no Spark.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Replay what earlier runs had sealed and not finished, and ingest nothing."""
+    succeeded = True
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        if dry_run:
+            terminal.show(configured.replay_plan(dataset), replay_plan_view)
+        else:
+            with shown_progress(terminal.err) as shown:
+                result = configured.recover(shown, dataset=dataset or "")
+            terminal.show(result, recover_view)
+            succeeded = result.succeeded
+    ended_with(0 if succeeded else 1)
+
+
+def gc(
+    job: JobFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go. Needs no Spark.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Delete what nobody needs any more: each run does it, and so does this one, which replays first and ingests
+    nothing."""
+    succeeded = True
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        if dry_run:
+            terminal.show(configured.sweeps(), sweep_view)
+        else:
+            with shown_progress(terminal.err) as shown:
+                result = configured.recover(shown)
+            terminal.show(result, recover_view)
+            succeeded = result.succeeded
+    ended_with(0 if succeeded else 1)
+
+
+def reprocess(
+    job: JobFile,
+    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Feed what was turned away of a dataset through the flow as it is now, exactly once."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with shown_progress(terminal.err) as shown:
+            result = configured.reprocess(dataset, shown)
+        terminal.show(result, run_view)
+    ended_with(0 if result.succeeded else 1)
+
+
+def cancel(
+    job: JobFile,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for its end.")] = 60,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """End a live run, from any machine that reaches the store: it publishes nothing more, and what it had sealed is
+    replayed by the next run. Exit code 1 if it has not ended in time; it still will."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        result = configured.cancel(
+            wait_s=wait, told=lambda epoch: terminal.narrate(f"the run of epoch {epoch} is told to end")
+        )
+        terminal.show(result, cancel_view)
+    ended_with(0 if result.ended else 1)
+
+
+def explain(
+    job: JobFile,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it into this file, too.", show_default=False)
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the task flow, from source to sinks, with the columns after each step where they are known. Connects to
+    nothing."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        result = explained(configured.config)
+        if svg is not None:
+            svg.write_text(flow_svg(result), encoding="utf-8")
+        terminal.show(result, explain_view)

@@ -1,0 +1,44 @@
+"""What is looked at of a store of many datasets: a small one by default, 50,000 with its memory as a slow test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.job import Job
+from tests.jobs.large_store import make_large_store
+
+MB = 1024 * 1024
+# A process counts the memory of the one that it was forked from as its own peak, so the command is started by a small
+# one and not by pytest.
+TELLING_MEMORY = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:])
+_, status, used = os.wait4(process.pid, 0)
+print(used.ru_maxrss * 1024, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_store_of_many_is_told_as_it_is(tmp_path: Path) -> None:
+    job = Job.from_file(make_large_store(tmp_path / "job", 400))
+    status = job.status()
+    assert status.counts == {"idle": 392, "pending": 4, "quarantined": 4}
+    assert [trouble.datasets for trouble in status.troubles] == [4, 4, 4, 0]
+    assert job.datasets().matching == 400
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["datasets"], ["runs"]])
+def test_fifty_thousand_datasets_are_looked_at_in_300_mb(words: list[str], tmp_path: Path) -> None:
+    job_file = make_large_store(tmp_path / "job", 50_000)
+    command = [sys.executable, "-m", "distcommit", words[0], str(job_file), *words[1:]]
+    told = subprocess.run([sys.executable, "-c", TELLING_MEMORY, *command], check=False, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    assert int(told.stderr.splitlines()[-1]) < 300 * MB
+    if words == ["status", "--json"]:
+        assert sum(json.loads(told.stdout)["counts"].values()) == 50_000

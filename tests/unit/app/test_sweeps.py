@@ -1,0 +1,75 @@
+"""What the next run would sweep is what it then sweeps."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from distcommit.app.sweeps import show_sweeps
+from distcommit.engine.observed import observed
+from distcommit.engine.run import recover
+from distcommit.fs.noted_deletes import NotedDeletes
+from distcommit.model.errors import DistcommitError
+from distcommit.model.work import WorkUnit
+from distcommit.stores.retention import Retention
+from tests.unit.engine.machines import NOTHING, Machine, OddSource, dies, go, launch, source
+from tests.unit.engine.situations import WORLD
+
+KEPT_CUTS = 2  # as runs of the simulated world keep
+KEPT = Retention(runs=2, tables=1)
+SMALL = replace(WORLD, kept=KEPT)
+
+
+def test_what_a_run_has_left_that_died_and_what_is_kept_no_more_is_shown_and_then_swept() -> None:
+    machine = Machine()
+    for number in range(1, 5):
+        go(SMALL, machine, source(a=number))
+    data = source(a=9, b=1)
+
+    def extracting(unit: WorkUnit) -> None:
+        if unit.dataset_urn == "b":
+            raise OSError(errno.EIO, "unreadable")
+
+    machine.faults.append(dies("create", "/task_states/"))
+    with suppress(BaseException):
+        go(SMALL, machine, OddSource(data.datasets, extracting=extracting))
+    machine.restart()
+    before = machine.paths("/job")
+    shown = show_sweeps(SMALL.store(machine), KEPT, KEPT_CUTS)
+    assert machine.paths("/job") == before, "nothing was deleted"
+    assert shown.counts["staged files"] > 0
+    assert shown.counts["tables and records of runs"] > 0
+    assert (sum(shown.counts.values()), shown.files_count, shown.unreadable) == (len(shown.files),) * 2 + ({},)
+    settings = SMALL.begin(machine, NOTHING)
+    with observed(settings, "recover", "ann") as told:
+        recover(launch, settings, told)
+    after = machine.paths("/job")
+    assert set(shown.files) == {path for path in before if path not in after}
+    assert not set(show_sweeps(SMALL.store(machine), KEPT, KEPT_CUTS).files) & set(shown.files)
+
+
+def test_nothing_is_shown_where_there_is_nothing_to_sweep() -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=3))
+    assert show_sweeps(WORLD.store(machine), WORLD.kept, KEPT_CUTS + 1).files == []
+
+
+def test_of_what_is_sealed_and_not_closed_nothing_is_shown() -> None:
+    machine = Machine()
+    WORLD.store(machine)
+    machine.faults.append(dies("rename", "/output/a"))
+    with suppress(BaseException):
+        go(WORLD, machine, source(a=3))
+    machine.restart()
+    assert show_sweeps(WORLD.store(machine), WORLD.kept, KEPT_CUTS).files == []
+
+
+def test_a_sweep_that_would_do_anything_else_is_told() -> None:
+    noting = NotedDeletes(WORLD.store(Machine()).fs)
+    with pytest.raises(DistcommitError, match="only deletions are shown"):
+        noting.put_if_absent("/store/x", b"")
+    with pytest.raises(AttributeError):
+        noting.create("/store/x")

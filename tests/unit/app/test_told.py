@@ -1,0 +1,65 @@
+"""What is kept of a job's configuration has no secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from distcommit.app.job import Job
+from distcommit.app.told import facts_of, without_secrets
+
+SECRET = "hunter2-S3cr3t"
+TREE = {
+    "job": "planes",
+    "source": {
+        "type": "kafka",
+        "brokers": "a:9092",
+        "topics": ["x"],
+        "client": {"sasl.username": SECRET, "sasl.password": "${KAFKA_PASSWORD}", "ssl.key.location": SECRET},
+    },
+    "sink": {
+        "type": "postgresql",
+        "url": f"postgresql://ann:{SECRET}/@db:5432/x?password={SECRET}&sslmode=require",
+        "password": SECRET,
+        "target_file_bytes": 7,
+    },
+    "converters": [
+        {"type": "python", "class": "a:B", "options": {"salt": SECRET, "nested": {"deep": [SECRET]}}},
+        {"type": "avro", "registry": {"url": f"https://u:{SECRET}@r", "client": {"basic.auth.user.info": SECRET}}},
+        {"type": "hash", "secret": f"${{SALT:-{SECRET}}}", "columns": ["a"]},
+    ],
+    "note": f"${{NAME:-{SECRET}}}",
+    "headers": {"Authorization": f"Bearer {SECRET}"},
+    "alerts": {"hooks": [{"type": "webhook", "url": f"https://hooks/{SECRET}"}]},
+    "spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.x.api_key": SECRET}},
+}
+
+
+def test_no_secret_is_kept_wherever_it_stands_and_what_is_none_is() -> None:
+    told = without_secrets(TREE)
+    assert SECRET not in json.dumps(told)
+    assert (told["job"], told["source"]["brokers"], told["source"]["topics"]) == ("planes", "a:9092", ["x"])
+    assert told["source"]["client"] == {
+        "sasl.username": "***",
+        "sasl.password": "${KAFKA_PASSWORD}",
+        "ssl.key.location": "***",
+    }
+    assert told["sink"]["url"] == "postgresql://***@db:5432/x?password=***&sslmode=***"
+    assert (told["sink"]["password"], told["sink"]["target_file_bytes"]) == ("***", 7)
+    assert told["note"] == "${NAME:-***}"
+    assert told["converters"][2]["columns"] == ["a"]
+
+
+def test_what_comes_from_the_environment_is_kept_as_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "job: planes\n"
+        "source: {type: kafka, brokers: '${BROKERS:-b:1}', topics: [x], client: {sasl.password: '${PATH}'}}\n"
+        "paths: {store: s, staging: t, output: o}\nretention: {runs: 5}\n"
+    )
+    job = Job.from_file(file, ["lock.enabled=false"])
+    facts = facts_of(job._folders, job._folders.tree)
+    assert facts.config["source"]["client"] == {"sasl.password": "${PATH}"}
+    assert facts.config["lock"] == {"enabled": False}
+    assert (facts.locked, facts.kept_runs, facts.kept_tables, facts.job_file) == (False, 5, 10, str(file))
+    assert set(facts.versions) >= {"python", "distcommit", "pyspark"}

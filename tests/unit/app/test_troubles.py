@@ -1,0 +1,345 @@
+"""What is wrong is told in a line, with a command that a shell takes as it is printed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from distcommit.app.around import Around, look_around
+from distcommit.app.cancel import cancel_runs
+from distcommit.app.config import JobConfig, load_config, parse_config
+from distcommit.app.job_folders import JobFolders
+from distcommit.app.runs import RunStatus, read_runs
+from distcommit.app.status import Trouble, read_status
+from distcommit.app.steps import read_steps
+from distcommit.app.troubles import command_for, troubles_of
+from distcommit.engine.observed import observed
+from distcommit.engine.run import run
+from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
+from distcommit.model.source import DatasetProblem
+from distcommit.model.steps import StepContext
+from distcommit.model.work import WorkUnit
+from distcommit.stores import by_hand
+from distcommit.stores.job_lock import JobLock, LockRecord
+from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.simulation.world import ROOTS, World
+from tests.unit.engine.machines import (
+    STAGING,
+    Machine,
+    OddSource,
+    QuickClock,
+    dies,
+    fails,
+    go,
+    launch,
+    source,
+    with_folders,
+)
+from tests.unit.engine.situations import WORLD
+
+JOB = World(job_level=True)
+NOTHING = Around()
+TREE = {
+    "job": "job",
+    "source": {"type": "kafka", "brokers": "b:1", "topics": ["x"]},
+    "paths": {"store": "s", "staging": "t", "output": "o"},
+}
+
+
+def folders(overrides: tuple[str, ...] = (), name: str = "job.yaml") -> JobFolders:
+    path = Path("/jobs") / name
+    return JobFolders(parse_config(TREE, path), path, overrides)
+
+
+def troubles(
+    machine: Machine, *, whole_job: bool = False, around: Around = NOTHING, clock: QuickClock | None = None
+) -> list[Trouble]:
+    store = WORLD.store(machine)
+    status = read_status(store, whole_job=whole_job)
+    return troubles_of(status, read_runs(store, clock or QuickClock()), command_for(folders()), around)
+
+
+def lacking(machine: Machine) -> Around:
+    """What quarantined datasets lack now."""
+    store = WORLD.store(machine)
+    context = StepContext(store.fs, store.roots.staging, store.roots.output)
+    found = {each.dataset: step for each in read_steps(store, context).sequences for step in each.steps}
+    return Around(lacking={urn: step for urn, step in found.items() if step.state == "LOST"})
+
+
+def quarantined(world: World = WORLD) -> tuple[Machine, ModelSource]:
+    machine, data = with_folders(Machine(), "b"), source(b=[2, 1])
+    machine.faults.append(dies("rename", "/output/b/", nth=2))
+    with suppress(BaseException):
+        run(launch, world.begin(machine, data))
+    machine.restart()
+    for path in machine.paths(STAGING):
+        machine.remove(path)
+    return machine, data
+
+
+def test_a_job_that_is_well_has_none() -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=3))
+    assert troubles(machine) == []
+
+
+def test_a_quarantined_dataset_is_told_with_its_release_and_gone_after_it() -> None:
+    machine, data = quarantined()
+    go(WORLD, machine, data)
+    first, *others = troubles(machine)
+    assert first.what.startswith("b: quarantined, and left alone")
+    assert (first.command, first.datasets) == ("distcommit release /jobs/job.yaml b retry", 1)
+    assert [trouble.command.split()[1] for trouble in others] == ["run"], "once it is released"
+    by_hand.accept(WORLD.store(machine), "b", "ann")
+    go(WORLD, machine, data)
+    assert troubles(machine) == []
+
+
+def test_what_a_run_that_died_has_sealed_is_told_with_its_recovery() -> None:
+    machine, data = Machine(), source(a=3)
+    WORLD.store(machine)
+    machine.faults.append(dies("rename", "/output/a"))
+    with suppress(BaseException):
+        go(WORLD, machine, data)
+    machine.restart()
+    pending, failed = troubles(machine)
+    assert "a sealed and not closed: the next run replays them" in pending.what
+    assert pending.command == "distcommit recover /jobs/job.yaml"
+    assert "the last run failed: it died" in failed.what
+    go(WORLD, machine, data)
+    assert troubles(machine) == []
+
+
+def test_what_could_not_be_read_is_told_with_its_reason() -> None:
+    machine, data = Machine(), source(a=3, b=1)
+
+    def extracting(unit: WorkUnit) -> None:
+        if unit.dataset_urn == "b":
+            raise OSError(errno.ENOENT, "a page is gone")
+
+    go(WORLD, machine, OddSource(data.datasets, extracting=extracting))
+    unread, failed = troubles(machine)
+    assert ("b could not be read" in unread.what, "a page is gone" in unread.what) == (True, True)
+    assert unread.command == "distcommit run /jobs/job.yaml"
+    assert "b: failed" in failed.what
+
+
+def test_a_job_that_publishes_all_or_nothing_tells_the_cause_by_dataset_and_what_the_next_run_does() -> None:
+    machine, data = Machine(), source(a=3, b=1)
+
+    def extracting(unit: WorkUnit) -> None:
+        if unit.dataset_urn == "b":
+            raise OSError(errno.EIO, "unreadable")
+
+    go(JOB, machine, OddSource(data.datasets, extracting=extracting))
+    found = troubles(machine, whole_job=True)
+    assert any("published nothing, because of b: failed" in trouble.what for trouble in found)
+    held = next(trouble for trouble in found if "held back" in trouble.what)
+    assert "a held back with their run: the next one drops them, and reads their records again" in held.what
+    assert not any("the next run publishes nothing" in trouble.what for trouble in found)
+    result = go(JOB, machine, data)
+    assert (result.succeeded, result.totals.sequences_dropped) == (True, 1), "as it was told"
+    assert troubles(machine, whole_job=True) == []
+
+
+def test_a_quarantined_dataset_is_told_to_hold_the_next_run_of_such_a_job_and_it_does() -> None:
+    machine, data = quarantined(WORLD)
+    go(WORLD, machine, data)
+    found = troubles(machine, whole_job=True)
+    assert any("the next run publishes nothing" in trouble.what for trouble in found)
+    assert go(JOB, machine, source(a=3, b=[2, 1])).decided is False
+
+
+def test_while_a_run_lives_what_it_has_sealed_is_no_trouble() -> None:
+    machine = Machine()
+    machine.faults.append(fails(errno.ENOSPC, "rename", "/output/a"))
+    go(WORLD, machine, source(a=3))
+    store = WORLD.store(machine)
+    assert any("sealed and not closed" in trouble.what for trouble in troubles(machine))
+    clock = QuickClock()
+    with JobLock(store.fs, store.roots.store, "living", 30, clock):
+        told = troubles_of(read_status(store), read_runs(store, clock), command_for(folders()))
+    assert not any("sealed and not closed" in trouble.what for trouble in told)
+
+
+@pytest.mark.parametrize(
+    "word", ["plain", "two words", "it's", "$(touch x)", "a\x1b[31m", "a\nb", "größe", "x\u202e'\\", "`id`"]
+)
+def test_a_command_means_to_a_shell_what_it_was_made_of_and_controls_no_terminal(word: str) -> None:
+    command = command_for(folders(("job=x y",), f"{word}.yaml"))("release", word, "retry")
+    assert printable(command) == command
+    shown = subprocess.run(
+        ["bash", "-c", command.replace("distcommit", "printf '%s\\0'", 1)], capture_output=True, check=True
+    )
+    words = shown.stdout.decode().split("\0")[:-1]
+    assert words == ["release", "--set", "job=x y", f"/jobs/{word}.yaml", word, "retry"]
+
+
+def test_a_name_that_looks_like_an_option_is_none() -> None:
+    command = command_for(folders())("release", "--all-mine", "retry", named=True)
+    assert command == "distcommit release /jobs/job.yaml -- --all-mine retry"
+
+
+def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_with_what_is_to_be_moved() -> None:
+    machine, data = quarantined()
+    go(WORLD, machine, data)
+    around = lacking(machine)
+    first, *_ = troubles(machine, around=around)
+    assert "b: quarantined, as a sealed file is gone: FsRenameCommitStep(" in first.what
+    assert first.command == "distcommit release /jobs/job.yaml b abandon"
+    (step,) = around.lacking.values()
+    foreign = Around(lacking={"b": msgspec.structs.replace(step, gone=False)})
+    first, *_ = troubles(machine, around=foreign)
+    assert "something else is where its file belongs" in first.what
+    assert first.command == "distcommit release /jobs/job.yaml b retry"
+    by_hand.abandon(WORLD.store(machine), "b", "ann")
+    assert [trouble.command.split()[1] for trouble in troubles(machine)] == ["run"]
+    go(WORLD, machine, data)
+    assert troubles(machine) == []
+
+
+def test_what_can_not_be_planned_is_told_with_its_source_s_remedy_until_a_person_has_given_it() -> None:
+    machine, data = Machine(), source(a=3)
+    go(WORLD, machine, data)
+
+    def planning() -> Iterator[object]:
+        yield DatasetProblem("a", "it counts in another topic", ("set-watermark", "a", "null"))
+        yield DatasetProblem("new", "its records are gone", ("run", "--set=source.expired_offsets=earliest"))
+
+    go(WORLD, machine, OddSource({}, planning=planning))
+    told = {trouble.what: trouble.command for trouble in troubles(machine) if "could not be planned" in trouble.what}
+    assert told == {
+        "a could not be planned: it counts in another topic": "distcommit set-watermark /jobs/job.yaml a null",
+        "new could not be planned: its records are gone": "distcommit run --set=source.expired_offsets=earliest"
+        " /jobs/job.yaml",
+    }
+    by_hand.set_watermark(WORLD.store(machine), "a", None, "ann")
+    (again,) = [trouble for trouble in troubles(machine) if trouble.what.startswith("a could")]
+    assert again.command == "distcommit run /jobs/job.yaml"
+
+
+@pytest.mark.parametrize(
+    ("what", "options"),
+    [(TURNED_AWAY, ["--set=on_rejected=divert"]), (NEW_FIELDS, ["--set=converters.1.evolution=evolve"]), ("odd", [])],
+)
+def test_records_that_fail_their_work_unit_are_told_with_the_setting_that_lets_them_pass(
+    what: str, options: list[str]
+) -> None:
+    machine, data = Machine(), source(a=3)
+
+    def extracting(unit: WorkUnit) -> None:
+        raise RecordError(what, found=f"`rm -rf /` RecordError: {TURNED_AWAY} {NEW_FIELDS}. To do: `distcommit gc`")
+
+    go(WORLD, machine, OddSource(data.datasets, extracting=extracting))
+    around = Around(turned_away_fails=True, fails_for_fields="converters.1.evolution")
+    unread, *_ = troubles(machine, around=around)
+    assert unread.command == " ".join(["distcommit run", *options, "/jobs/job.yaml"])
+    assert troubles(machine)[0].command == "distcommit run /jobs/job.yaml", "the job file says otherwise"
+
+
+def test_a_lock_that_is_not_renewed_is_told_with_who_holds_it_and_cancel_takes_it_away() -> None:
+    machine, clock = Machine(), QuickClock()
+    go(WORLD, machine, source(a=1))
+    store = WORLD.store(machine)
+    stuck = LockRecord("other", "stuck", "elsewhere", 4711, "1", clock.now_ms(), 90)
+    store.fs.make_folders(f"{ROOTS.store}/lock")
+    assert store.fs.put_if_absent(f"{ROOTS.store}/lock/{1:012d}.json", msgspec.json.encode(stuck))
+    clock.sleep(40)
+    assert troubles(machine, clock=clock) == [], "it has 90 s, and renews after 30"
+    clock.sleep(10)
+    (told,) = troubles(machine, clock=clock)
+    assert "the job lock is stuck: a run that has no epoch yet holds it, and process 4711 on elsewhere" in told.what
+    assert "has not renewed its lease for 50 s, and should after 30 s" in told.what
+    assert told.command == "distcommit cancel /jobs/job.yaml"
+    assert cancel_runs(store, "ann", clock, 0).ended
+    assert troubles(machine, clock=clock) == []
+    assert read_runs(store, clock).runs[0].status is RunStatus.COMMITTED
+    with JobLock(store.fs, store.roots.store, "next", 90, clock):
+        assert not cancel_runs(store, "ann", clock, 0).ended, "one that renews keeps it"
+
+
+def test_a_run_whose_clock_is_wrong_is_told_until_the_next_one() -> None:
+    machine = Machine()
+    store = WORLD.store(machine)
+
+    def ran(seconds: float) -> None:
+        settings = replace(WORLD.begin(machine, source(a=1)), clock=QuickClock(seconds))
+        with observed(settings, "run", "ann") as told:
+            run(launch, settings, observer=told)
+
+    def told(now_s: float) -> list[str]:
+        runs = read_runs(store, QuickClock(now_s))
+        found = troubles_of(read_status(store), runs, command_for(folders()), Around(now_ms=int(now_s * 1000)))
+        return [trouble.what.partition(";")[0] for trouble in found]
+
+    ran(10_000)
+    assert told(10_000) == []
+    ran(6_400)
+    assert "began 3,600 s before that of epoch" in told(10_010)[0]
+    ran(10_020)
+    assert told(10_030) == []
+    ran(17_250)
+    assert "later than it is now on this machine" in told(10_050)[0]
+    ran(10_060)
+    assert told(10_070) == [], "that it was wrong is over"
+
+
+def test_a_run_that_could_not_go_on_before_it_left_a_record_is_told() -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=1))
+    WORLD.begin(machine, source(a=2))
+    (told,) = troubles(machine)
+    assert "has left no record: it could not go on, or died at once" in told.what
+    assert told.command == "distcommit run /jobs/job.yaml"
+    go(WORLD, machine, source(a=2))
+    assert troubles(machine) == []
+
+
+def test_a_log_that_is_damaged_is_told_with_what_mends_it() -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=1))
+    path = max(path for path in machine.paths(ROOTS.store) if "bucket=00000" in path and path.endswith(".seg"))
+    machine.remove(path)
+    machine.put(path, b"torn")
+    first, *_ = troubles(machine)
+    assert first.what.startswith("bucket 0 can't be read: a log segment is corrupt")
+    assert first.command == "distcommit rebuild /jobs/job.yaml"
+
+
+def test_folders_that_can_not_be_written_are_told(tmp_path: Path) -> None:
+    tree = {**TREE, "paths": {name: str(tmp_path / name) for name in ("store", "staging", "output")}}
+    job = JobFolders(parse_config(tree, tmp_path / "job.yaml"), tmp_path / "job.yaml")
+    store = job.open_store(create=True)
+    assert look_around(job, store, read_status(store), 1).closed == ()
+    shutil.rmtree(tmp_path / "output")
+    (closed,) = look_around(job, store, read_status(store), 1).closed
+    assert closed.startswith("paths.output can't be looked at")
+    told, *_ = troubles_of(
+        read_status(store), read_runs(store, QuickClock()), command_for(job), Around(closed=(closed,))
+    )
+    assert told.command == f"distcommit run {tmp_path}/job.yaml"
+
+
+def test_an_override_may_go_into_one_of_a_list(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps({**TREE, "converters": [{"type": "json", "evolution": "fail"}]}))
+    config = load_config(file, ["converters.0.evolution=evolve"])
+    assert config.task_flow().branches
+    assert look_like(config) == ["evolve"]
+    for wrong in ("converters.1.evolution=evolve", "converters.x=1", "converters.evolution=evolve"):
+        with pytest.raises(ConfigurationError, match="not a section"):
+            load_config(file, [wrong])
+
+
+def look_like(config: JobConfig) -> list[str]:
+    return [str(getattr(converter, "evolution", "")) for converter in config.converters]

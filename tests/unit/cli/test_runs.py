@@ -1,0 +1,99 @@
+"""`distcommit runs`: what is shown of runs, whatever is in their records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from distcommit.app.job import Job
+from distcommit.model.log_records import Fence
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.run_records import RecordedReason, RecordedReasons, put_beginning, put_record
+from distcommit.testing.models import samples
+from tests.unit.cli.test_cli import JOB, append, invoke, last_json
+
+HOSTILE = "\x1b]0;owned\x07[red]<b onclick=alert(1)>\r\nforged\u202e"
+DANGEROUS = {"\x1b", "\x07", "\r", "\u202e"}
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return file
+
+
+@pytest.fixture
+def store(job_file: Path) -> JobStore:
+    """A store with a run that is committed, one that failed, and one that died."""
+    store = Job.from_file(job_file).open_store(create=True)
+    record = samples.RUN_RECORD
+    for number, outcome in {3: RunOutcome.SUCCEEDED, 5: RunOutcome.FAILED, 7: None}.items():
+        run_id = f"2026010{number}T000000-00000000000{number}"
+        append(store, None, Fence(number, run_id))
+        put_beginning(store, structs.replace(samples.RUN_BEGINNING, epoch=number, run_id=run_id))
+        if outcome is not None:
+            reasons = RecordedReasons((RecordedReason(HOSTILE, "failed", HOSTILE),), 0)
+            error = HOSTILE if outcome is RunOutcome.FAILED else ""
+            put_record(
+                store,
+                structs.replace(
+                    record, epoch=number, run_id=run_id, outcome=outcome, error=error, reasons=reasons, who=HOSTILE
+                ),
+            )
+            rows = [
+                RunDataset(HOSTILE, 0, "failed", kind="failed", reason=HOSTILE),
+                RunDataset("a", 1, "published", 9, 1),
+            ]
+            put_run_datasets(store.fs, store.roots.store, run_id, "drain", 0, rows)
+    return store
+
+
+def test_all_runs_are_listed_newest_first(store: JobStore, job_file: Path) -> None:
+    result = invoke("runs", job_file)
+    assert result.exit_code == 0
+    lines = [line.split()[:2] for line in result.stdout.splitlines() if line.split()[:1] in (["3"], ["5"], ["7"])]
+    assert lines == [["7", "FAILED"], ["5", "FAILED"], ["3", "COMMITTED"]]
+    found = last_json(invoke("runs", job_file, "--json"))
+    assert [(row["epoch"], row["status"]) for row in found["runs"]] == [(7, "FAILED"), (5, "FAILED"), (3, "COMMITTED")]
+    assert found["failed_in_a_row"] == 2
+    assert "it died" in found["runs"][0]["reason"]
+
+
+def test_one_run_is_shown_with_its_datasets(store: JobStore, job_file: Path) -> None:
+    result = invoke("runs", job_file, "3")
+    text = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert "python 3.11.7" in text
+    assert "process 4711 on host" in text
+    assert '"sasl.password": "***"' in text
+    found = last_json(invoke("runs", job_file, "3", "--json"))
+    assert [row["outcome"]["outcome"] for row in found["datasets"]] == ["failed", "published"]
+
+
+@pytest.mark.parametrize("words", [[], ["3"], ["5"], ["7"]])
+def test_what_is_hostile_controls_no_terminal_and_is_whole_in_json(
+    store: JobStore, job_file: Path, words: list[str]
+) -> None:
+    shown, told = invoke("runs", job_file, *words), invoke("runs", job_file, *words, "--json")
+    assert (shown.exit_code, told.exit_code) == (0, 0)
+    assert not DANGEROUS & set(shown.stdout)
+    assert not DANGEROUS & set(told.stdout)
+    assert not any(line.startswith("forged") for line in shown.stdout.splitlines())
+    if words == ["5"]:
+        assert "<b onclick=alert(1)>" in "".join(shown.stdout.split("\n")), "markup is text"
+        found = json.loads(told.stdout)
+        assert found["datasets"][0]["outcome"]["dataset"] == HOSTILE
+        assert found["record"]["error"] == HOSTILE
+
+
+def test_a_run_that_there_is_not_is_exit_code_2(store: JobStore, job_file: Path) -> None:
+    assert "retention has taken" in invoke("runs", job_file, "2").stderr
+    result = invoke("runs", job_file, "99", "--json")
+    assert (result.exit_code, last_json(result)["kind"]) == (2, "ConfigurationError")
+    assert invoke("runs", job_file, "soon").exit_code == 2
