@@ -1,0 +1,242 @@
+"""A job that is broken, and somebody on call who types what `distcommit status` prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import yaml
+from confluent_kafka import Producer
+
+from distcommit.app.demo.kill import RunProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+DAY_MS, FIRST_DAY_MS = 86_400_000, 1_700_000_000_000
+_TYPED_AT_MOST = 6
+_END_S = 900.0
+
+
+class NotBrokenError(Exception):
+    """The situation could not be made: the drill says nothing."""
+
+
+class Typed(msgspec.Struct):
+    """A command as it was typed, and its exit code."""
+
+    command: str
+    exit_code: int
+
+
+class Drilled(msgspec.Struct):
+    """What came of a drill. `told`: the line that names the cause; `command`: the one below it, which was typed first;
+    `typed`: all of them, each the first that `status` printed then. `exact_afterwards`: by the product's deep audit and
+    by a count that shares no code with it."""
+
+    cause_told: bool = False
+    told: str = ""
+    command: str = ""
+    typed: list[Typed] = []
+    exact_afterwards: bool = False
+    resolved: bool = False
+    records: int = 0
+    seconds: float = 0.0
+    problems: list[str] = []
+    skipped: str = ""
+
+
+def nothing() -> None:
+    """No act outside the system, and nothing to see to afterwards."""
+
+
+@dataclass
+class Situation:
+    """A job with its file, the values that it was given, and the shell of who is on call.
+
+    `shell`: what the shell is started by; `seen_at`: where the job's folders are for who counts, if not where the job
+    has them.
+    """
+
+    folder: Path
+    given: Counter[bytes] = field(default_factory=Counter)
+    config: dict[str, Any] = field(default_factory=dict)
+    shell: Sequence[str] = ()
+    seen_at: Path | None = None
+    started: int = 0
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "job.yaml"
+
+    @property
+    def output(self) -> Path:
+        return (self.seen_at or self.folder) / "output"
+
+    @property
+    def staging(self) -> Path:
+        return (self.seen_at or self.folder) / "staging"
+
+    def write(self, **sections: Any) -> None:
+        """Writes the job file; sections come to those of before."""
+        paths = {name: name for name in ("store", "staging", "output")}
+        base: dict[str, Any] = {"job": "drill", "paths": paths, "spark": {"master": "local[2,4]"}, **self.config}
+        self.config = {**base, **sections}
+        self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
+
+    def type(self, command: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Types a command, as it is, into a shell."""
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        return subprocess.run(
+            [*self.shell, "bash", "-c", command],
+            capture_output=True,
+            text=True,
+            timeout=_END_S,
+            env={**os.environ, "PATH": path, "PYTHONPATH": python_path, **env},
+            cwd=self.folder,
+            check=False,
+        )
+
+    def run(self, code: int, **env: str) -> str:
+        """A run as a schedule starts it, which has to end with that exit code; what it said."""
+        done = self.type(f"distcommit run {self.path} --json", **env)
+        if done.returncode != code:
+            raise NotBrokenError(f"a run ended with {done.returncode}: {done.stdout[-1000:]} {done.stderr[-3000:]}")
+        return done.stdout
+
+    def start(self, command: str = "run") -> RunProcess:
+        """Starts a run, and does not wait for it."""
+        self.started += 1
+        name = self.folder / f"run-{self.started}"
+        return RunProcess([command, str(self.path), "--json"], name.with_suffix(".out"), name.with_suffix(".err"))
+
+    def troubles(self) -> list[dict[str, Any]]:
+        """What `status` says is wrong."""
+        found: list[dict[str, Any]] = self.told("status")["troubles"]
+        return found
+
+    def told(self, *words: str) -> dict[str, Any]:
+        """What a command that looks says, as JSON."""
+        done = self.type(" ".join(["distcommit", words[0], str(self.path), *words[1:], "--json"]))
+        lines = done.stdout.strip().splitlines()
+        if not lines:
+            raise NotBrokenError(f"{words} ended with {done.returncode}: {done.stderr[-3000:]}")
+        told: dict[str, Any] = json.loads(lines[-1])
+        return told
+
+    def published(self) -> tuple[Counter[bytes], Counter[bytes]]:
+        """The values in all files of the output, and in those of records that were turned away: read by pyarrow, by the
+        files' own names alone."""
+        found: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
+        for path in self.output.rglob("*.parquet"):
+            within = path.relative_to(self.output).parts
+            if not any(part.startswith(".") for part in within):
+                values = pq.ParquetFile(path).read(columns=["value"])["value"].to_pylist()
+                found[within[0] == "_rejected"].update(values)
+        return found
+
+
+class KafkaSituation(Situation):
+    """One whose topics are on a broker."""
+
+    brokers = ""
+
+    def on(self, brokers: str, topics: Sequence[str], **sections: Any) -> None:
+        """Writes the job file for these topics."""
+        self.brokers = brokers
+        source = {"type": "kafka", "brokers": brokers, "topics": list(topics)}
+        self.write(source=source, sink={"partition_by": {"granularity": "day"}}, **sections)
+
+    def produce(self, topic: str, *values: bytes, days: int = 1) -> None:
+        """Gives records to a topic's first partition, spread over days."""
+        producer = Producer({"bootstrap.servers": self.brokers, "linger.ms": 5})
+        for number, value in enumerate(values):
+            producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + number % days * DAY_MS)
+        if left := producer.flush(60):
+            raise NotBrokenError(f"{left} records are not acknowledged")
+        self.given.update(values)
+
+    def numbers(self, topic: str, records: int, days: int = 1) -> None:
+        """Gives so many records that no other is equal to."""
+        begin = self.given.total()
+        values = [b'{"topic":"%s","n":%d}' % (topic.encode(), begin + number) for number in range(records)]
+        self.produce(topic, *values, days=days)
+
+
+def drilled(
+    situation: Situation,
+    cause: str,
+    *,
+    act: Callable[[], None] = nothing,
+    afterwards: Callable[[], None] = nothing,
+    rejected: Counter[bytes] | None = None,
+    gone: Counter[bytes] | None = None,
+) -> Drilled:
+    """What somebody on call does: looks, does what is to be done outside the system, and types what is printed until
+    nothing is wrong.
+
+    Args:
+        situation: what is broken.
+        cause: how the line that names the cause looks, a regular expression.
+        act: what a person has to do outside the system before.
+        afterwards: what else comes before it is counted.
+        rejected: what is to be among the records that were turned away.
+        gone: what the source has lost before it was read.
+    """
+    result = Drilled()
+    troubles = situation.troubles()
+    named = next((trouble for trouble in troubles if re.search(cause, trouble["what"])), None)
+    if named is None:
+        result.problems.append(f"the cause is not told: {troubles}")
+        return result
+    result.cause_told, result.told, result.command = True, named["what"], named["command"]
+    shown = situation.type(f"distcommit status {situation.path}").stdout
+    if result.command not in [line.strip() for line in shown.splitlines()]:
+        result.problems.append(f"the command is not printed as it is: {shown}")
+    act()
+    command: str = result.command
+    while True:
+        done = situation.type(command)
+        result.typed.append(Typed(command, done.returncode))
+        troubles = situation.troubles()
+        if not troubles or len(result.typed) == _TYPED_AT_MOST:
+            break
+        command = troubles[0]["command"]
+    if troubles or done.returncode:
+        what = [trouble["what"] for trouble in troubles]
+        result.problems.append(f"not resolved: {what}; exit code {done.returncode}: {done.stderr[-2000:]}")
+    afterwards()
+    _count(situation, result, rejected or Counter(), gone or Counter())
+    result.resolved = result.cause_told and result.exact_afterwards and not result.problems
+    return result
+
+
+def _count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone: Counter[bytes]) -> None:
+    """Holds what is published against what was given."""
+    before = list(result.problems)
+    audit = situation.told("audit", "--deep")
+    if not audit.get("exact"):
+        result.problems.append(f"the audit is not exact: { {k: v for k, v in audit.items() if k != 'partitions'} }")
+    published, turned_away = situation.published()
+    result.records = published.total() + turned_away.total()
+    expected = situation.given - gone - rejected
+    for name, found, wanted in (("published", published, expected), ("turned away", turned_away, rejected)):
+        if found != wanted:
+            lost, doubled = wanted - found, found - wanted
+            result.problems.append(
+                f"{name}: {lost.total()} missing, such as {list(lost)[:3]}; {doubled.total()} too many, such as"
+                f" {list(doubled)[:3]}"
+            )
+    lost_by_source = audit.get("skipped", 0)
+    if lost_by_source != gone.total():
+        result.problems.append(f"the audit counts {lost_by_source} as lost by the source, and {gone.total()} were")
+    result.exact_afterwards = result.problems == before

@@ -1,0 +1,146 @@
+"""What a machine does to a job: a full disk, a permission that is lost, a clock that is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from distcommit.app.demo.broker import MockBroker
+from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, drilled
+from tests.servers.process import ServerUnavailableError
+
+_TOPICS = ["a", "b"]
+_DISK = "48m"
+_DAY_S = 86_400
+
+
+@contextmanager
+def _small_disk(at: Path) -> Iterator[int]:
+    """A small file system at a folder, which only the processes of a namespace see; the one that keeps it."""
+    at.mkdir()
+    own_user = [] if os.geteuid() == 0 else ["-Ur"]
+    script = 'mount -t tmpfs -o size="$0" tmpfs "$1" && echo mounted && exec cat'
+    command = ["unshare", *own_user, "-m", "sh", "-c", script, _DISK, str(at)]
+    try:
+        keeper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError as error:
+        raise ServerUnavailableError(f"no file system can be mounted: {error}") from error
+    with keeper:
+        if keeper.stdout is None or keeper.stdout.readline() != b"mounted\n":
+            raise ServerUnavailableError("no file system can be mounted in a namespace")
+        yield keeper.pid
+
+
+def full_disk(folder: Path) -> Drilled:
+    disk = folder / "disk"
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker, _small_disk(disk) as keeper:
+        own_user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
+        shell = ["nsenter", "-t", str(keeper), *own_user, "-m", "--"]
+        situation = KafkaSituation(folder, shell=shell, seen_at=Path(f"/proc/{keeper}/root{disk}"))
+        paths = {name: f"disk/{name}" for name in ("store", "staging", "output")}
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, paths=paths)
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        situation.run(0)
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        situation.type(f"cat /dev/zero > {disk}/somebodys-dump")
+        situation.run(4)
+
+        def free_it() -> None:
+            situation.type(f"rm {disk}/somebodys-dump")
+
+        return drilled(situation, "the file system of paths.store is full.*free some", act=free_it)
+
+
+def permission_lost(folder: Path) -> Drilled:
+    """The output can't be written any more. Root could all the same: that right is taken away."""
+    shell = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
+        situation = KafkaSituation(folder, shell=shell)
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2})
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        situation.run(0)
+        for topic in _TOPICS:
+            situation.numbers(topic, 10)
+        folders = [situation.output, *(path for path in situation.output.rglob("*") if path.is_dir())]
+        modes = {path: path.stat().st_mode & 0o7777 for path in folders}
+        for path in folders:
+            path.chmod(0o555)
+        situation.run(4)
+
+        def give_it_back() -> None:
+            for path, mode in modes.items():
+                path.chmod(mode)
+
+        return drilled(situation, "paths.output can't be written.*has lost its permission", act=give_it_back)
+
+
+_CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+static long ahead(void) { const char *text = getenv("AHEAD_S"); return text ? atol(text) : 0; }
+int clock_gettime(clockid_t id, struct timespec *at) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int found = real(id, at);
+    if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE) at->tv_sec += ahead();
+    return found;
+}
+int gettimeofday(struct timeval *restrict at, void *restrict zone) {
+    struct timespec now;
+    int found = clock_gettime(CLOCK_REALTIME, &now);
+    at->tv_sec = now.tv_sec;
+    at->tv_usec = now.tv_nsec / 1000;
+    return found;
+}
+time_t time(time_t *at) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (at) *at = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+def _wrong_clock(folder: Path) -> Path:
+    """A library that sets the clock of the processes that load it, by the seconds that AHEAD_S says."""
+    source, library = folder / "clock.c", folder / "clock.so"
+    source.write_text(_CLOCK, encoding="utf-8")
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ServerUnavailableError(f"a process can't be given another clock without a C compiler: {error}") from error
+    return library
+
+
+def clock_that_is_wrong(folder: Path) -> Drilled:
+    """The clock of a run's machine is a day behind: files that have just arrived have not settled by it."""
+    library, situation = _wrong_clock(folder), Situation(folder)
+    arrived = folder / "in" / "clicks"
+    arrived.mkdir(parents=True)
+    source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/*.jsonl"], "format": "jsonl", "settle_s": 0}
+    situation.write(source=source, commit={"buckets": 2})
+
+    def arrive(name: str) -> None:
+        values = [b'{"file":"%s","n":%d}' % (name.encode(), number) for number in range(10)]
+        (folder / "new").write_bytes(b"\n".join(values) + b"\n")
+        (folder / "new").rename(arrived / f"{name}.jsonl")
+        situation.given.update(values)
+
+    arrive("first")
+    situation.run(0)
+    arrive("second")
+    situation.run(0, LD_PRELOAD=str(library), AHEAD_S=str(-_DAY_S))
+    if situation.published()[0] == situation.given:
+        raise NotBrokenError("the run has read what had not settled by its clock")
+    cause = "a clock is wrong: the run of epoch .* began 8[56],... s before"
+    return drilled(situation, cause)  # the act outside, setting the clock, is to go on without that library

@@ -1,0 +1,48 @@
+"""Records that are not as they were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from distcommit.app.demo.broker import MockBroker
+from tests.drills.drill import Drilled, KafkaSituation, drilled
+
+_TOPICS = ["good", "bad"]
+
+
+def poisoned_record(folder: Path) -> Drilled:
+    """One that nobody can decode, in the midst of good ones."""
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
+        situation = KafkaSituation(folder)
+        json = {"type": "json", "fields": {"n": "int64"}}
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, converters=[json])
+        for topic in _TOPICS:
+            situation.numbers(topic, 5)
+        situation.run(0)
+        situation.produce("bad", b'{"n":1000}', b"poison", b'{"n":1001}')
+        situation.produce("good", b'{"n":1002}')
+        situation.run(1)
+        cause = "bad could not be read: bad: RecordError: a record is turned away"
+        return drilled(situation, cause, rejected=Counter([b"poison"]))
+
+
+def schema_broken(folder: Path) -> Drilled:
+    """A producer has begun to send a field that the job is not to take in by itself."""
+    with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:
+        situation = KafkaSituation(folder)
+        json = {"type": "json", "evolution": "fail"}
+        situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, converters=[json])
+        for topic in _TOPICS:
+            situation.produce(topic, b'{"n":1,"of":"%s"}' % topic.encode(), b'{"n":2,"of":"%s"}' % topic.encode())
+        situation.run(0)
+        situation.produce("bad", b'{"n":3,"of":"bad","note":"new"}')
+        situation.produce("good", b'{"n":3,"of":"good"}')
+        situation.run(1)
+
+        def run_as_ever() -> None:
+            situation.produce("bad", b'{"n":4,"of":"bad","note":"known by now"}', b'{"n":5,"of":"bad"}')
+            situation.run(0)
+
+        cause = "bad could not be read: bad: RecordError: a record has fields that those before do not have.*note"
+        return drilled(situation, cause, afterwards=run_as_ever)
