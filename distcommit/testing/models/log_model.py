@@ -5,7 +5,7 @@ commit log, not from `protocol.validity`, so that a mistake in either shows as a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -157,30 +157,11 @@ class LogModel:
             case ByHand():
                 return self._by_hand(record)
             case SetWatermark(urn, watermark):
-                if self.dataset(urn).status != "idle":
-                    return False
-                known = self.datasets.setdefault(urn, LogDataset())
-                known.watermark, known.closed, known.unread = watermark, self.fence, None
-                return True
+                return self._set({urn: watermark})
             case SetWatermarks(watermarks):
-                if any(self.dataset(urn).status != "idle" for urn in watermarks):
-                    return False
-                for urn, high in watermarks.items():
-                    known = self.datasets.setdefault(urn, LogDataset())
-                    known.watermark, known.closed, known.unread = high, self.fence, None
-                return True
-            case Rebuilt(epoch, states):
-                if epoch != self.fence or len({state.dataset_urn for state in states}) < len(states):
-                    return False
-                if any(state.closed_epoch > epoch for state in states):
-                    return False
-                for state in states:
-                    self.datasets[state.dataset_urn] = LogDataset(
-                        status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch
-                    )
-                    self.datasets[state.dataset_urn].schemas = dict(state.schemas)
-                self.heads = {}
-                return True
+                return self._set(watermarks)
+            case Rebuilt():
+                return self._rebuilt(record)
 
     def difference(self, fold: Fold) -> str:
         """How a fold of the same records differs from the model; empty if it does not."""
@@ -193,7 +174,29 @@ class LogModel:
         found = (fold.heads, cuts, fold.generation, fold.buckets, fold.under_way, fold.moved_to)
         if anchors != found:
             return f"anchors and generations are {anchors}, the fold says {found}"
-        return self.wrong or self._datasets_differ(fold.datasets.values())
+        return self.wrong or _datasets_differ(self, fold.datasets.values())
+
+    def _set(self, watermarks: Mapping[str, Watermark | None]) -> bool:
+        if any(self.dataset(urn).status != "idle" for urn in watermarks):
+            return False
+        for urn, watermark in watermarks.items():
+            known = self.datasets.setdefault(urn, LogDataset())
+            known.watermark, known.closed, known.unread = watermark, self.fence, None
+        return True
+
+    def _rebuilt(self, record: Rebuilt) -> bool:
+        epoch, states = record.epoch, record.datasets
+        if epoch != self.fence or len({state.dataset_urn for state in states}) < len(states):
+            return False
+        if any(state.closed_epoch > epoch for state in states):
+            return False
+        for state in states:
+            self.datasets[state.dataset_urn] = LogDataset(
+                status="idle", watermark=state.watermark, closed=state.closed_epoch, done=state.done_epoch
+            )
+            self.datasets[state.dataset_urn].schemas = dict(state.schemas)
+        self.heads = {}
+        return True
 
     def _of_job(self, record: Cut | Heads | Rebucket | Moved | Generation) -> bool:
         if not isinstance(record, Heads) and record.epoch != self.fence:
@@ -334,23 +337,8 @@ class LogModel:
             return f"a checkpoint says fence {record.fence_epoch}, it is {self.fence}"
         if not set(record.decided_epochs) <= self.decided:
             return f"a checkpoint says {record.decided_epochs} are decided, {self.decided} are"
-        differs = self._datasets_differ(record.datasets)
+        differs = _datasets_differ(self, record.datasets)
         return differs and f"a checkpoint differs: {differs}"
-
-    def _datasets_differ(self, states: Iterable[DatasetState]) -> str:
-        found = {state.dataset_urn: state for state in states}
-        for urn in {**self.datasets, **found}:
-            known, state = self.dataset(urn), found.get(urn) or DatasetState(urn)
-            mine = (known.status, known.sequence, known.held, known.watermark, known.closed, known.done)
-            open_now = state.open
-            held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
-            theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
-            more = (known.tried, known.accepted, known.reason, known.outage, known.unread, known.schemas)
-            accepted = list(state.accepted_epochs[-1:])
-            also = (set(state.tried_epochs), accepted, state.reason, outage, state.unread, state.schemas)
-            if mine != (*theirs, state.done_epoch) or more != also:
-                return f"{urn!r} is {known}, the fold says {state}"
-        return ""
 
 
 def _left_unread(unread: FailedReading | None, low: Watermark | None, high: Watermark) -> FailedReading | None:
@@ -360,3 +348,19 @@ def _left_unread(unread: FailedReading | None, low: Watermark | None, high: Wate
     ends = unread.expected_high.positions
     stay = {p: end for p, end in ends.items() if low.positions.get(p) == high.positions.get(p)}
     return structs.replace(unread, expected_high=Watermark(stay, high.incarnation)) if stay else None
+
+
+def _datasets_differ(model: LogModel, states: Iterable[DatasetState]) -> str:
+    found = {state.dataset_urn: state for state in states}
+    for urn in {**model.datasets, **found}:
+        known, state = model.dataset(urn), found.get(urn) or DatasetState(urn)
+        mine = (known.status, known.sequence, known.held, known.watermark, known.closed, known.done)
+        open_now = state.open
+        held, outage = (open_now.held, open_now.outage) if open_now else (False, False)
+        theirs = (state.status.value, state.sequence, held, state.watermark, state.closed_epoch)
+        more = (known.tried, known.accepted, known.reason, known.outage, known.unread, known.schemas)
+        accepted = list(state.accepted_epochs[-1:])
+        also = (set(state.tried_epochs), accepted, state.reason, outage, state.unread, state.schemas)
+        if mine != (*theirs, state.done_epoch) or more != also:
+            return f"{urn!r} is {known}, the fold says {state}"
+    return ""

@@ -56,9 +56,21 @@ from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.claims import Owner
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.kept_schemas import KeptSchema
 from distcommit.stores.pinned import RecordedSettings
 from distcommit.stores.plans import Lent, Manifest
-from distcommit.stores.run_records import RecordedPhase, RecordedReason, RecordedReasons, RunRecord
+from distcommit.stores.run_datasets import RunDataset
+from distcommit.stores.run_records import (
+    CancelRequest,
+    RecordedPhase,
+    RecordedReason,
+    RecordedReasons,
+    RunBeginning,
+    RunFacts,
+    RunRecord,
+)
+from distcommit.stores.run_times import RunTime, TimeKind
+from distcommit.stores.schedule_requests import ScheduleRequest
 from distcommit.stores.segment import Segment
 from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
 
@@ -162,6 +174,37 @@ RUN_RECORD = RunRecord(
     held=RecordedReasons((), 3),
     reasons=RecordedReasons((RecordedReason("bucket 3", "CorruptError", "cut"),), 2),
 )
+RUN_BEGINNING = RunBeginning(
+    version=1,
+    job="samples",
+    run_id=RUN_ID,
+    epoch=7,
+    command="run",
+    who="ann@host",
+    began_ms=1_700_000_000_000,
+    facts=RunFacts(
+        config={"job": "samples", "source": {"type": "kafka", "client": {"sasl.password": "***"}}},
+        versions={"python": "3.11.7"},
+        host="host",
+        pid=4711,
+        job_file="/jobs/größe.yaml",
+        locked=False,
+        kept_runs=100,
+        kept_tables=10,
+    ),
+)
+CANCEL_REQUEST = CancelRequest(1, 7, "ann@host", 1_700_000_000_001)
+SCHEDULE_REQUEST = ScheduleRequest(1, "ann@host", 1_700_000_000_001)
+RUN_DATASETS = [
+    RunDataset("größe/1", 3, "published", 20, 2, 1),
+    RunDataset("b", 0, "failed", kind="failed", reason="1 of 2 work units failed"),
+]
+RUN_TIMES = [
+    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.TASK, "", 1_700_000_000_000, 1_700_000_009_000, 2),
+    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.PUBLISHED, "größe/1", 1_700_000_008_000, 1_700_000_008_500, 20),
+    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SEALED, "b", 1_700_000_008_001, 1_700_000_008_001),
+    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SWEEP, "", 1_700_000_007_900, 1_700_000_008_600, 1),
+]
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 
 SEGMENTS_2 = {
@@ -529,6 +572,18 @@ REPLACEMENT = Tombstone(
     publish="replace",
     published=(f"{folder_of(_URN)}/0000000007-00003_000000-ccdd-0001.parquet",),
     replaced=(ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}),),
+)
+
+KEPT_SCHEMA = KeptSchema(
+    version=1,
+    dataset=_URN,
+    converter="late.json#2",
+    schema={
+        "id": "int64",
+        "tags": ["string"],
+        "buyer": {"name": "string", "seen": [{"ü": "bool"}]},
+        "price": "float64",
+    },
 )
 
 _HEADS = (Head(0, 12, "00000000deadbeef"), Head(3, 1, "0123456789abcdef", False))

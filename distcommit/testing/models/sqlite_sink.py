@@ -119,6 +119,13 @@ class SqliteCommitter(SinkCommitter):
                 )
                 self._put(request, row)
 
+    def allow(self, requests: Sequence[CommitRequest]) -> None:
+        with self._transaction():
+            for request in requests:
+                row = ledgers.allowed_again(self._row(request), request)
+                if row is not None:
+                    self._put(request, row)
+
     def ledger(self) -> Iterator[LedgerRow]:
         found = self._db.execute("SELECT row FROM ledger WHERE store = ?", (self._context.store_id,))
         return (msgspec.json.decode(row, type=LedgerRow) for (row,) in found)

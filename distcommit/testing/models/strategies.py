@@ -87,7 +87,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
     """What makes the strategy of each kind. Only that of the kind that is drawn is made: Hypothesis takes far longer to
     check a new strategy than to draw from it."""
     newest, gates = fold.fence_epoch, st.sampled_from(Gate)
-    writers = st.sampled_from([newest, newest, newest, max(0, newest - 1), newest + 1])
+    writers = _writers(newest)
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
     wrong = st.builds(SequenceName, st.sampled_from(list(urns)), st.integers(0, newest + 1))
     names = (st.sampled_from(present * 3) | wrong) if present else wrong
@@ -96,44 +96,8 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
     sequences = st.lists(st.sampled_from(list(urns)).flatmap(lambda urn: _sequences(fold, urn)), min_size=1, max_size=2)
     free = [urn for urn in urns if (d := fold.state_of(urn)).sequence is None and d.closed_epoch < newest]
 
-    def fitting() -> st.SearchStrategy[SealedSequence]:
-        left_out = "" if newest % 2 else "a part"
-        return st.builds(
-            lambda urn, schemas: SealedSequence(
-                urn,
-                newest,
-                fold.state_of(urn).watermark,
-                Watermark({"0": newest}),
-                (),
-                left_out=left_out,
-                schemas=schemas,
-            ),
-            st.sampled_from(free),
-            _SCHEMAS,
-        )
-
-    likely: list[Callable[[], st.SearchStrategy[Record]]] = [
-        lambda: st.builds(Fence, st.just(newest + 1), st.just("run-1"))
-    ]
-    if free:
-
-        def sealed() -> st.SearchStrategy[Record]:
-            return st.builds(Intent, st.just(newest), st.tuples(fitting()), gates)
-
-        def not_read() -> st.SearchStrategy[Record]:
-            return st.builds(Unread, st.just(newest), st.sampled_from(free).flatmap(lambda urn: _unread(fold, [urn])))
-
-        likely = [*[sealed] * 5, not_read, not_read]
-    if present:
-        mine = st.sampled_from(present)
-        likely += [
-            lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
-            lambda: st.builds(Left, st.just(newest), mine.map(_left), st.booleans()),
-            lambda: st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person")),
-            lambda: st.builds(Done, writers, mine.map(lambda name: (name,))),
-        ]
     return [
-        *likely,
+        *_likely_after(fold, free, present),
         lambda: st.builds(Fence, st.integers(max(1, newest - 1), newest + 3), st.sampled_from(["run-1", "run-2"])),
         lambda: writers.flatmap(
             lambda epoch: sequences.flatmap(
@@ -157,6 +121,56 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         lambda: st.builds(Rebucket, writers, st.integers(fold.generation, fold.generation + 2), st.integers(1, 3)),
         lambda: st.builds(Generation, writers, st.integers(fold.generation, fold.generation + 2)),
     ]
+
+
+def _likely_after(
+    fold: Fold, free: Sequence[str], present: Sequence[SequenceName]
+) -> list[Callable[[], st.SearchStrategy[Record]]]:
+    """Those that fit: of datasets that can be sealed, and of sequences that are there."""
+    newest = fold.fence_epoch
+
+    def fitting() -> st.SearchStrategy[SealedSequence]:
+        left_out = "" if newest % 2 else "a part"
+        return st.builds(
+            lambda urn, schemas: SealedSequence(
+                urn,
+                newest,
+                fold.state_of(urn).watermark,
+                Watermark({"0": newest}),
+                (),
+                left_out=left_out,
+                schemas=schemas,
+            ),
+            st.sampled_from(free),
+            _SCHEMAS,
+        )
+
+    likely: list[Callable[[], st.SearchStrategy[Record]]] = [
+        lambda: st.builds(Fence, st.just(newest + 1), st.just("run-1"))
+    ]
+    if free:
+
+        def sealed() -> st.SearchStrategy[Record]:
+            return st.builds(Intent, st.just(newest), st.tuples(fitting()), st.sampled_from(Gate))
+
+        def not_read() -> st.SearchStrategy[Record]:
+            return st.builds(Unread, st.just(newest), st.sampled_from(free).flatmap(lambda urn: _unread(fold, [urn])))
+
+        likely = [*[sealed] * 5, not_read, not_read]
+    if present:
+        mine = st.sampled_from(present)
+        likely += [
+            lambda: st.builds(Failed, st.just(newest), mine, st.booleans(), st.just("by the test")),
+            lambda: st.builds(Left, st.just(newest), mine.map(_left), st.booleans()),
+            lambda: st.builds(ByHand, st.sampled_from(HandAction), mine, st.just("person")),
+            lambda: st.builds(Done, _writers(newest), mine.map(lambda name: (name,))),
+        ]
+    return likely
+
+
+def _writers(newest: int) -> st.SearchStrategy[int]:
+    """The epochs of those who write: most often the newest one."""
+    return st.sampled_from([newest, newest, newest, max(0, newest - 1), newest + 1])
 
 
 _SCHEMAS = st.dictionaries(st.sampled_from(["avro", "late.json_schema"]), st.just((1,)) | st.just((1, 2)))

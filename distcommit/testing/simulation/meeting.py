@@ -5,9 +5,9 @@ the run holds in memory, and from the source, so that it needs to be seen once: 
 one was, which ended as it must, would end like that one.
 
 Two images are the same if they have the same bytes, but for ids that the recovering runs have made themselves: run ids,
-ids of writers, and the checksums of segments, which cover them. One's are then the other's at every place. An id in
-bytes that are not a whole segment makes them another image, and so does any other difference, such as another inode of
-a file that commit steps name.
+ids of writers, and the checksums of segments, of beginnings of runs and of cuts, which cover them. One's are then the
+other's at every place. An id in bytes that are neither makes them another image, and so does any other difference, such
+as another inode of a file that commit steps name.
 """
 
 from __future__ import annotations
@@ -26,13 +26,18 @@ from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import RecoverReport, recover_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import DistcommitError
-from distcommit.protocol.paths import CLAIM_FOLDER, SEGMENT_SUFFIX
+from distcommit.protocol.paths import BEGUN, CLAIM_FOLDER, CUTS, SEGMENT_SUFFIX
+from distcommit.stores.cuts import CUT_VERSION, CutRoot
+from distcommit.stores.documents import decode_document
+from distcommit.stores.run_records import BEGINNING_VERSION, RunBeginning
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS
 
 _IDS = re.compile(r"([0-9a-f]{32}|\d{8}T\d{6}-[0-9a-f]{12}|[0-9a-f]{16})")
 _CHECKSUM_LETTERS = 16
+_BEGINNING = f"-{BEGUN}.json"
+_CUT = re.compile(rf"{CUTS}/\d+-[12]\.json$")
 
 
 class Met(BaseException):
@@ -93,7 +98,9 @@ class Meeting:
         if any(report.reasons or report.counts.sequences_left for report in reports):
             return  # what could not be done is in memory alone, and the run ends by it
         held = [each.oldest_held_epoch for each in self._recovered]
-        memory = repr((settings.epoch, settings.clock.now_ms(), held, [report.heads for report in reports]))
+        memory = repr(
+            (settings.epoch, settings.clock.now_ms(), held, [(report.heads, report.seen) for report in reports])
+        )
         self._image = image(self._machine, self._older, f"{self._about} {memory}")
         if self._image in self._known:
             raise Met
@@ -134,7 +141,7 @@ def _places(machine: SimulatedPosix) -> list[_Place]:
     for inode, path, data in machine.files():
         named = data is not None and not path.startswith(ROOTS.store) and f"/{CLAIM_FOLDER}/" not in path
         identity = (inode, machine.lstat(path).mtime_ns) if named else ()
-        said, checksum = _said(path, data) if data and path.endswith(SEGMENT_SUFFIX) else ((), "")
+        said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
         found.append(_Place(_pieces(path), said, None if said else data, identity, checksum))
     return found
 
@@ -144,10 +151,21 @@ def _pieces(text: str) -> tuple[str, ...]:
     return tuple(_IDS.split(text))
 
 
+def _has_ids(path: str) -> bool:
+    """Whether it is of a kind that may say ids of the run that made it."""
+    return path.endswith((SEGMENT_SUFFIX, _BEGINNING)) or _CUT.search(path) is not None
+
+
 @functools.lru_cache(50_000)
 def _said(path: str, data: bytes) -> tuple[tuple[str, ...], str]:
-    """What a segment says, in pieces, and its checksum; nothing if it is not whole."""
+    """What a segment, the beginning of a run or a cut says, in pieces, and its checksum; nothing if it is not whole."""
     try:
+        if not path.endswith(SEGMENT_SUFFIX):
+            if path.endswith(_BEGINNING):
+                decode_document(data, RunBeginning, BEGINNING_VERSION, "", path)
+            else:
+                decode_document(data, CutRoot, CUT_VERSION, "", path)
+            return tuple(_IDS.split(data.decode())), data[-_CHECKSUM_LETTERS - 1 : -1].decode()
         segment = decode_segment(data, path)
     except DistcommitError:
         return (), ""

@@ -33,7 +33,17 @@ from distcommit.model.urn import folder_of
 from distcommit.model.work import DatasetPlan, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import CLAIM_FOLDER, MANIFEST, RUNS, record_name, tombstone_path
+from distcommit.protocol.paths import (
+    BEGUN,
+    CANCEL,
+    CLAIM_FOLDER,
+    MANIFEST,
+    PAUSED,
+    RUNS,
+    SCHEDULE,
+    record_name,
+    tombstone_path,
+)
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
@@ -44,7 +54,17 @@ from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore, Roots, open_store
 from distcommit.stores.pinned import RecordedSettings, read_settings
 from distcommit.stores.plans import read_manifest
-from distcommit.stores.run_records import RunRecord, read_record
+from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
+from distcommit.stores.run_records import (
+    CancelRequest,
+    RunBeginning,
+    RunRecord,
+    read_beginning,
+    read_cancel,
+    read_record,
+)
+from distcommit.stores.run_times import decode_run_times, encode_run_times
+from distcommit.stores.schedule_requests import ScheduleRequest, read_asked
 from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from distcommit.stores.tombstones import Tombstone, read_tombstone
@@ -166,6 +186,21 @@ def _read_record(data: bytes) -> object:
     return _typed(read_record(fs, "/store", 7), RunRecord)
 
 
+def _read_beginning(data: bytes) -> object:
+    fs = _file_system(f"/store/{RUNS}/{record_name(7, BEGUN)}", data)
+    return _typed(read_beginning(fs, "/store", 7), RunBeginning)
+
+
+def _read_cancel(data: bytes) -> object:
+    return _typed(
+        read_cancel(_file_system(f"/store/{RUNS}/{record_name(7, CANCEL)}", data), "/store", 7), CancelRequest
+    )
+
+
+def _read_pause(data: bytes) -> object:
+    return _typed(read_asked(_file_system(f"/store/{SCHEDULE}/{PAUSED}", data), "/store").paused, ScheduleRequest)
+
+
 _STONES = (encode_document(samples.TOMBSTONE), encode_document(samples.REPLACEMENT))
 
 
@@ -272,6 +307,23 @@ READERS = (
             ("owner", (encode_document(samples.OWNER),), _read_owner, (CorruptError,), True, True),
             ("settings", (encode_document(samples.RECORDED_SETTINGS),), _read_settings, (CorruptError,), True, True),
             ("run record", (encode_document(samples.RUN_RECORD),), _read_record, (CorruptError,), True, True),
+            ("run beginning", (encode_document(samples.RUN_BEGINNING),), _read_beginning, (CorruptError,), True, True),
+            ("cancel request", (encode_document(samples.CANCEL_REQUEST),), _read_cancel, (), False),
+            ("pause", (encode_document(samples.SCHEDULE_REQUEST),), _read_pause, (), False),
+            (
+                "run datasets",
+                (encode_run_datasets(samples.RUN_DATASETS),),
+                lambda data: decode_run_datasets(data, PATH),
+                (CorruptError,),
+                False,
+            ),
+            (
+                "run times",
+                (encode_run_times(samples.RUN_TIMES),),
+                lambda data: decode_run_times(data, PATH),
+                (CorruptError,),
+                False,
+            ),
             (
                 "tombstone",
                 _STONES,

@@ -26,21 +26,24 @@ from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
 from distcommit.model.watermark import Watermark, as_offset
-from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE, RUNS, STORE_PROBE, TEMPORARY
+from distcommit.protocol.paths import CLAIM_FOLDER, CUTS, OUTPUT_PROBE, PIECES, RUNS, STORE_PROBE, TEMPORARY
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall
 from distcommit.stores.fencing import begin_run, end_run
 from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.retention import USUALLY_KEPT, Retention
 from distcommit.testing.models.model_flow import MODEL_FLOWS, flow_of_formats
 from distcommit.testing.models.model_source import ModelSource
+from distcommit.testing.simulation.cut_watch import cut_violation
 from distcommit.testing.simulation.log_watch import log_violation
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")
 FILE_A_RECORD = FileSink(compression="none", target_file_bytes=1)
 """A work unit makes as many files as it has records."""
+_SWEPT = (RUNS, CUTS, PIECES)
 
 
 class SimulatedFileSystem(LocalFileSystem):
@@ -96,6 +99,7 @@ class World:
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
+    kept: Retention = USUALLY_KEPT
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -165,6 +169,7 @@ class World:
             task_attempts=self.task_attempts,
             retry_across_runs=self.retry_across_runs,
             stop_after_failed_runs=self.stop_after_failed_runs,
+            kept=self.kept,
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),
         )
@@ -223,12 +228,12 @@ class World:
         wrong_count = found < records if self.at_least_once else found != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
-        for folder in (*_folders(store), f"{store.roots.store}/{RUNS}", store.roots.output):
+        for folder in (*_folders(store), *(f"{store.roots.store}/{name}" for name in _SWEPT), store.roots.output):
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)) and not _of_a_new_store(entry):
                     return f"left behind: {folder}/{entry.name}"
         left = left_in_staging(calls)
-        return f"left behind in task output: {left}" if left else log_violation(store)
+        return f"left behind in task output: {left}" if left else log_violation(store) or cut_violation(store)
 
 
 def left_in_staging(calls: PosixCalls) -> list[FolderEntry]:

@@ -14,10 +14,19 @@ from distcommit.model.log_records import DatasetStatus
 from distcommit.model.watermark import Watermark
 from distcommit.stores import by_hand
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.rebucket import rebucket
+from distcommit.stores.pinned import read_settings
+from distcommit.stores.rebucket import Move, rebucket
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.casts.parts import Act, Cast, Scene, finishes, new_run, runs, violation_of
-from distcommit.testing.simulation.programs.parts import put_file, violation_after_set_back
+from distcommit.testing.simulation.programs.parts import put_file, run_pinned, violation_after_set_back
+from distcommit.testing.simulation.programs.rebucket import (
+    NAMED,
+    NAMED_BY,
+    named,
+    read_as_topics,
+    renames,
+    violation_by_name,
+)
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import World
 
@@ -32,7 +41,7 @@ def _rebuckets(buckets: int) -> Act:
     """As `distcommit rebucket` does, without the lock, which is politeness alone."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        rebucket(store, buckets, new_run_id(), lambda step: None)
+        rebucket(store, Move(buckets), new_run_id(), lambda step: None)
 
     return act
 
@@ -42,11 +51,11 @@ def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
     store = cast.world.store(machine)
     under_way = store.job_log().refresh().under_way
     if under_way is not None:
-        rebucket(store, under_way.buckets, new_run_id(), lambda step: None)
+        rebucket(store, Move(under_way.buckets), new_run_id(), lambda step: None)
     done = cast.world.run(machine, cast.source).succeeded
     store = cast.world.store(machine)
     if all(state.status is DatasetStatus.IDLE for state in known_states(store).values()):
-        rebucket(store, store.buckets + 1, new_run_id(), lambda step: None)
+        rebucket(store, Move(store.buckets + 1), new_run_id(), lambda step: None)
     return done
 
 
@@ -83,12 +92,46 @@ def _by_hand(machine: SimulatedPosix) -> Mapping[str, Act]:
     return {"one": _rebuckets(3), "person": _sets_back, "run": runs(_WORLD, _SECOND, beside_people=True)}
 
 
-REBUCKET = tuple(
-    Cast(name, stage, violation, world=_WORLD, source=_SECOND, last_run=_last_run)
-    for name, stage, violation in (
-        ("rebucket-two", _commands_and_a_zombie, violation_of),
-        ("rebucket-sizes", _sizes, _violation_after_set),
-        ("rebucket-run", _beside_a_run, violation_of),
-        ("rebucket-person", _by_hand, _violation_after_set),
-    )
+def _renames(kind: str) -> Act:
+    """As `distcommit rebucket` of a job whose file names datasets so."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        recorded, under_way = read_settings(store).settings[NAMED_BY], store.job_log().refresh().under_way
+        if under_way is not None or recorded != kind:
+            rebucket(store, renames(kind), new_run_id(), lambda step: None)
+
+    return act
+
+
+def _there_and_back(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Another name is given twice, and then the one before it."""
+    read_as_topics(machine)
+    return {"one": _renames("partition"), "two": _renames("partition"), "back": _renames("topic")}
+
+
+def _run_by_name(cast: Cast, machine: SimulatedPosix) -> bool:
+    store = cast.world.store(machine)
+    under_way = store.job_log().refresh().under_way
+    if under_way is not None:
+        rebucket(store, renames(under_way.settings[NAMED_BY]), new_run_id(), lambda step: None)
+    kind = read_settings(store).settings[NAMED_BY]
+    run_pinned(cast.world, machine, NAMED[kind], named(kind))
+    return True
+
+
+def _violation_by_name(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    return violation_by_name(cast.world, read_settings(cast.world.store(machine)).settings[NAMED_BY], machine)
+
+
+REBUCKET = (
+    *(
+        Cast(name, stage, violation, world=_WORLD, source=_SECOND, last_run=_last_run)
+        for name, stage, violation in (
+            ("rebucket-two", _commands_and_a_zombie, violation_of),
+            ("rebucket-sizes", _sizes, _violation_after_set),
+            ("rebucket-run", _beside_a_run, violation_of),
+            ("rebucket-person", _by_hand, _violation_after_set),
+        )
+    ),
+    Cast("rebucket-renames", _there_and_back, _violation_by_name, world=_WORLD, last_run=_run_by_name),
 )

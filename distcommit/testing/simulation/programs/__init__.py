@@ -11,9 +11,11 @@ from __future__ import annotations
 from distcommit.testing.simulation.programs.attempts import ATTEMPTS
 from distcommit.testing.simulation.programs.broken_steps import BROKEN_STEPS
 from distcommit.testing.simulation.programs.by_hand import BY_HAND
+from distcommit.testing.simulation.programs.cuts import CUTS
 from distcommit.testing.simulation.programs.damage import DAMAGE
 from distcommit.testing.simulation.programs.delivery import DELIVERY
 from distcommit.testing.simulation.programs.files import FILES
+from distcommit.testing.simulation.programs.kept import KEPT
 from distcommit.testing.simulation.programs.lock import LOCK
 from distcommit.testing.simulation.programs.losers import LOSERS
 from distcommit.testing.simulation.programs.moves import MOVES
@@ -31,6 +33,7 @@ from distcommit.testing.simulation.programs.settings import SETTINGS
 from distcommit.testing.simulation.programs.sink import SINK
 from distcommit.testing.simulation.programs.stuck import STUCK
 from distcommit.testing.simulation.programs.unread import UNREAD
+from distcommit.testing.simulation.programs.wholes import WHOLES
 
 _ALL = (
     *BY_HAND,
@@ -56,5 +59,8 @@ _ALL = (
     *REPLACING,
     *UNREAD,
     *PARTIAL,
+    *CUTS,
+    *KEPT,
+    *WHOLES,
 )
 PROGRAMS = {program.name: program for program in _ALL}

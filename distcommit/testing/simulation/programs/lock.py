@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from distcommit.model.errors import LockHeldError
-from distcommit.stores.job_lock import JobLock, LockRecord
+from distcommit.stores.job_lock import JobLock, LockRecord, release_overdue
 from distcommit.testing.simulation.programs.parts import Meddling, Program, new_machine, put_file, require_refused
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.stepped_lock import SteppedLock
@@ -63,6 +63,22 @@ def _contend(machine: SimulatedPosix) -> None:
     require_refused([lock("sixth").__enter__], LockHeldError)
 
 
+def _stuck(machine: SimulatedPosix) -> None:
+    """Somebody takes the lock from a run that should have renewed it; another one begins, and the first one wakes."""
+    clock, fs = SimulatedClock(), SimulatedFileSystem(machine)
+    late, other = (SteppedLock(fs, ROOTS.store, run, _LEASE_S, clock) for run in ("late", "other"))
+    with late:
+        clock.sleep(_LEASE_S * 0.6)
+        if release_overdue(fs, ROOTS.store, "another", clock) or not release_overdue(fs, ROOTS.store, "late", clock):
+            raise AssertionError("it is another's lock that was taken away, or none")
+        with other:
+            late.renew()
+            if late.is_mine() or not other.is_mine():
+                raise AssertionError("the late one took it back")
+            if release_overdue(fs, ROOTS.store, "other", clock):
+                raise AssertionError("the lock was taken from one that has just begun")
+
+
 def _fail() -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -76,5 +92,6 @@ def _leave(machine: SimulatedPosix, data: bytes) -> None:
 
 LOCK = (
     Program("lock", new_machine, _hold_lock, _lock_again),
+    Program("lock-stuck", new_machine, _stuck, _lock_again),
     Program("lock-contended", new_machine, _contend, _lock_again),
 )

@@ -8,15 +8,16 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.model.errors import ConfigurationError, ConflictError, LostError
+from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, LostError
 from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.watermark import Watermark, as_offset
+from distcommit.protocol.paths import SEGMENT_SUFFIX
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
-from distcommit.testing.simulation.programs.parts import ASIDE, Program, new_machine, require_refused
+from distcommit.testing.simulation.programs.parts import ASIDE, Program, new_machine, put_file, require_refused
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem
 
@@ -106,8 +107,29 @@ def _own_steps_again(machine: SimulatedPosix) -> str:
             return f"no note of {name}"
     if store.watermark("job", "d") != Watermark({"": 2}) or store.exists("job", "d"):
         return f"watermark {store.watermark('job', 'd')}, pending {store.exists('job', 'd')}"
+    if wrong := _restored(machine):
+        return wrong
     store.remove("job")
     return "the store is still there" if store.exists("job") else ""
+
+
+def _restored(machine: SimulatedPosix) -> str:
+    """A log that can't be read as the store is opened is used once it is there again."""
+    newest = max(path for _, path, _ in machine.files() if "/bucket=00000/" in path and path.endswith(SEGMENT_SUFFIX))
+    data = machine.read_file(newest)
+    store, context = _store_of(machine)
+    _replace(machine, newest, data[: len(data) // 2])
+    step = NoticeCommitStep(context, "note-late")
+    require_refused([partial(store.put, "job", "late", step)], CorruptError)
+    _replace(machine, newest, data)
+    store.put("job", "late", step)
+    store.remove("job", "late")
+    return "what was never sealed is there" if store.exists("job", "late") else ""
+
+
+def _replace(machine: SimulatedPosix, path: str, data: bytes) -> None:
+    machine.unlink(path)
+    put_file(machine, path, data)
 
 
 def _half_sealed() -> SimulatedPosix:

@@ -12,17 +12,21 @@ from msgspec import structs
 from distcommit.app.audit import audit_store
 from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
+from distcommit.engine.run import run
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.pins import PinnedSettings
 from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.paths import CLAIM_FOLDER
+from distcommit.stores.fencing import end_run
+from distcommit.stores.pinned import require_settings
 from distcommit.stores.plans import put_manifest
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World, launch_here
 
 SOURCE = ModelSource({"a": ModelDataset({"0": 2, "1": 1}), "b": ModelDataset({"0": 2})})
 ASIDE = "/job/aside"
@@ -185,3 +189,11 @@ def require_refused(refused: Iterable[Callable[[], object]], kind: type[Distcomm
         except kind:
             continue
         raise AssertionError(f"not refused: {call}")
+
+
+def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinned: PinnedSettings) -> None:
+    """A whole run, as a job does it whose settings are held against those of the store."""
+    require_settings(world.store(machine), pinned)
+    settings = world.begin(machine, source)
+    result = run(launch_here, settings, pinned=pinned)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)

@@ -10,6 +10,7 @@ from distcommit.model.errors import StaleStoreError
 from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.claims import Mark, read_marks, read_owner
 from distcommit.stores.job_store import open_store
+from distcommit.stores.torn import is_torn
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import Program, new_machine, put_file, require_refused
 from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPosix
@@ -32,6 +33,7 @@ def _source(incarnation: str, a: int, b: int) -> ModelSource:
 
 
 _FIRST = _source("one", 5, 1)
+_LATER = _source("one", 6, 2)
 _SECOND = _source("two", 4, 2)
 _THIRD = _source("two", 7, 3)
 _MADE_AGAIN = _source("three", 9, 3)
@@ -110,6 +112,33 @@ def _is_stopped(world: World, machine: SimulatedPosix, left: int = _RECORDS_LEFT
     return world.violation(machine, _MADE_AGAIN, {}, earlier_records=_RECORDS_OF_ONE + left)
 
 
+def _torn() -> SimulatedPosix:
+    """Two runs have ended, and a segment in the midst of a bucket's log is damaged."""
+    machine = new_machine()
+    _WORLD.run(machine, _FIRST)
+    _WORLD.run(machine, _LATER)
+    machine.syncfs("/")
+    for path in sorted(_files(machine, _WORLD.store(machine).bucket_log(0).folder)):
+        damaged = machine.after_kill()
+        data = damaged.read_file(path)
+        damaged.unlink(path)
+        put_file(damaged, path, data[: len(data) // 2])
+        damaged.syncfs("/")
+        if is_torn(_WORLD.store(damaged).bucket_log(0)):
+            return damaged
+    raise AssertionError("no segment is needed")
+
+
+def _is_mended(machine: SimulatedPosix) -> str:
+    """A rebuild that died is done again; then the bucket goes on."""
+    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
+    if is_torn(_WORLD.store(machine).bucket_log(0)) or marks[Mark.REBUILD] > marks[Mark.CLEAN]:
+        _rebuild(_WORLD, machine)
+    newest = _source("one", 8, 3)
+    _WORLD.run(machine, newest)
+    return _WORLD.violation(machine, newest, {})
+
+
 def _program(
     name: str,
     world: World,
@@ -123,6 +152,7 @@ def _program(
 
 
 REBUILD = (
+    Program("rebuilt-torn", _torn, partial(_rebuild, _WORLD), _is_mended),
     _program("rebuilt-made-again", _WORLD, _go_on),
     _program("rebuilt-made-again-from-a-copy", _WORLD, _go_on, copy_store=True),
     _program("rebuilt-made-again-since", _WORLD, _is_stopped),

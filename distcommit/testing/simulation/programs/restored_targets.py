@@ -49,7 +49,7 @@ class VersionedSink(CommitterSink):
     fs: FileSystem
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        return _Writer()
+        return ValuesWriter()
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         self.fs.make_folders(_TABLE)
@@ -57,7 +57,9 @@ class VersionedSink(CommitterSink):
 
 
 @dataclass(slots=True)
-class _Writer(SinkWriter):
+class ValuesWriter(SinkWriter):
+    """Prepares the values of its records."""
+
     values: list[str] = field(default_factory=list)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:

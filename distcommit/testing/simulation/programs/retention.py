@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from distcommit.stores.retention import KEPT_RUNS
+from distcommit.protocol.paths import RUNS
+from distcommit.stores.retention import Retention
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import Program, new_machine, run_and_look
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, World
 
+_KEPT = Retention(runs=3, tables=2)
+_WORLD = World(kept=_KEPT)
+
 
 def _many_runs() -> SimulatedPosix:
-    machine, world = new_machine(), World()
-    for number in range(KEPT_RUNS + 2):
-        world.run(machine, ModelSource({"a": ModelDataset({"0": number + 1})}))
+    machine = new_machine()
+    for number in range(_KEPT.runs + 2):
+        _WORLD.run(machine, ModelSource({"a": ModelDataset({"0": number + 1})}))
     machine.syncfs("/")
     return machine
 
 
 def _one_more_run(machine: SimulatedPosix) -> None:
-    World().run(machine, ModelSource({"a": ModelDataset({"0": KEPT_RUNS + 3})}))
+    _WORLD.run(machine, ModelSource({"a": ModelDataset({"0": _KEPT.runs + 3})}))
 
 
 def _forgotten(machine: SimulatedPosix) -> str:
-    wrong = run_and_look(machine, World(), ModelSource({"a": ModelDataset({"0": KEPT_RUNS + 4})}))
-    kept = len(SimulatedFileSystem(machine).list_folder(f"{ROOTS.store}/task_states"))
-    return wrong or ("" if kept == KEPT_RUNS + 1 else f"{kept} runs are kept, with the newest")
+    wrong = run_and_look(machine, _WORLD, ModelSource({"a": ModelDataset({"0": _KEPT.runs + 4})}))
+    listed = SimulatedFileSystem(machine).list_folder
+    tables = len(listed(f"{ROOTS.store}/task_states"))
+    records = len({entry.name[:10] for entry in listed(f"{ROOTS.store}/{RUNS}")})
+    as_said = (tables, records) == (_KEPT.tables + 1, _KEPT.runs + 1)
+    return wrong or ("" if as_said else f"{tables} runs' tables and {records} records are kept, with the newest")
 
 
 RETENTION = (Program("retention", _many_runs, _one_more_run, _forgotten),)

@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.source import Planned
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
-from distcommit.stores.fencing import end_run
-from distcommit.stores.pinned import read_settings, require_settings
+from distcommit.stores.pinned import read_settings
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
-from distcommit.testing.simulation.programs.parts import Program, new_machine, require_refused
+from distcommit.testing.simulation.programs.parts import Program, new_machine, require_refused, run_pinned
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
-from distcommit.testing.simulation.world import World, launch_here
+from distcommit.testing.simulation.world import World
 
 _WORLD = World()
 _BY_TOPIC = PinnedSettings({"source.dataset": Pin("topic")})
@@ -34,12 +32,7 @@ def _empty_store() -> SimulatedPosix:
     return machine
 
 
-def _run(machine: SimulatedPosix, source: ModelSource, pinned: PinnedSettings) -> None:
-    """A whole run, as a job does it."""
-    require_settings(_WORLD.store(machine), pinned)
-    settings = _WORLD.begin(machine, source)
-    result = run(launch_here, settings, pinned=pinned)
-    end_run(settings.store, settings.epoch, clean=result.succeeded)
+_run = partial(run_pinned, _WORLD)
 
 
 def _first_run(machine: SimulatedPosix) -> None:
