@@ -86,3 +86,28 @@ def test_a_job_is_looked_at(tmp_path: Path, command: str, answer: str) -> None:
     job_file.write_text(JOB)
     Job.from_file(job_file).open_store(create=True)
     assert answer in json.loads(run_without(COMMAND, tmp_path, command, job_file, "--json"))
+
+
+def test_the_page_of_a_run_is_made(tmp_path: Path) -> None:
+    from tests.jobs.reported_run import make_reported_job
+
+    job_file, page = make_reported_job(tmp_path / "job", 4), tmp_path / "report.html"
+    told = json.loads(run_without(COMMAND, tmp_path, "report", job_file, "-o", page, "--json"))
+    assert (told["report"], told["datasets"]) == (str(page), 4)
+
+
+def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
+    from distcommit import Job
+    from distcommit.model.log_records import CutPhase
+    from distcommit.stores.anchors import cut_began
+    from distcommit.stores.cuts import prepare_cuts, put_cut
+    from distcommit.stores.fencing import begin_run
+
+    job_file = tmp_path / "job.yaml"
+    job_file.write_text(JOB)
+    store = Job.from_file(job_file).open_store(create=True)
+    epoch = begin_run(store, "run")
+    prepare_cuts(store)
+    put_cut(store, epoch, "run", CutPhase.BEGAN, [], 1)
+    cut_began(store, epoch, [])
+    assert json.loads(run_without(COMMAND, tmp_path, "files", job_file, "--json"))["files"] == {}

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import distcommit
@@ -20,15 +19,12 @@ from distcommit.spark.settings import SparkSettings
 ROOT = Path(distcommit.__file__).parents[1]
 RUNNING = ROOT / "conf" / "README.md"
 TASK_FLOW = ROOT / "conf" / "task-flow.md"
-TOUR = ROOT / "distcommit" / "README.md"
 SINKS = ROOT / "conf" / "sinks" / "README.md"
-PAGES = [RUNNING, TASK_FLOW, TOUR, ROOT / "README.md", SINKS]
-SECTIONS: dict[Section, str] = {
-    "converter": "converters",
-    "row_checker": "row_checkers",
-    "task_checker": "task_checkers",
-    "fork": "fork",
-}
+PAGES = [
+    page
+    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "tests", "tests/golden")
+    for page in sorted((ROOT / folder).glob("*.md"))
+]
 PACKAGES = "|".join(path.name for path in sorted(Path(distcommit.__file__).parent.iterdir()) if path.is_dir())
 
 
@@ -38,8 +34,8 @@ def text_of(page: Path) -> str:
 
 @cache
 def names_in(test: Path) -> frozenset[str]:
-    body = ast.parse(test.read_text(encoding="utf-8")).body
-    return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+    nodes = ast.walk(ast.parse(test.read_text(encoding="utf-8")))
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
 
 
 def object_at(dotted: str) -> Any:
@@ -86,7 +82,7 @@ def test_the_settings_that_the_task_flow_names_are_there() -> None:
     named = [key for cell in here for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
     assert len(named) > 5
     for section, key in named:
-        assert key in object_at(f"app.config.{sections[section]}").model_fields, f"{section}.{key}"
+        assert key in object_at(f"app.job_sections.{sections[section]}").model_fields, f"{section}.{key}"
 
 
 def test_the_tests_that_the_task_flow_names_are_there() -> None:
@@ -99,40 +95,12 @@ def test_the_tests_that_the_task_flow_names_are_there() -> None:
         assert not test or test in names_in(ROOT / path), f"{path}::{test}"
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_each_built_in_construct_has_its_row_with_all_of_its_settings(section: Section) -> None:
-    header, rows = SECTIONS[section], dict[str, str]()
-    table = text_of(RUNNING).partition(f"\n| `{header}` | settings |")[2].partition("\n\n")[0]
-    for line in table.splitlines()[2:]:
-        for name in re.findall(r"`(\w+)`", line.split("|")[1]):
-            rows[name] = line
-    assert set(rows) == set(types_of(section))
-    everywhere = {"type", "level", "on_failure"}
-    for name, row in rows.items():
-        for field, about in settings_class(section, name).model_fields.items():
-            setting = about.alias or field
-            if setting in everywhere or "as above" in row or "the same" in row:
-                continue
-            assert re.search(rf"`[^`]*\b{setting}\b[^`]*`", row), f"{name} has a setting {setting}"
-
-
-def test_the_constructs_of_ones_own_that_the_tour_shows_work() -> None:
-    shown: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", text_of(TOUR).partition("## Your own constructs")[2], re.DOTALL)[
-        :2
-    ]:
-        exec(block, shown)
-    batch = pa.record_batch(
-        {"key": pa.array([b"k", None, None], pa.binary()), "value": pa.array([b"a bc", b"\xff", None], pa.binary())}
-    )
-    (made,) = shown["Words"]().convert(batch)
-    assert made.records.column("word").to_pylist() == ["a", "bc"]
-    assert made.rows.to_pylist() == [0, 0]
-    assert list(made.rejected) == [1]
-    assert shown["Short"](3).check(batch).to_pylist() == [False, True, None]
-    chosen = shown["ByKey"]().choose(batch, ["keyed", "all"])
-    assert chosen["keyed"].to_pylist() == [True, False, False]
-    assert chosen["all"] is None
+def test_each_built_in_construct_is_named_among_its_kind() -> None:
+    listed = text_of(RUNNING).partition("\n## Constructs\n")[2].partition("Each of the four may be `python`")[0]
+    items = re.findall(r"^- \[[A-Z].*?(?=^- |\Z)", listed, re.MULTILINE | re.DOTALL)
+    named = [set(re.findall(r"`(\w+)`", item)) for item in items]
+    kinds: tuple[Section, ...] = ("converter", "row_checker", "fork", "task_checker")
+    assert named == [set(types_of(kind)) - {"python"} for kind in kinds]
 
 
 def test_the_table_of_sinks_is_what_they_declare() -> None:

@@ -17,9 +17,11 @@ from msgspec.structs import replace as changed
 
 from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.ingest.flow import MAX_BYTES, run_work_unit
+from distcommit.ingest.live import Live
 from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import SourceError
+from distcommit.model.extract import Extract, TableType, with_extract
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.model.source import Extraction, Extractor, Provenance, Source
 from distcommit.model.watermark import Watermark
@@ -101,6 +103,7 @@ def run_unit(
     deadline_ms: int = 0,
     clock: QuickClock | None = None,
     sink: Sink | None = None,
+    live: Live | None = None,
 ) -> TaskState:
     fs = SimulatedFileSystem(machine or Machine())
     prepare_bucket(fs, "/job/staging", 7, 0)
@@ -108,7 +111,7 @@ def run_unit(
     numbers = Stage("numbers", Numbers(), on_failure="divert" if divert else "fail")
     flow = TaskFlow(source, (Branch(sink or FileSink()),), (numbers,))
     area = make_area(fs, "/job/staging", "/job/output", 0, identity)
-    return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms)
+    return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms, live=live)
 
 
 def infos(state: TaskState) -> list[Any]:
@@ -259,6 +262,39 @@ def test_a_sink_of_ones_own_is_given_the_records_and_its_commit_infos_are_report
     assert [file.final_path.split("/")[0] for file in state.files] == ["_rejected"], "errors are files, always"
     assert sink.notes == ["open", "write 2", "prepare"]
     assert counts(state) == (4, 2, 2)
+
+
+@dataclass(frozen=True)
+class TableSource(ListSource):
+    """One that knows of what its datasets are extracts."""
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        return Extract("shop", dataset_urn, TableType.APPEND_ONLY)
+
+
+def extracts_told(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
+    """What a writer is told, at an attempt that succeeds."""
+    told: list[Extract | None] = []
+
+    class TellingSink(NotingSink):
+        def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+            told.append(origin.extract)
+            return super().open_writer(attempt, area, origin)
+
+    assert run_unit(source, unit=unit, sink=TellingSink()).outcome is TaskOutcome.SUCCEEDED
+    return told
+
+
+def test_a_writer_is_told_of_what_its_records_are_an_extract_and_a_work_units_property_wins() -> None:
+    own = Extract("shop", "a", TableType.SNAPSHOT_APPEND, ("id",), ("at",))
+    assert extracts_told(ListSource(((GOOD,) * 4,))) == [None]
+    assert extracts_told(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
+    assert extracts_told(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
+
+
+def test_a_property_that_is_no_extract_fails_its_work_unit() -> None:
+    state = run_unit(ListSource(((GOOD,) * 4,)), unit=changed(UNIT, properties={"extract": "[]"}))
+    assert (state.outcome, "property=extract" in state.error) == (TaskOutcome.FAILED, True)
 
 
 @pytest.mark.parametrize("fails", ["open", "write", "prepare"])

@@ -1,0 +1,250 @@
+"""The commands that the pages show: each is one that there is, with these options; and what needs neither Spark nor a
+server is run as it stands there, on a job of this machine's disk."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import distcommit
+from distcommit.cli.main import app
+from distcommit.engine.observed import observed
+from distcommit.engine.run import run
+from distcommit.stores.fencing import end_run
+from tests.unit.app.test_readers import Place
+
+ROOT = Path(distcommit.__file__).parents[1]
+PAGES = [
+    page
+    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "tests", "tests/golden")
+    for page in sorted((ROOT / folder).glob("*.md"))
+]
+COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009 - a group has them
+LOOKS = {"status", "datasets", "steps", "runs", "log", "verify-store", "files", "audit", "explain", "compare"}
+BY_HAND = {"release", "quarantine", "set-watermark", "import-watermarks", "rebucket", "rebuild"}
+WITHOUT_SPARK = {"recover", "gc"}  # with --dry-run
+NAMES = ["d1", "items", "orders"]
+
+
+def codes(page: Path) -> Iterator[str]:
+    """Lines of blocks of code, and code within lines."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```\w*\n.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += [line.strip() for line in re.findall(r"^    .*$", rest, re.MULTILINE)]
+    yield from (part.strip() for line in lines for part in line.split("&&"))
+    yield from (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", rest))
+
+
+def shown(begin: str) -> list[str]:
+    """All commands on the pages that begin so, without what stands behind them."""
+    found = {
+        re.split(r"\s{2,}|\s#\s", code.removeprefix(".venv/bin/"))[0]: None
+        for page in PAGES
+        for code in codes(page)
+        if re.match(begin, code.removeprefix(".venv/bin/"))
+    }
+    return list(found)
+
+
+def commands_of_readme() -> list[str]:
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| `distcommit` | |\n| --- | --- |\n")[2]
+    return [f"distcommit {row}" for row in re.findall(r"^\| `([^`]+)` \|", table.partition("\n\n")[0], re.MULTILINE)]
+
+
+SHOWN = list(dict.fromkeys([*commands_of_readme(), *shown(r"distcommit [a-z]")]))
+WHOLE = [text for text in SHOWN if ".yaml" in text and "..." not in text]
+
+
+def test_readme_has_each_command() -> None:
+    assert {text.split()[1] for text in commands_of_readme()} == set(COMMANDS) - {"demo"}
+    assert len(WHOLE) > 30
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_a_command_is_one_that_there_is_with_these_options(text: str) -> None:
+    name, *words = shlex.split(text)[1:]
+    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}
+    if text in WHOLE:
+        COMMANDS[name].make_context(name, [filled(word) for word in words])
+
+
+def filled(word: str) -> str:
+    """A word of a command with what stands there for something of the reader's own."""
+    numbers = {"N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry"}
+    if word in numbers:
+        return numbers[word]
+    return "d1" if re.fullmatch(r"[A-Z@]+", word) and word != "FILE" else word
+
+
+class Job:
+    """A job with three datasets, of which one run is there, and files that its commands may name."""
+
+    def __init__(self, folder: Path) -> None:
+        place = Place(folder)
+        settings = place.begin(dict.fromkeys(NAMES, 3))
+        with observed(settings, "run", "somebody") as told:
+            assert run(place.launch, settings, observer=told).succeeded
+        end_run(settings.store, settings.epoch, clean=True)
+        self.folder = folder
+        self.file = self._write("job.yaml", "output")
+        self._write("OTHER.yaml", "output")
+        (folder / "positions.csv").write_text("dataset,partition,next_offset\nd1,0,3\n")
+
+    def _write(self, name: str, output: str) -> Path:
+        file = self.folder / name
+        file.write_text(
+            "job: job\nsource: {type: python, class: 'tests.integration.named_source:NamedSource',"
+            f" options: {{names: {NAMES}}}}}\npaths: {{store: store, staging: staging, output: {output}}}\n"
+            "commit: {durability: none}\n"
+        )
+        return file
+
+    def put(self, word: str) -> str:
+        """The same word with this job's files."""
+        known = {"OTHER.yaml": "OTHER.yaml", "FILE": "positions.csv", "positions.csv": "positions.csv"}
+        if word in known or word == "later-positions.csv":
+            return str(self.folder / known.get(word, "positions.csv"))
+        return str(self.file) if word.endswith(".yaml") else filled(word)
+
+    def run(self, text: str) -> None:
+        """Runs the command as it is shown. What it may end with is what a job in this state may say, but neither an
+        error of usage, nor one that nobody has foreseen."""
+        words = [self.put(word) for word in shlex.split(text)[1:]]
+        words = [word.replace("positions.csv", "drawn.svg") if words[0] == "explain" else word for word in words]
+        words = [word.replace("d1", "another") for word in words] if "--new" in words else words
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code in (0, 1, 3, 5, 6), result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+
+
+def runs_here(text: str) -> bool:
+    name, *words = text.split()[1:]
+    reaches_out = "--kafka-group" in words or any(word.startswith("paths.") for word in words)
+    return not reaches_out and (name in LOOKS | BY_HAND or (name in WITHOUT_SPARK and "--dry-run" in words))
+
+
+HERE = [text for text in WHOLE if runs_here(text)]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    return Job(tmp_path_factory.mktemp("job"))
+
+
+@pytest.mark.parametrize("text", [text for text in HERE if text.split()[1] not in BY_HAND])
+def test_a_command_that_looks_is_run_as_it_is_shown(job: Job, text: str) -> None:
+    job.run(text)
+
+
+@pytest.mark.parametrize("text", [text for text in HERE if text.split()[1] in BY_HAND])
+def test_a_command_by_hand_is_run_as_it_is_shown(tmp_path: Path, text: str) -> None:
+    Job(tmp_path).run(text)
+
+
+def test_the_pages_show_each_command_that_can_be_run_here() -> None:
+    assert {text.split()[1] for text in HERE} == LOOKS | BY_HAND | WITHOUT_SPARK
+
+
+APPS = ("benchmarks", "distcommit.testing", "tests.checkers", "tests.cluster")
+
+
+def commands_in(module: str) -> dict[str, Any]:
+    place = "benchmarks.cli" if module == "benchmarks" else f"{module}.__main__"
+    return dict(getattr(typer.main.get_command(import_module(place).app), "commands"))  # noqa: B009
+
+
+@pytest.mark.parametrize("text", shown(r"python -m [a-z]"))
+def test_a_module_that_is_run_is_there_with_what_it_is_asked_for(text: str) -> None:
+    module, *words = text.partition("-m ")[2].split()
+    assert find_spec(module), text
+    if module == "tests.servers":
+        assert set(words[0].split("|")) <= set(import_module("tests.servers.__main__").SERVERS)
+    elif module in APPS and words and not words[0].isupper():
+        for name in words[0].split("|"):
+            arguments = [word for word in words[1:] if word not in (">", "FILE")]
+            commands_in(module)[name].make_context(name, ["FILE" if word == "FILES" else word for word in arguments])
+
+
+@pytest.mark.parametrize(
+    ("page", "begin", "module", "others"),
+    [
+        ("benchmarks/README.md", "| question | it asks |", "benchmarks", {"report"}),
+        ("tests/README.md", "`python -m distcommit.testing` followed", "distcommit.testing", set[str]()),
+        ("tests/README.md", "`python -m tests.checkers` followed", "tests.checkers", set[str]()),
+    ],
+)
+def test_a_page_has_each_command_of_a_module(page: str, begin: str, module: str, others: set[str]) -> None:
+    table = (ROOT / page).read_text(encoding="utf-8").partition(begin)[2].partition("| --- | --- |\n")[2]
+    listed = re.findall(r"^\| `([\w-]+)` \|", table.partition("\n\n")[0], re.MULTILINE)
+    assert set(listed) == set(commands_in(module)) - others
+
+
+def test_the_extras_that_pages_name_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = (page.read_text(encoding="utf-8") for page in [*PAGES, *(ROOT / "conf").glob("*.yaml")])
+    named = {
+        extra for text in texts for found in re.findall(r"distcommit\[([\w,-]+)\]", text) for extra in found.split(",")
+    }
+    assert named <= set(project["optional-dependencies"])
+    assert len(named) > 8
+
+
+def blocks_of_python() -> list[tuple[Path, str]]:
+    found = (
+        (page, re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)) for page in PAGES
+    )
+    return [(page, block) for page, blocks in found for block in blocks]
+
+
+@pytest.mark.parametrize(("page", "block"), blocks_of_python(), ids=lambda part: getattr(part, "name", ""))
+def test_what_python_on_a_page_imports_is_there(page: Path, block: str) -> None:
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("distcommit"):
+            module = import_module(str(node.module))
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+
+
+def test_what_the_page_for_readers_shows_reads(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(job.folder)
+    (block,) = [block for page, block in blocks_of_python() if page.name == "readers.md"]
+    lines = [line for line in block.splitlines() if "branch=" not in line and "spark" not in line]
+    shown: dict[str, Any] = {}
+    for line in lines:
+        exec(line.replace("/data/", f"{job.folder}/"), shown)
+    assert len(lines) > 10
+    assert set(shown["cut"].datasets) == {"orders"}
+    assert shown["cut"].to_arrow().num_rows == 3
+
+
+def test_the_job_files_that_their_comments_run_are_there() -> None:
+    for file in (ROOT / "conf").glob("*.yaml"):
+        for name, path in re.findall(r"distcommit ([a-z-]+) (conf/\S+\.yaml)", file.read_text(encoding="utf-8")):
+            assert name in COMMANDS
+            assert (ROOT / path).is_file()
+
+
+def test_the_options_that_pages_name_alone_are_there() -> None:
+    there = {option for command in COMMANDS.values() for parameter in command.params for option in parameter.opts}
+    for module in APPS:
+        found = commands_in(module).values()
+        there |= {option for command in found for parameter in command.params for option in parameter.opts}
+    named = {
+        word.partition("=")[0] for page in PAGES for code in codes(page) for word in code.split() if code[:2] == "--"
+    }
+    options = {word for word in named if word.startswith("--")}
+    assert options <= there | {"--help"}
+    assert len(options) > 15

@@ -1,0 +1,171 @@
+"""The examples of the page about parts of one's own keep what each kind of part has to keep."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+
+import distcommit
+from distcommit import BranchCounts, Converter, ForkOperator, RowChecker, Source, TaskChecker
+from distcommit.app.built_in import Section, settings_class
+from distcommit.model.errors import SourceError
+from distcommit.testing import contracts
+from distcommit.testing.contracts import (
+    ConverterContract,
+    ForkContract,
+    RowCheckerContract,
+    SourceContract,
+    TaskCheckerContract,
+)
+
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "own-parts.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def blocks(heading: str) -> list[str]:
+    """The Python of one section."""
+    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+
+
+def module_of_page() -> ModuleType:
+    """The classes of the page as a module that can be imported by its name, as pickles are."""
+    spec = spec_from_loader("distcommit_own_parts_page", loader=None)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    for block in (*blocks("Your own source"), *blocks("Your own constructs")):
+        exec(compile(block, str(PAGE), "exec"), module.__dict__)
+    return module
+
+
+PARTS = module_of_page()
+
+
+class TestLines(SourceContract):
+    @pytest.fixture(autouse=True)
+    def _files(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+        for name, lines in (("orders", 25_000), ("clicks", 3)):
+            (tmp_path / f"{name}.log").write_bytes(b"".join(b"%d\n" % line for line in range(lines)) + b"half a li")
+
+    def make_source(self) -> Source:
+        made: Source = PARTS.Lines(str(self.folder))
+        return made
+
+    def holds(self) -> Mapping[str, Mapping[str, int]]:
+        return {"orders": {"orders": 25_000}, "clicks": {"clicks": 3}}
+
+    def test_lines_that_are_gone_fail_their_work_unit(self) -> None:
+        source = self.make_source()
+        plan = self.plan(source)["clicks"]
+        (self.folder / "clicks.log").write_bytes(b"0\n")
+        with pytest.raises(SourceError, match="lines are gone"):
+            list(source.open().extract(plan.work_units[0]))
+
+
+class TestWords(ConverterContract):
+    def make_converter(self) -> Converter:
+        made: Converter = PARTS.Words()
+        return made
+
+    def make_batch(self) -> pa.RecordBatch:
+        return pa.record_batch({"value": pa.array([b"a bc", b"d", None], pa.binary())})
+
+    def test_each_word_is_a_record_and_what_is_no_text_is_rejected(self) -> None:
+        batch = pa.record_batch({"value": pa.array([b"a bc", b"\xff", None], pa.binary())})
+        (made,) = self.make_converter().convert(batch)
+        assert made.records.column("word").to_pylist() == ["a", "bc"]
+        assert made.rows is not None
+        assert (made.rows.to_pylist(), list(made.rejected)) == ([0, 0], [1])
+
+
+class TestShort(RowCheckerContract):
+    def make_checker(self) -> RowChecker:
+        made: RowChecker = PARTS.Short(3)
+        return made
+
+    def passing(self) -> pa.RecordBatch:
+        return pa.record_batch({"value": pa.array([b"abc", b""], pa.binary())})
+
+    def failing(self) -> pa.RecordBatch:
+        return pa.record_batch({"value": pa.array([b"abcd", None], pa.binary())})
+
+
+class TestSorted(TaskCheckerContract):
+    def make_checker(self) -> TaskChecker:
+        made: TaskChecker = PARTS.Sorted()
+        return made
+
+    def passes(self) -> tuple[Sequence[pa.RecordBatch], BranchCounts]:
+        return [pa.record_batch({"value": [b"a", b"b"]}), pa.record_batch({"value": [b"c"]})], BranchCounts(3, 3, 0, 0)
+
+    def fails(self) -> tuple[Sequence[pa.RecordBatch], BranchCounts]:
+        return [pa.record_batch({"value": [b"a", b"c"]}), pa.record_batch({"value": [b"b"]})], BranchCounts(3, 3, 0, 0)
+
+
+class TestByKey(ForkContract):
+    def make_fork(self) -> ForkOperator:
+        made: ForkOperator = PARTS.ByKey()
+        return made
+
+    def branches(self) -> Sequence[str]:
+        return ["keyed", "all"]
+
+    def batch(self) -> pa.RecordBatch:
+        return pa.record_batch({"key": pa.array([b"k", None, b"l"], pa.binary())})
+
+
+def sections() -> list[tuple[Section, dict[str, Any]]]:
+    """What the page shows of job files."""
+    kinds: dict[str, Section] = {
+        "source": "source",
+        "converters": "converter",
+        "row_checkers": "row_checker",
+        "task_checkers": "task_checker",
+        "fork": "fork",
+        "sink": "sink",
+    }
+    found: list[tuple[Section, dict[str, Any]]] = []
+    for line in re.findall(r"^    (\w+: [\[{]+type: python.*)$", TEXT, re.MULTILINE):
+        ((key, value),) = yaml.safe_load(line.replace("{...}", "{}")).items()
+        found.append((kinds[key], value[0] if isinstance(value, list) else value))
+    return found
+
+
+def test_job_files_name_the_classes_of_the_page() -> None:
+    assert {kind for kind, _ in sections()} == {"source", "converter", "row_checker", "task_checker", "fork", "sink"}
+    for kind, section in sections():
+        name = section["class"].rpartition(":")[2]
+        there = {**section, "class": f"{PARTS.__name__}:{name}"}
+        made = settings_class(kind, "python").model_validate({k: v for k, v in there.items() if k != "branches"})
+        if kind == "source":
+            assert made.model_dump()["options"] == {"folder": "/data/logs"}
+        elif kind != "sink":  # whose class the page only sketches
+            assert type(getattr(made, "made")) is getattr(PARTS, name)  # noqa: B009 - a model to the checker
+
+
+def test_the_contracts_that_the_page_names_are_there() -> None:
+    named = set(re.findall(r"`(\w+Contract)`", TEXT))
+    assert len(named) == 7
+    assert all(hasattr(contracts, name) for name in named)
+
+
+def test_the_commit_steps_of_the_page_commit(tmp_path: Path) -> None:
+    for folder in ("staging", "output"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "staging" / "a.parquet").write_bytes(b"a")
+    (block,) = blocks("Your own commit steps")
+    shown: dict[str, Any] = {}
+    exec(block.replace("/data/", f"{tmp_path}/"), shown)
+    assert (tmp_path / "output" / "orders" / "a.parquet").read_bytes() == b"a"
+    assert shown["store"].watermark("my-job", "orders").positions == {"0": 100, "1": 200}
