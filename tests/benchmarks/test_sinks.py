@@ -41,3 +41,12 @@ def test_each_figure_is_there_or_missing_with_the_reason(tmp_path: Path) -> None
     assert results.question == "sinks"
     assert {*FIGURES} <= {*results.ratios, *results.skipped}
     assert all(results.skipped.values())
+
+
+def test_delta_is_measured_against_its_own_append(tmp_path: Path) -> None:
+    size = Size(records=2_000, tables=1, repeats=2, seed=1)
+    found = sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))
+    assert set(found.ratios) == {"delta_over_append"}
+    assert {(sample.arm, sample.repeat) for sample in found.samples} == {
+        (arm, repeat) for arm in ("delta", "delta_append") for repeat in range(2)
+    }

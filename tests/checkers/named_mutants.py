@@ -85,7 +85,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "task output of a dataset is cleaned up as soon as it is sealed",
         [
             Change(
-                *(_COMMITTER, "BucketCommitter._execute_and_close", "call Execution"),
+                *(_COMMITTER, "BucketCommitter._execute_and_close", "call execution_of"),
                 before="remove_task_output(self._settings, self._bucket, list(self._open._plans.values()))",
             )
         ],
@@ -94,7 +94,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "sequences are closed before their steps are executed",
         [
             Change(
-                *(_COMMITTER, "BucketCommitter._execute_and_close", "call Execution"),
+                *(_COMMITTER, "BucketCommitter._execute_and_close", "call execution_of"),
                 before="yield from self._close([name_of(sequence) for sequence in sequences])",
             )
         ],

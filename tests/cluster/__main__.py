@@ -1,5 +1,5 @@
-"""`python -m tests.cluster main-job|flow|sinks|soak`: jobs on real servers (Kafka, HDFS, a Spark cluster), killed and
-audited."""
+"""`python -m tests.cluster main-job|flow|sinks|soak|readers`: jobs on real servers (Kafka, HDFS, a Spark cluster),
+killed and audited; `readers`: readers beside runs of a job on this machine's disk."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 from tests.checkers.soak import soak
 from tests.cluster.flow import run_flow
 from tests.cluster.main_job import MainJobResult, Size, main_job
+from tests.cluster.readers import run_readers
 from tests.cluster.sinks import run_sinks
 from tests.cluster.soak import OnServers
 
@@ -92,6 +93,30 @@ def sinks_command(
         for name, reason in result.left_out.items():
             typer.echo(f"{name}: left out: {reason}")
     raise typer.Exit(0 if result.is_exact else 1)
+
+
+@app.command("readers")
+def readers_command(
+    datasets: Annotated[int, typer.Option(min=2, help="How many datasets.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Batches: for each a run is killed, and one finishes.")] = 30,
+    readers: Annotated[int, typer.Option(min=1, help="How many read at once.")] = 2,
+    seed: Annotated[int, typer.Option(help="Chooses when, and what is read.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Reads in a loop while runs commit and are killed; counts partial views and torn cuts."""
+    with tempfile.TemporaryDirectory(prefix="readers-") as folder:
+        result = run_readers(Path(folder), _say, datasets=datasets, rounds=rounds, readers=readers, seed=seed)
+    if as_json:
+        typer.echo(msgspec.json.encode(result).decode())
+    else:
+        typer.echo(
+            f"{result.views:,} views of one dataset, {result.partial} partial; {result.cuts:,} cuts of"
+            f" {result.datasets} datasets, {result.torn} torn; {result.gone} gone meanwhile; {result.kills} runs"
+            f" killed, {result.in_commit} of them in their commit"
+        )
+        for problem in result.problems:
+            typer.echo(f"  {problem}")
+    raise typer.Exit(0 if result.is_whole else 1)
 
 
 @app.command("soak")

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from deltalake import DeltaTable
 from psycopg import sql
 from pyiceberg.catalog import Catalog, load_catalog
 
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records
+from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 
 _SCHEMA, _LEDGER = "ingested", "distcommit_ledger"
@@ -122,6 +126,58 @@ class ToTables(Target):
         return int(found)
 
 
+class ToMariadb(Target):
+    """A table of MariaDB for each topic."""
+
+    def __init__(self, broker: KafkaServer, folder: Path, topics: Sequence[str], stack: ExitStack) -> None:
+        super().__init__(broker, folder, topics, stack)
+        self.server = stack.enter_context(MariadbServer())
+        (folder / "password").write_text(self.server.password + "\n")
+
+    def sections(self) -> dict[str, Any]:
+        secret = f"${{file:{self.folder / 'password'}}}"
+        return {"sink": {"type": "mariadb", "url": self.server.url, "password": secret}}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        found = Counter[str]()
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES")
+            for (table,) in cursor.fetchall():
+                if table != _LEDGER:
+                    cursor.execute(f"SELECT value FROM `{table}`")
+                    found.update(value.decode() for (value,) in cursor.fetchall())
+        yield found
+
+    def in_doubt(self) -> int:
+        """Prepared transactions, and open ones."""
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM information_schema.INNODB_TRX")
+            (open_ones,) = cursor.fetchone() or (0,)
+            cursor.execute("XA RECOVER")
+            return int(open_ones) + len(cursor.fetchall())
+
+
+class ToSqlite(Target):
+    """A table of one SQLite file for each topic."""
+
+    def sections(self) -> dict[str, Any]:
+        return {"sink": {"type": "sqlite", "path": str(self.folder / "rows.db")}}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        found = Counter[str]()
+        with closing(sqlite3.connect(self.folder / "rows.db")) as file:
+            asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> ?"
+            for (table,) in file.execute(asked, (_LEDGER,)).fetchall():
+                found.update(bytes(value).decode() for (value,) in file.execute(f'SELECT value FROM "{table}"'))
+        yield found
+
+    def in_doubt(self) -> int:
+        """Whether a journal is left, of a transaction that was not undone."""
+        with closing(sqlite3.connect(self.folder / "rows.db")) as file:
+            file.execute("SELECT count(*) FROM sqlite_master").fetchone()  # who reads first undoes it
+        return int((self.folder / "rows.db-journal").exists())
+
+
 class ToIceberg(Target):
     """An Iceberg table for each topic."""
 
@@ -163,6 +219,30 @@ class ToOneIceberg(ToIceberg):
     table = "events"
 
 
+class ToDelta(Target):
+    """A Delta table for each topic, read by pyarrow from the files that deltalake says there are."""
+
+    def sections(self) -> dict[str, Any]:
+        (self.folder / "tables").mkdir(exist_ok=True)
+        return {"sink": {"type": "delta", "location": str(self.folder / "tables")}}
+
+    def visible(self) -> Iterator[Counter[str]]:
+        found = Counter[str]()
+        for files in self._live():
+            values = ds.dataset(files, format="parquet").to_table(columns=["value"])["value"] if files else []
+            found.update(value.as_py().decode() for value in values)
+        yield found
+
+    def in_doubt(self) -> int:
+        """Data files that no table has."""
+        live = {path for files in self._live() for path in files}
+        return len({str(path) for path in (self.folder / "tables").rglob("*.parquet")} - live)
+
+    def _live(self) -> list[list[str]]:
+        logs = sorted((self.folder / "tables").glob("*/_delta_log"))
+        return [[uri.removeprefix("file://") for uri in DeltaTable(log.parent).file_uris()] for log in logs]
+
+
 class FannedOut(ToKafka):
     """Each record to files, to an Iceberg table and to Kafka, under one watermark."""
 
@@ -196,8 +276,11 @@ class FannedOut(ToKafka):
 
 TARGETS: dict[str, type[Target]] = {
     "postgresql_tables": ToTables,
+    "mariadb_tables": ToMariadb,
+    "sqlite_tables": ToSqlite,
     "iceberg_tables": ToIceberg,
     "iceberg_one_table": ToOneIceberg,
+    "delta": ToDelta,
     "fan_out": FannedOut,
     "kafka": ToKafka,
 }

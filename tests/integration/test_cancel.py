@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from distcommit import Job, LocalFileSystem
+from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.model.run_outcome import RunOutcome
-from distcommit.stores.run_records import read_record
 from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(20)]
@@ -40,26 +42,51 @@ def write_job(folder: Path) -> Path:
     return path
 
 
+def command(*words: object) -> Any:
+    """What a command of another process answers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "distcommit", *map(str, words)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def kept(path: Path, status: str, number: int = 0) -> Any:
+    """The newest run, or an older one, as it is kept."""
+    row = command("runs", path, "--json")["runs"][number]
+    assert row["status"] == status, row
+    return row
+
+
 def published(folder: Path) -> set[str]:
     return {str(path) for path in (folder / "output").glob("dataset-*/**/*.parquet")}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None])
 def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_exactly(
-    told: signal.Signals, tmp_path: Path
+    told: signal.Signals | None, tmp_path: Path
 ) -> None:
+    """By a signal, by `distcommit cancel` from another process (None), or killed, which it can't tell of itself."""
     path = write_job(tmp_path)
     with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
         deadline_s = time.monotonic() + 240
         while not (tmp_path / "half_way").exists() and time.monotonic() < deadline_s:
             assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
-        assert strike(run, "driver", told, random.Random(1))
-        assert run.wait(60) == 130, run.stderr.read_text()[-3000:]
+        assert kept(path, "RUNNING")["ended_ms"] == 0
+        if told is None:
+            there = published(tmp_path)
+            result = command("cancel", path, "--json")
+            assert (result["ended"], result["runs"][0]["status"]) == (True, "CANCELLED")
+            assert published(tmp_path) == there
+        else:
+            assert strike(run, "driver", told, random.Random(1))
+        assert run.wait(60) == (-9 if told is signal.SIGKILL else 130), run.stderr.read_text()[-3000:]
         there = published(tmp_path)
         assert 0 < len(there) < len(NAMES), "it is in the midst of it"
-        assert "interrupted" in run.stderr.read_text()
+        if told is not signal.SIGKILL:
+            assert ("interrupted" if told else "the run was cancelled") in run.stderr.read_text()
         deadline_s = time.monotonic() + 20
         while run.processes() and time.monotonic() < deadline_s:
             time.sleep(0.1)  # Spark's daemon and workers end by themselves
@@ -68,11 +95,17 @@ def test_a_run_that_is_told_to_end_publishes_nothing_more_and_the_next_one_ends_
     job = Job.from_file(path)
     assert published(tmp_path) == there
     assert {row.status for row in job.status().datasets} == {"pending"}, "all are sealed, none is done"
-    record = read_record(LocalFileSystem(), str(tmp_path / "store"), 2)
-    assert record is not None
-    assert record.outcome is RunOutcome.INTERRUPTED
+    reason = kept(path, "FAILED" if told is signal.SIGKILL else "CANCELLED")["reason"]
+    assert "it died" in reason if told is signal.SIGKILL else reason
+    assert command("cancel", path, "--json")["runs"] == [], "nobody is left to be told"
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:
         assert run.wait(240) == 0, run.stderr.read_text()[-3000:]
     assert {row.dataset: row.positions for row in job.status().datasets} == {urn: {"0": RECORDS} for urn in NAMES}
     found = job.audit(deep=True)
+    row = kept(path, "COMMITTED", number=0)
+    assert row["datasets_published"] == 0, "it replayed"
+    table = command("runs", path, str(row["epoch"]), "--json")["datasets"]
+    assert {each["outcome"]["dataset"]: each["outcome"]["outcome"] for each in table} == dict.fromkeys(
+        NAMES, "replayed"
+    )
     assert (found.exact, found.records, found.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)

@@ -49,7 +49,13 @@ FLOW: dict[str, Any] = {
                 "converters": [{"type": "drop", "columns": ["headers"]}],
                 "sink": {"format": "csv", "compression": "gzip", "sort_by": [{"column": "n"}]},
             },
-            "orc": {"sink": {"format": "orc", "partition_by": {"field": "kafka_partition"}}},
+            "orc": {
+                "sink": {
+                    "format": "orc",
+                    "partition_by": {"field": "kafka_partition"},
+                    "columns": {"kind": {"bloom_filter": True}},
+                }
+            },
         },
     },
 }
@@ -150,8 +156,26 @@ def test_others_read_folders_and_files_as_spark_does(tmp_path: Path, spark: Spar
         assert sum(int(row.n) for row in frame.select("n").collect()) == sum(n * c for (n, _), c in sent.items()), (
             branch
         )
+    assert filters_by_orc_itself(spark, output / "orc") == {"kind"}
+    for kind in filter(None, KINDS):
+        wanted = sum(count for (_, found), count in sent.items() if found == kind)
+        assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides what is there"
     kinds = {row.kind for row in frames["lines"].select("kind").distinct().collect()}
     assert kinds == {kind or None for kind in KINDS}
+
+
+def filters_by_orc_itself(spark: SparkSession, folder: Path) -> set[str]:
+    """The columns that have Bloom filters, as the reader of Apache ORC finds them in Spark's process."""
+    java: Any = spark._jvm
+    found = set[str]()
+    for path in folder.rglob("*.orc"):
+        options = java.org.apache.orc.OrcFile.readerOptions(java.org.apache.hadoop.conf.Configuration())
+        reader = java.org.apache.orc.OrcFile.createReader(java.org.apache.hadoop.fs.Path(str(path)), options)
+        for stripe in reader.getStripes():
+            streams = reader.rows().readStripeFooter(stripe).getStreamsList()
+            numbers = {each.getColumn() for each in streams if each.getKind().toString() == "BLOOM_FILTER_UTF8"}
+            found |= {reader.getSchema().findSubtype(number).getFullFieldName() for number in numbers}
+    return found
 
 
 def test_a_sink_that_can_not_hold_the_columns_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 import time
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
+from distcommit.model.log_records import Decide
+from distcommit.stores.segment import decode_segment
 
 DATASETS, FILES, ROWS = 8, 3, 40
 KILLS = 4
 
 
-def write_job(folder: Path, table: str) -> Path:
-    """The job file, and files for each dataset."""
+def arrive(folder: Path, files: range) -> None:
+    """Files of those numbers, for each dataset."""
     for dataset in range(DATASETS):
         inbox = folder / "in" / f"d{dataset}"
-        inbox.mkdir(parents=True)
-        for file in range(FILES):
+        inbox.mkdir(parents=True, exist_ok=True)
+        for file in files:
             lines = [json.dumps({"id": f"d{dataset}/{file}/{row}", "n": row}) for row in range(ROWS)]
             (inbox / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def write_job(folder: Path, table: str, scope: str = "dataset") -> Path:
+    """The job file, and files for each dataset."""
+    arrive(folder, range(FILES))
     job = {
         "job": "to-iceberg",
         "source": {
@@ -48,7 +57,7 @@ def write_job(folder: Path, table: str) -> Path:
             "table": table,
         },
         "paths": {name: name for name in ("store", "staging", "output")},
-        "commit": {"buckets": 4},
+        "commit": {"buckets": 4, "scope": scope},
         "spark": {"master": "local[2,4]"},
     }
     path = folder / "job.yaml"
@@ -63,6 +72,26 @@ def found(folder: Path) -> Counter[str]:
     ) as catalog:
         tables = [catalog.load_table(name) for name in catalog.list_tables("ingest")]
         return Counter(name for table in tables for name in table.scan().to_arrow()["id"].to_pylist())
+
+
+def snapshots(folder: Path) -> list[str]:
+    """The epochs whose records the snapshots of the table for all datasets have added, in order."""
+    with load_catalog(
+        "default", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
+    ) as catalog:
+        summaries = [snapshot.summary for snapshot in catalog.load_table("ingest.events").snapshots()]
+        return [summary["distcommit.epoch"] for summary in summaries if summary and summary["distcommit.epoch"]]
+
+
+def run_job(path: Path, *words: str, killed_after_s: float | None = None) -> int | None:
+    """The exit code of the command; None if it was killed."""
+    folder = path.parent
+    with RunProcess([*words, "--json"], folder / "out", folder / "err") as process:
+        code = process.wait(150 if killed_after_s is None else killed_after_s)
+        if code is None:
+            process.kill()
+        assert code is not None or killed_after_s is not None, (folder / "err").read_text()[-3000:]
+        return code
 
 
 def live_files(folder: Path) -> set[str]:
@@ -97,3 +126,58 @@ def test_killed_at_any_moment_each_record_is_there_once(table: str, tmp_path: Pa
     assert audit.records == len(expected)
     left = {file.name for file in (tmp_path / "warehouse").rglob("*.parquet")}
     assert left == live_files(tmp_path), "files of attempts that lost or died are gone"
+
+
+def decided(folder: Path) -> int:
+    """How many runs have decided to publish their whole job."""
+    paths = sorted((folder / "store" / "log" / "job").glob("*.seg"))
+    return sum(isinstance(decode_segment(path.read_bytes(), str(path)).record, Decide) for path in paths)
+
+
+def files_with(folder: Path, dataset: str) -> list[Path]:
+    """Data files with rows of a dataset that no version of the table has."""
+    live, found = live_files(folder), list[Path]()
+    for path in (folder / "warehouse").rglob("*.parquet"):
+        if path.name not in live and pq.read_table(path)["id"][0].as_py().startswith(f"{dataset}/"):
+            found.append(path)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_job_that_publishes_all_or_nothing_is_one_snapshot_a_run_and_one_dataset_that_fails_holds_the_others(
+    tmp_path: Path,
+) -> None:
+    path, chance = write_job(tmp_path, "events", scope="job"), random.Random(7)
+    run_job(path, "run", str(path), killed_after_s=chance.uniform(6, 14))
+    assert run_job(path, "run", str(path)) == 0
+    assert len(snapshots(tmp_path)) == 1, "whatever was killed"
+    arrive(tmp_path, range(FILES, 2 * FILES))
+    before = decided(tmp_path)
+    with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as catalog:
+        catalog.execute("BEGIN IMMEDIATE")  # nobody can commit
+        with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / "killed") as run:
+            deadline_s = time.monotonic() + 120
+            while decided(tmp_path) == before:
+                assert time.monotonic() < deadline_s, (tmp_path / "killed").read_text()[-3000:]
+                assert run.wait(0.05) is None
+            run.kill()
+        catalog.execute("ROLLBACK")
+    catalog.close()
+    for file in files_with(tmp_path, "d3"):
+        file.unlink()
+    assert run_job(path, "run", str(path)) == 1
+    assert len(snapshots(tmp_path)) == 1
+    told = {row.dataset: row for row in Job.from_file(path).status().datasets}
+    assert {name: row.status for name, row in told.items()} == {
+        f"d{number}": "quarantined" if number == 3 else "pending" for number in range(DATASETS)
+    }
+    assert "data files are gone" in told["d3"].reason
+    assert "held_by=d3" in told["d4"].reason
+    assert run_job(path, "release", str(path), "d3", "abandon") == 0
+    assert run_job(path, "run", str(path)) == 0
+    epochs = snapshots(tmp_path)
+    assert len(epochs) == len(set(epochs)) == 3, "the others of the killed run, then what was abandoned, read again"
+    expected = {f"d{d}/{file}/{row}" for d in range(DATASETS) for file in range(2 * FILES) for row in range(ROWS)}
+    assert found(tmp_path) == dict.fromkeys(expected, 1)
+    assert Job.from_file(path).audit(deep=True).exact

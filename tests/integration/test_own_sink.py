@@ -6,6 +6,7 @@ import random
 import signal
 import sqlite3
 import time
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ import yaml
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.protocol.paths import CLAIM_FOLDER
+from tests.integration.plain_sink import HALF_WAY, RELEASE
 from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]
@@ -56,6 +58,66 @@ def rows(folder: Path) -> list[tuple[str, int]]:
 
 def pending(job: Job) -> list[str]:
     return [row.dataset for row in job.status().datasets if row.status == "pending"]
+
+
+@pytest.mark.slow
+def test_a_sink_with_a_writer_alone_is_killed_as_it_writes_and_misses_nothing(tmp_path: Path) -> None:
+    path = write_job(tmp_path)
+    tree = yaml.safe_load(path.read_text())
+    lines = tmp_path / "lines"
+    lines.mkdir()
+    plain = {"class": "tests.integration.plain_sink:PlainSink", "options": {"folder": str(lines), "held": True}}
+    tree["sink"] |= plain
+    tree["commit"]["delivery"] = "at_least_once"
+    path.write_text(yaml.safe_dump(tree))
+    with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
+        deadline_s = time.monotonic() + 120
+        while not (lines / HALF_WAY).exists() and time.monotonic() < deadline_s:
+            assert run.wait(0.02) is None, run.stderr.read_text()[-3000:]
+        assert strike(run, "all", signal.SIGKILL, random.Random(1))
+    early = lines_in(lines)
+    assert early, "some are visible"
+    (lines / RELEASE).touch()
+    for attempt in ("second", "third"):
+        with RunProcess(["run", str(path), "--json"], tmp_path / f"{attempt}.out", tmp_path / f"{attempt}.err") as run:
+            assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
+    everything = Counter((urn, offset) for urn in NAMES for offset in range(RECORDS))
+    twice = Counter(lines_in(lines)) - everything
+    assert set(lines_in(lines)) == set(everything), "nothing is missing"
+    assert twice <= Counter(early), "and twice is only what the first run showed"
+    assert {row.dataset: row.positions for row in Job.from_file(path).status().datasets} == {
+        urn: {"0": RECORDS} for urn in NAMES
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sink_of_the_guide_is_exact_however_its_job_is_killed(tmp_path: Path, seed: int) -> None:
+    path, chance = write_job(tmp_path), random.Random(seed)
+    tree = yaml.safe_load(path.read_text())
+    target = tmp_path / "notes.db"
+    tree["sink"] |= {"class": "distcommit.testing.models.notes_sink:NotesSink", "options": {"path": str(target)}}
+    tree["commit"]["min_interval_ms"] = 0
+    path.write_text(yaml.safe_dump(tree))
+    with RunProcess(["run", str(path), "--json"], tmp_path / "first.out", tmp_path / "first.err") as run:
+        deadline_s = time.monotonic() + 120
+        while not target.exists() and time.monotonic() < deadline_s:
+            assert run.wait(0.005) is None, run.stderr.read_text()[-3000:]
+        time.sleep(chance.random() * 0.3)
+        strike(run, "all", signal.SIGKILL, chance)
+    for attempt in ("second", "third"):
+        with RunProcess(["run", str(path), "--json"], tmp_path / f"{attempt}.out", tmp_path / f"{attempt}.err") as run:
+            assert run.wait(120) == 0, run.stderr.read_text()[-3000:]
+    db = sqlite3.connect(target)
+    found = [(urn, msgspec.json.decode(note)["offset"]) for urn, note in db.execute("SELECT dataset, note FROM notes")]
+    db.close()
+    assert sorted(found) == [(urn, offset) for urn in NAMES for offset in range(RECORDS)]
+
+
+def lines_in(folder: Path) -> list[tuple[str, int]]:
+    """Dataset and offset of each line that is visible."""
+    words = (line.split() for file in folder.glob("*.lines") for line in file.read_text().splitlines())
+    return [(urn, int(offset)) for urn, offset in words]
 
 
 @pytest.mark.slow

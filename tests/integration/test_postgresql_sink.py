@@ -26,52 +26,27 @@ from distcommit.model.committer import (
     RetryLater,
 )
 from distcommit.model.errors import ConflictError, TransientError
-from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.model.sink import Origin
 from distcommit.model.source import Provenance
 from distcommit.sinks.postgresql.connection import transaction
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.tables import Table
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.postgresql import PostgresServer
+from tests.unit.sinks.committing import Committing, numbers, refused
 
 
-class Target:
+class Target(Committing):
     """A schema of its own, and what a job would do with it."""
 
     def __init__(self, server: PostgresServer, folder: Path) -> None:
-        self.server, self.folder, self.schema = server, folder, f"t{uuid.uuid4().hex[:12]}"
-        self.context = CommitterContext(LocalFileSystem(), str(folder), str(folder / "output"), "store")
+        super().__init__(folder)
+        self.server, self.schema = server, f"t{uuid.uuid4().hex[:12]}"
         self.sql("CREATE SCHEMA {schema}")
 
     def sink(self, **settings: Any) -> PostgresqlSink:
         where = {"url": self.server.url, "password": self.server.password, "schema": self.schema}
         return PostgresqlSink.model_validate({"type": "postgresql", **where, **settings})
-
-    def prepare(
-        self, sink: PostgresqlSink, urn: str, epoch: int, *batches: pa.RecordBatch, bases: tuple[int, ...] = ()
-    ) -> CommitRequest:
-        """A request of one attempt that was given these batches; of numbers as `n` if none is given."""
-        attempt = uuid.uuid4().hex
-        (self.folder / attempt).mkdir()
-        area = StagingArea(LocalFileSystem(), str(self.folder / attempt), attempt, str(self.folder / "output"))
-        writer = sink.open_writer(AttemptIdentity("run", epoch, urn, "unit", attempt), area, Origin())
-        for batch in batches or (numbers(1, 2, 3),):
-            writer.write(batch)
-        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=bases)
-
-    def commit(self, sink: PostgresqlSink, *requests: CommitRequest) -> list[CommitOutcome]:
-        committer = sink.open_committer(self.context)
-        try:
-            return list(committer.commit(requests))
-        finally:
-            committer.close()
-
-    def abort(self, sink: PostgresqlSink, request: CommitRequest) -> None:
-        committer = sink.open_committer(self.context)
-        try:
-            committer.abort([request])
-        finally:
-            committer.close()
 
     def sql(self, statement: Any, connection: psycopg.Connection | None = None) -> list[tuple[Any, ...]]:
         """A statement of the tests' own; `{schema}` in it is this target's."""
@@ -85,16 +60,6 @@ class Target:
 
     def ledger(self) -> list[tuple[Any, ...]]:
         return self.sql("SELECT dataset, epoch FROM {schema}.distcommit_ledger ORDER BY 1")
-
-
-def numbers(*values: int | None, name: str = "n") -> pa.RecordBatch:
-    return pa.record_batch([pa.array(values, pa.int64())], names=[name])
-
-
-def refused(outcome: CommitOutcome, *said: str) -> None:
-    assert isinstance(outcome, FailedForGood), outcome
-    for each in said:
-        assert each in outcome.reason, outcome.reason
 
 
 @pytest.fixture
@@ -190,6 +155,13 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
     for name, (_, expected) in columns.items():
         found = target.rows("a", f'n, "{name}"')
         assert [value for _, value in found] == [expected[0], expected[0], expected[1], expected[1]], name
+
+
+def test_integers_go_into_columns_with_fewer_digits_than_their_type_could_have(target: Target) -> None:
+    target.sql("CREATE TABLE {schema}.a (n numeric(3, 0))")
+    sink = target.sink()
+    assert target.commit(sink, target.prepare(sink, "a", 1, numbers(-999, None, 999))) == [Committed()]
+    assert target.rows("a") == [(Decimal(-999),), (Decimal(999),), (None,)]
 
 
 def test_columns_are_added_if_that_is_allowed(target: Target) -> None:
@@ -462,14 +434,10 @@ def test_a_zombie_of_an_older_run_changes_nothing(target: Target) -> None:
 
 
 def test_the_ledger_is_of_one_store_and_does_not_grow_with_runs(target: Target) -> None:
-    sink, provenance = target.sink(), Provenance("partition", "offset")
+    sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
     for epoch in range(1, 8):
-        attempt = f"attempt-{epoch}"
-        (target.folder / attempt).mkdir()
-        area = StagingArea(LocalFileSystem(), str(target.folder / attempt), attempt, "")
-        writer = sink.open_writer(AttemptIdentity("run", epoch, "a", "u", attempt), area, Origin(provenance))
-        writer.write(pa.record_batch({"partition": ["0"], "offset": [epoch]}))
-        assert target.commit(sink, CommitRequest("a", epoch, tuple(writer.prepare_commit().infos))) == [Committed()]
+        batch = pa.record_batch({"partition": ["0"], "offset": [epoch]})
+        assert target.commit(sink, target.prepare(sink, "a", epoch, batch, origin=origin)) == [Committed()]
     committer = sink.open_committer(target.context)
     (row,) = committer.ledger()
     committer.close()

@@ -65,7 +65,7 @@ def rejected(job: KafkaJob) -> int:
 def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         turned_away(job)
-        job.write(converters=WITH_TEXT)
+        job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
         killed_once(job, pattern)
         produce(job, "bad", b'{"n":"three"}')
         code, result, errors = job.cli("run")

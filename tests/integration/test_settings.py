@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,48 @@ def test_datasets_by_another_rule_are_refused_and_carried_over_by_the_printed_co
         code, said = typed(command)
         assert (code, "kept" in said) == (0, True), "again, it sets nothing back"
         assert run(job, spark, *new).totals.records_published == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [("topic", "partition"), ("partition", "topic")])
+def test_datasets_go_on_under_other_names_by_the_printed_command_and_back_again(
+    tmp_path: Path, spark: SparkSession, before: str, after: str
+) -> None:
+    with kafka_job(tmp_path, {"a": 2, "b": 1}, source={"dataset": before}) as job:
+        job.produce(10)
+        run(job, spark)
+        for rule in (after, before, after):
+            job.produce(5)
+            job.write(source={"dataset": rule})
+            code, said = typed(f"distcommit run {job.path}")
+            assert code == 2, said
+            (command,) = re.findall(r"`(distcommit rebucket [^`]+)`", said)
+            code, said = typed(str(command))
+            assert code == 0, said
+            assert f"source.dataset {rule}" in said
+            assert typed(str(command))[0] == 0, "again, there is nothing to do"
+            assert run(job, spark).totals.records_published == 15
+            code, said = typed(f"distcommit audit --deep {job.path}")
+            assert code == 0, said
+        counts = published(tmp_path / "output")
+        assert len(counts) == counts.total() == job.produced, "nothing missing, nothing twice"
+
+
+def test_a_store_that_is_lost_after_datasets_got_other_names_is_rebuilt_with_them(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with kafka_job(tmp_path, {"a": 2, "b": 1}) as job:
+        job.produce(10)
+        run(job, spark)
+        job.write(source={"dataset": "partition"})
+        assert typed(f"distcommit rebucket {job.path}")[0] == 0
+        job.produce(5)  # of which nothing is read before the store is lost
+        shutil.rmtree(tmp_path / "store")
+        code, said = typed(f"distcommit rebuild {job.path}")
+        assert code == 0, said
+        assert run(job, spark).totals.records_published == 15
+        assert typed(f"distcommit audit --deep {job.path}")[0] == 0
+        counts = published(tmp_path / "output")
+        assert len(counts) == counts.total() == job.produced
 
 
 def sets(overrides: list[str]) -> list[str]:

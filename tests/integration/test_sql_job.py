@@ -8,10 +8,12 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -22,6 +24,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.engine.run import RunResult
+from distcommit.model.extract import Extract, TableType
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
@@ -36,6 +39,7 @@ class SqlJob:
         self.folder, self.path, self.file = folder, folder / "job.yaml", folder / "tables.db"
         self.rows: dict[str, list[tuple[int, str]]] = {table: [] for table in TABLES}
         base = {"type": "sql", "table_patterns": ["t.*"], "watermark": "id", "lookback": 0, "batch_rows": 7}
+        base["records_per_work_unit"] = 20
         base |= self.database()
         config = {
             "job": "tables",
@@ -167,6 +171,97 @@ def test_the_job_file_that_is_to_be_copied_reads_postgresql(
 @pytest.mark.slow
 def test_killed_in_the_middle_of_a_commit_each_row_is_there_once_in_the_end(tmp_path: Path) -> None:
     killed_and_audited(SqlJob(tmp_path))
+
+
+def test_a_large_table_is_read_by_several_work_units(tmp_path: Path, spark: SparkSession) -> None:
+    job = SqlJob(tmp_path)
+    job.add(35)
+    result = Job.from_file(job.path, session=spark).run()
+    planned = result.totals
+    assert (result.succeeded, planned.datasets_planned, planned.work_units) == (True, len(TABLES), 2 * len(TABLES))
+    assert job.published() == job.expected()
+
+
+def test_a_writer_and_status_know_of_what_a_dataset_is_an_extract(tmp_path: Path, spark: SparkSession) -> None:
+    job = SqlJob(tmp_path, tables=["u"], table_patterns=[], schema="main", table_type="snapshot_append")
+    job.write("CREATE TABLE u (id INTEGER NOT NULL, shop TEXT NOT NULL, PRIMARY KEY (shop, id))")
+    job.write("INSERT INTO u VALUES (?, ?)", [(1, "a"), (1, "b"), (2, "a")])
+    notes = tmp_path / "notes.db"
+    sink = {"type": "python", "class": "tests.integration.keyed_notes:KeyedNotes", "options": {"path": str(notes)}}
+    ran = Job.from_file(job.path, overrides=[f"sink={json.dumps(sink)}"], session=spark)
+    assert ran.run().succeeded
+    (row,) = ran.status().datasets
+    assert row.extract == Extract("main", "u", TableType.SNAPSHOT_APPEND, (), ("id",))
+    with closing(sqlite3.connect(notes)) as connection:
+        found = sorted(json.loads(note)["keys"] for (note,) in connection.execute("SELECT note FROM notes"))
+    assert found == [["a", 1], ["b", 1]]
+
+
+@contextmanager
+def changed_all_the_time(server: PostgresServer, tables: Sequence[str]) -> Iterator[None]:
+    """All rows of a table get a new version in one transaction, again and again."""
+    has_ended = Event()
+
+    def change() -> None:
+        with server.connect() as connection:
+            while not has_ended.is_set():
+                for table in tables:
+                    connection.execute(f"UPDATE {table} SET version = version + 1".encode())
+
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change)
+        try:
+            yield
+        finally:
+            has_ended.set()
+            changing.result()
+
+
+@pytest.mark.slow
+def test_snapshots_of_postgresql_are_of_one_moment_and_the_newest_however_runs_are_killed(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    tables, path, kills = [f"snap_{number}" for number in range(8)], tmp_path / "job.yaml", 0
+    source = {"url": postgres_server.url, "password": postgres_server.password, "table_type": "snapshot_only"}
+    job = {
+        "job": "snapshots",
+        "source": {"type": "sql", **source, "table_patterns": ["snap_.*"], "batch_rows": 100},
+        "sink": {"publish": "replace"},
+        "paths": {name: name for name in ("store", "staging", "output")},
+        "commit": {"buckets": 4, "min_interval_ms": 60_000},
+        "spark": {"master": "local[2,4]"},
+    }
+    path.write_text(yaml.safe_dump(job))
+    with postgres_server.connect() as connection:
+        for table in tables:
+            rows = "SELECT i, 0 AS version FROM generate_series(1, 2000) i"
+            connection.execute(f"CREATE TABLE {table} AS {rows}".encode())
+    with changed_all_the_time(postgres_server, tables):
+        for attempt in range(3):
+            watcher = CommitWatcher(Job.from_file(path).open_store(create=True))
+            out = tmp_path / f"killed-{attempt}"
+            with RunProcess(["run", str(path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+                while not run.has_ended and not watcher.pending():
+                    run.wait(0.002)
+                kills += not run.has_ended
+                run.kill()
+    assert kills, "no run was killed in the middle of its commit"
+    command = [sys.executable, "-m", "distcommit", "run", str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    versions: dict[str, int] = {}
+    with postgres_server.connect() as connection:
+        for table in tables:
+            ((versions[table],),) = connection.execute(f"SELECT max(version) FROM {table}".encode()).fetchall()
+            connection.execute(f"DROP TABLE {table}".encode())
+    for table in tables:
+        paths = sorted((tmp_path / "output" / table).glob("**/*.parquet"))
+        found = [ds.dataset(str(each)).to_table() for each in paths]
+        for each in found:  # what was replaced is there until the next run: each is whole, and of one moment
+            assert sorted(each["i"].to_pylist()) == list(range(1, 2001))
+            assert len(set(each["version"].to_pylist())) == 1
+        assert found[-1]["version"][0].as_py() == versions[table]
+    assert Job.from_file(path).audit(deep=True).exact
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "one-run-fewer-kept",
         "of the runs whose tables are kept, one more is deleted",
-        ("stores.retention", "forget_runs", "runs[:-keep]", "runs[: 1 - keep]"),
+        ("stores.retention", "forget_runs", "runs[: -kept.tables]", "runs[: 1 - kept.tables]"),
     ),
     fault(
         FaultClass.TRUNCATION,

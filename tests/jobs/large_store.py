@@ -1,0 +1,87 @@
+"""A store of very many datasets, made by the product's own store classes: `python -m tests.jobs.large_store FOLDER N`.
+
+Of each hundred datasets one is pending, one quarantined and one was not read; each idle one has 2 partitions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+from msgspec import structs
+
+from distcommit.app.job import Job
+from distcommit.model.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.model.unread import Unread, UnreadDataset
+from distcommit.model.watermark import Watermark
+from distcommit.protocol.fold import Fold
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.log import CommitLog
+from distcommit.stores.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.run_records import put_beginning, put_record
+from distcommit.testing.models import samples
+
+JOB = """\
+job: large
+source: {type: kafka, brokers: "127.0.0.1:1", topic_patterns: [".*"]}
+paths: {store: store, staging: staging, output: output}
+commit: {durability: none}
+"""
+
+
+def make_large_store(folder: Path, datasets: int) -> Path:
+    """The job file of a job with so many datasets, in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    job_file = folder / "job.yaml"
+    job_file.write_text(JOB)
+    store = Job.from_file(job_file).open_store(create=True)
+    run_id = samples.RUN_ID
+    _append(store.job_log(1), Fence(1, run_id))
+    epoch = store.job_log().refresh().fence_epoch
+    names = sorted((store.bucket_of(f"topic-{n:06d}"), n) for n in range(datasets))
+    for bucket, numbers in groupby(names, key=lambda pair: pair[0]):
+        _fill(store, store.bucket_log(bucket, epoch), bucket, epoch, [number for _, number in numbers])
+    record = structs.replace(samples.RUN_RECORD, epoch=epoch, outcome=RunOutcome.INCOMPLETE)
+    put_beginning(store, structs.replace(samples.RUN_BEGINNING, epoch=epoch))
+    put_record(store, record)
+    return job_file
+
+
+def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Iterable[int]) -> None:
+    urns = {number: f"topic-{number:06d}" for number in numbers}
+    low = Watermark({"0": 0, "1": 0})
+    sequences = [
+        SealedSequence(urn, epoch, None, Watermark({"0": 1000 + n, "1": n}), (), {"0": 0, "1": 0}, records=1000 + 2 * n)
+        for n, urn in urns.items()
+        if n % 100 != 3
+    ]
+    pending = {urn for n, urn in urns.items() if n % 100 in (1, 2)}
+    _append(log, Fence(epoch, samples.RUN_ID))
+    _append(log, Intent(epoch, tuple(sequences)))
+    _append(
+        log, Done(epoch, tuple(SequenceName(s.dataset_urn, epoch) for s in sequences if s.dataset_urn not in pending))
+    )
+    for number, urn in urns.items():
+        if number % 100 == 2:
+            _append(log, Failed(epoch, SequenceName(urn, epoch), quarantine=True, reason="a staged file is gone"))
+    unread = [UnreadDataset(urn, None, low, "SourceError: no answer") for n, urn in urns.items() if n % 100 == 3]
+    if unread:
+        _append(log, Unread(epoch, tuple(unread)))
+    rows = [RunDataset(s.dataset_urn, bucket, "published", s.records, 2) for s in sequences]
+    put_run_datasets(store.fs, store.roots.store, samples.RUN_ID, "drain", bucket, rows)
+
+
+def _append(log: CommitLog, record: Record) -> None:
+    left = [record]
+
+    def decide(fold: Fold) -> Record | None:
+        return left.pop() if left else None
+
+    log.settle(decide)
+
+
+if __name__ == "__main__":
+    print(make_large_store(Path(sys.argv[1]), int(sys.argv[2])))  # noqa: T201
