@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import SecretStr
 
+from benchmarks.arms import delta as delta_arms
 from benchmarks.arms.iceberg import NAMESPACE, IcebergPlace, delayed
+from benchmarks.arms.iceberg_json import RECORD_BYTES, typed_json
 from benchmarks.results import Results, Sample, medians, results_of
 from benchmarks.runner import Tell
 from benchmarks.workloads.sink_batches import sink_batches
@@ -36,6 +38,8 @@ FIGURES = (
 
 _CATALOG_CALL_S = 0.32
 _APPENDS = 200
+_BATCH_ROWS = 10_000
+_SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,7 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
         return seconds
 
     with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-") as made:
-        numbers = np.random.default_rng(size.seed).integers(0, 1 << 40, size.records)
-        records = pa.table({"id": numbers, "text": [f"{number:032x}" for number in numbers.tolist()]})
+        records = _records(size)
         ours: list[float] = []
         theirs: list[float] = []
         for repeat in range(size.repeats):
@@ -112,13 +115,38 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
     )
 
 
+def delta(size: Size, folder: Path, tell: Tell) -> Answer:
+    """The same records by the sink and by deltalake's append, in turns."""
+    samples: list[Sample] = []
+    records = _records(size)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="delta-") as made:
+        for repeat in range(size.repeats):
+            seconds = {
+                "delta": delta_arms.by_sink(Path(made, f"ours-{repeat}"), records, _BATCH_ROWS),
+                "delta_append": delta_arms.by_append(Path(made, f"theirs-{repeat}"), records),
+            }
+            samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
+            tell(f"{repeat}: {seconds}")
+    found = medians(samples)
+    note = (
+        "delta_over_append: writing and committing the same records to a table that is there, the sink's in batches of"
+        f" {_BATCH_ROWS:,} as sources give them; nothing is synced. Only deltalake writes bounds of columns"
+    )
+    return Answer({"delta_over_append": found["delta_append"] / found["delta"]}, samples, [note])
+
+
+def _records(size: Size) -> pa.Table:
+    numbers = np.random.default_rng(size.seed).integers(0, 1 << 40, size.records)
+    return pa.table({"id": numbers, "text": [f"{number:032x}" for number in numbers.tolist()]})
+
+
 def _iceberg_sink(folder: Path, records: pa.Table) -> float:
     """Seconds of writing and committing by the sink, to a table that is there."""
     place = IcebergPlace(folder)
     sink = place.sink()
     place.commit(sink, [place.prepare(sink, "t", 1, records.slice(0, 1).to_batches())])
     began = time.perf_counter()
-    place.commit(sink, [place.prepare(sink, "t", 2, records.to_batches(max_chunksize=10_000))])
+    place.commit(sink, [place.prepare(sink, "t", 2, records.to_batches(max_chunksize=_BATCH_ROWS))])
     return time.perf_counter() - began
 
 
@@ -158,9 +186,29 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
     return Answer({"postgresql_over_copy": found["copy"] / found["postgresql"]}, samples, [note])
 
 
+def iceberg_json(size: Size, folder: Path, tell: Tell) -> Answer:
+    """JSON of 142 bytes to typed columns of one Iceberg table, by two processes, and one commit."""
+    samples: list[Sample] = []
+    with tempfile.TemporaryDirectory(dir=folder, prefix="iceberg-json-") as made:
+        for repeat in range(size.repeats):
+            parts = typed_json(Path(made, str(repeat)), size.records, _SLOTS)
+            seconds = parts.pop("seconds")
+            samples.append(Sample("iceberg_json", 1, 1, repeat, seconds, parts))
+            tell(f"iceberg_json: {seconds:.2f} s, {parts}")
+    close_opened()
+    note = (
+        f"iceberg_records_per_s: JSON of {RECORD_BYTES} bytes, seven typed columns, {_SLOTS} processes with batches in"
+        " memory, from the first batch to the commit of all in one snapshot; goal 85,000 on 2 cores. parts: seconds of"
+        " the attempts, of the JSON converter in each, of the commit, and of the processor in all"
+    )
+    return Answer({"iceberg_records_per_s": size.records / medians(samples)["iceberg_json"]}, samples, [note])
+
+
 _QUESTIONS: dict[tuple[str, ...], Ask] = {
     ("postgresql_over_copy",): postgresql,
     ("iceberg_over_append", "catalog_wall_s"): iceberg,
+    ("delta_over_append",): delta,
+    ("iceberg_records_per_s",): iceberg_json,
 }
 """Functions by the figures that they answer."""
 
