@@ -269,7 +269,7 @@ def _no_such_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationE
     newest = store.job_log().refresh().fence_epoch
     expected = "an epoch that `distcommit runs JOB.yaml` lists"
     if kept and 0 < epoch < kept[0]:
-        found = f"nothing: what is kept begins with epoch {kept[0]}; what there was before, retention has taken"
+        found = f"nothing: what is kept begins with epoch {kept[0]}; if there was any before, retention has taken it"
     elif epoch > newest:
         found = f"no run: the newest epoch is {newest}"
     else:
