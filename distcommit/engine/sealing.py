@@ -10,7 +10,7 @@ from distcommit.model.log_records import DatasetState, SealedSequence, SequenceN
 from distcommit.model.sink import SealRequest, Sink
 from distcommit.model.steps import CommitStep, Lost, StepContext
 from distcommit.model.work import BranchResult, DatasetPlan, StagedFile, TaskState, added_content, added_schemas
-from distcommit.protocol.paths import is_tombstone
+from distcommit.protocol.paths import tombstones_among
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -87,7 +87,7 @@ def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitS
 
 def _of_records(result: BranchResult) -> int:
     """How many of its files hold records: a tombstone may be gone while the others stay."""
-    return len(result.files) - sum([is_tombstone(file.final_path) for file in result.files])
+    return len(result.files) - len(tombstones_among([file.final_path for file in result.files]))
 
 
 def _steps(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from distcommit.model.errors import ConfigurationError
@@ -74,6 +74,7 @@ _CUT = re.compile(r"(\d{10,})-([12])\.json")
 _PIECE = re.compile(r"(\d{10,})-\d{5,}-\d{12,}-[0-9a-f]{16}\.json")
 _TRIGGER = re.compile(r"[0-9a-f]{32}-trigger\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
+_NO_NAMES = frozenset({"", ".", ".."})
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
 _TOMBSTONE_SUFFIX = ".tombstone"
 _TOMBSTONE = re.compile(rf"_\d{{10,}}-\d{{5,}}_\d{{6,}}-[0-9a-f]{{32}}{re.escape(_TOMBSTONE_SUFFIX)}")
@@ -184,6 +185,11 @@ def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: 
     return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"
 
 
+def tombstones_among(paths: Iterable[str]) -> list[str]:
+    """Those of these paths that `is_tombstone`."""
+    return [path for path in paths if path.endswith(_TOMBSTONE_SUFFIX) and is_tombstone(path)]
+
+
 def is_tombstone(path: str) -> bool:
     """Whether a file's name is one that a job gives to tombstones."""
     return path.endswith(_TOMBSTONE_SUFFIX) and _TOMBSTONE.fullmatch(path.rpartition("/")[2]) is not None
@@ -255,13 +261,12 @@ def check_relative(path: str) -> str:
     return path
 
 
-def check_all_relative(paths: Sequence[str]) -> None:
-    """`check_relative` for many paths, at a tenth of its cost where all are well.
+def check_names(names: Sequence[str]) -> None:
+    """`check_relative` for many last components, which have no `/`, at a fraction of its cost where all are well.
 
     Raises:
         ConfigurationError: for the first that is not.
     """
-    text = "/" + "/\0/".join(paths) + "/"
-    if "//" in text or "/./" in text or "/../" in text or text.count("\0") != max(0, len(paths) - 1):
-        for path in paths:
-            check_relative(path)
+    if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
+        for name in names:
+            check_relative(name)

@@ -182,7 +182,8 @@ class _Batch:
         """Places of steps whose very file is not seen in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
         there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
-        if {steps[index].file.final_path[cut:]: steps[index].file.file_id for index in group.indices} == there:
+        files = [steps[index].file for index in group.indices]
+        if {file.final_path[cut:]: file.file_id for file in files} == there:
             return []  # nearly always
         return [index for index in group.indices if not _is_in(there, steps[index])]
 

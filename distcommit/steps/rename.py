@@ -15,7 +15,7 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, LostErr
 from distcommit.model.ports import FileStatus
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.model.work import StagedFile
-from distcommit.protocol.paths import check_all_relative
+from distcommit.protocol.paths import check_names, check_relative
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.publishing import probe_all, publish_all
 from distcommit.steps.registry import register
@@ -38,7 +38,8 @@ class FsRenameCommitStep(CommitStep):
     __slots__ = ("context", "file", "folders", "whole")
 
     def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
-        check_all_relative((staged_path, final_path))
+        check_relative(staged_path)
+        check_relative(final_path)
         self.context, self.whole = context, False
         self.file = file if file is not None else _identify(context, staged_path, final_path)
         self.folders = _folder_of(self.file.staged_path), _folder_of(self.file.final_path)
@@ -59,17 +60,21 @@ class FsRenameCommitStep(CommitStep):
             whole: each staged folder of theirs was seen to hold exactly files among these, under their final names and
                 for one folder. Such a folder may be renamed as one.
         """
-        check_all_relative([file.staged_path for file in files])
-        check_all_relative([file.final_path for file in files])
-        steps = []
-        folders: tuple[str, str] | None = None
+        steps: list[Self] = []
+        names: list[str] = []
+        folders = staged_in, final_in = "", ""
         for file in files:
-            own = file.staged_path.rpartition("/")[0], file.final_path.rpartition("/")[0]
-            if own != folders:
-                folders = own
+            staged, _, staged_name = file.staged_path.rpartition("/")
+            final, _, final_name = file.final_path.rpartition("/")
+            if staged != staged_in or final != final_in or not (staged and final):  # a path that begins with / has none
+                check_relative(file.staged_path)
+                check_relative(file.final_path)
+                staged_in, final_in = folders = staged, final
+            names += (staged_name, final_name)
             step = cls.__new__(cls)
             step.context, step.file, step.folders, step.whole = context, file, folders, whole
             steps.append(step)
+        check_names(names)
         return steps
 
     def to_row(self) -> list[Any]:
@@ -266,17 +271,18 @@ class _FolderRow(Struct, frozen=True, array_like=True):
         ]
 
 
-def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[_FolderRow]:
-    rows: list[_FolderRow] = []
+def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list[tuple[str | int, ...]]]]:
+    """As `_FolderRow` has them; as tuples they are made in half the time, and their bytes are the same."""
+    rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
         staged_cut, final_cut = len(staged) + bool(staged), len(final) + bool(final)
-        files: list[_FileRow] = []
+        files: list[tuple[str | int, ...]] = []
         for step in together:
             f = step.file
             name, staged_name = f.final_path[final_cut:], f.staged_path[staged_cut:]
             other = "" if staged_name == name else staged_name
-            files.append(_FileRow(name, f.size_bytes, f.checksum, f.file_id, f.mtime_ns, f.records, other))
-        rows.append(_FolderRow(staged, final, files))
+            files.append((name, f.size_bytes, f.checksum, f.file_id, f.mtime_ns, f.records, other))
+        rows.append((staged, final, files))
     return rows
 
 

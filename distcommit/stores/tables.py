@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -42,6 +42,8 @@ from distcommit.stores.table_schemas import (
 
 _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
+_CODES: dict[pa.DataType, Literal["q", "Q"]] = {pa.int64(): "q", pa.uint64(): "Q"}
+_properties = msgspec.json.Decoder(dict[str, str]).decode
 _watermark = msgspec.json.Decoder(Watermark).decode
 _file = attrgetter(*(field.name for field in STAGED_FILE))
 _check = attrgetter(*(field.name for field in CHECK))
@@ -188,9 +190,18 @@ def _in_one(column: pa.ChunkedArray) -> pa.ListArray:
 
 def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
     """The staged files of each list, made column by column: there may be very many."""
-    rows = zip(*(lists.values.field(at).to_pylist() for at in range(STAGED_FILE.num_fields)), strict=True)
+    rows = zip(*(_values(lists.values.field(at)) for at in range(STAGED_FILE.num_fields)), strict=True)
     files = [StagedFile(*row) for row in rows]
     return [tuple(files[low:high]) for low, high in pairwise(lists.offsets.to_pylist())]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """`to_pylist`, at a third of its cost for whole numbers of 64 bits."""
+    code, data = _CODES.get(array.type), array.buffers()[1] if array.type in _CODES else None
+    if code is None or data is None or array.null_count:
+        return list(array.to_pylist())
+    begin, end = 8 * array.offset, 8 * (array.offset + len(array))
+    return memoryview(data)[begin:end].cast(code).tolist()
 
 
 def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
@@ -235,7 +246,7 @@ def decode_plan(data: bytes, path: str) -> list[DatasetPlan]:
                     _watermark(low),
                     _watermark(high),
                     size,
-                    msgspec.json.decode(properties, type=dict[str, str]),
+                    _properties(properties),
                 )
             )
         return [DatasetPlan(urn, head[0], head[1], tuple(units[urn]), head[2]) for urn, head in heads.items()]

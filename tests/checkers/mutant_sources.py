@@ -50,7 +50,7 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("withdraw", "undo", "_move_again", "_remove"), (_ANY, "None")),
     **dict.fromkeys(("prepare_run", "prepare_bucket", "put_manifest", "record_ingest_ended"), ("", "None")),
     **dict.fromkeys(("remove_empty", "forget_runs", "_sync"), ("", "None")),
-    **dict.fromkeys(("require_fence", "check_relative", "check_all_relative", "_act"), ("", "None")),
+    **dict.fromkeys(("require_fence", "check_relative", "check_names", "_act"), ("", "None")),
     **dict.fromkeys(("_drop", "_clean_up", "publish", "replay", "commit_ready"), (_SELF, "None")),
     **dict.fromkeys(("_commit", "_put_states", "_note_failure"), (_SELF, "None")),
     **dict.fromkeys(("_close", "_seal"), (_SELF, "{receiver}._log.refresh()")),
