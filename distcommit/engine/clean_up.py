@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from distcommit.engine.losers import discard_ended
 from distcommit.engine.settings import RunSettings
+from distcommit.model.lockstep import Request
 from distcommit.model.steps import StepContext
 from distcommit.model.work import DatasetPlan
 from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
@@ -20,19 +21,39 @@ def probe_prefix(bucket: int) -> str:
     return f"{OUTPUT_PROBE}{bucket}"
 
 
-def remove_probes(context: StepContext, bucket: int) -> None:
-    """Takes away what a committer left that died as it tried the output. Its sequence was pending then, so it is enough
-    to look before such a sequence is taken over; a live one takes its probe's loss for an outage, and waits."""
-    probe = probe_prefix(bucket)
-    for root in (context.output_root, context.staging_root):
-        try:
-            for entry in context.fs.list_folder(root):
-                name = entry.name.removeprefix(TEMPORARY)
-                if name == probe or name.startswith(f"{probe}-"):
-                    context.fs.delete(f"{root}/{entry.name}")
-            context.fs.sync([root], root)  # also what was deleted as the output failed: its sync may have failed too
-        except OSError as error:  # whoever takes the sequence over next tries again
-            logger.warning("%s could not be listed: %s", root, error, extra={"bucket": bucket})
+class RemoveProbes(Request):
+    """Takes away what committers left that died as they tried the output, together with those of other buckets: the
+    folders that such files are in may be large.
+
+    A bucket's sequence was pending then, so it is enough to look before such a sequence is taken over; a live committer
+    takes its probe's loss for an outage, and waits.
+    """
+
+    def __init__(self, context: StepContext, bucket: int) -> None:
+        self._context, self._bucket = context, bucket
+
+    @classmethod
+    def answer_all(cls, requests: Sequence[RemoveProbes]) -> list[None]:
+        context, buckets = requests[0]._context, {each._bucket for each in requests}
+        for root in (context.output_root, context.staging_root):
+            try:
+                for entry in context.fs.list_folder(root):
+                    if _probed(entry.name) in buckets:
+                        context.fs.delete(f"{root}/{entry.name}")
+                # Also what was deleted as the output failed: its sync may have failed, too.
+                context.fs.sync([root], root)
+            except OSError as error:  # whoever takes the sequences over next tries again
+                logger.warning("%s could not be listed: %s", root, error, extra={"buckets": sorted(buckets)})
+        return [None] * len(requests)
+
+
+def _probed(name: str) -> int | None:
+    """The bucket whose committer has tried the output with a file of that name, None for any other file."""
+    if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # nearly always
+        return None
+    _, probe, rest = name.rpartition(OUTPUT_PROBE)
+    bucket = rest.partition("-")[0]
+    return int(bucket) if probe and bucket.isdecimal() else None
 
 
 def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[DatasetPlan]) -> int:

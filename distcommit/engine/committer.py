@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from distcommit.engine.clean_up import probe_prefix, remove_probes, remove_task_output
+from distcommit.engine.clean_up import RemoveProbes, probe_prefix, remove_task_output
 from distcommit.engine.counts import CommitCounts, DrainCounts
 from distcommit.engine.failures import noting_failures
 from distcommit.engine.losers import forget_winners
@@ -110,7 +110,7 @@ class BucketCommitter:
         mine = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
         sequences = [each for each in mine if take_over or name_of(each) in self._sealed_here]
         if any(name_of(sequence) not in self._sealed_here for sequence in sequences):
-            remove_probes(self._context, self._bucket)
+            yield RemoveProbes(self._context, self._bucket)
         fold = yield from self._execute_and_close(sequences, fold, last=take_over)
         self._clean_up(fold)
 
@@ -127,7 +127,7 @@ class BucketCommitter:
             yield from self._drop(undecided)
         todo = [each.sequence for each in pending if name_of(each.sequence) not in undecided]
         if pending:
-            remove_probes(self._context, self._bucket)
+            yield RemoveProbes(self._context, self._bucket)
         yield from self._execute_and_close(todo, self.log.refresh(), verify_first=True)
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
