@@ -22,6 +22,7 @@ from distcommit.app.shared_positions import SharedPositions, SharedRange, is_oth
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.notebook import Shown
 from distcommit.model.source import Provenance
 from distcommit.model.urn import folder_of
 from distcommit.protocol.fold import Fold
@@ -42,7 +43,7 @@ _LISTED = 100
 _THREADS = 4
 
 
-class AuditResult(msgspec.Struct):
+class AuditResult(Shown, msgspec.Struct):
     """The findings; `exact` if each offset below each watermark is published exactly once and nothing else is there.
 
     `passed`: what was found is what the job's delivery promises. That is `exact`; with `at_least_once` it is that

@@ -13,6 +13,7 @@ from distcommit.app.rebuild import known_states
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
+from distcommit.model.notebook import Shown
 from distcommit.model.source import Provenance
 from distcommit.model.watermark import Position
 from distcommit.sinks.files.offsets import OffsetSets
@@ -36,7 +37,7 @@ class CompareRow(msgspec.Struct, frozen=True):
     only_theirs: int = 0
 
 
-class CompareResult(msgspec.Struct):
+class CompareResult(Shown, msgspec.Struct):
     """What differs. `same`: positions are all equal, or (of outputs) all datasets are on both sides, and of the offsets
     that both have passed, of which there are some, each is published by both."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from distcommit.app.status import DatasetStatusRow, StatusResult
 from distcommit.model.errors import DistcommitError
+from distcommit.model.notebook import Shown
 from distcommit.model.source import Lag
 from distcommit.stores.attempt_counts import AttemptCounts, attempts_of
 from distcommit.stores.job_store import JobStore
@@ -68,7 +69,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
     attempts: AttemptCounts | None = None
 
 
-class DatasetsResult(msgspec.Struct, frozen=True):
+class DatasetsResult(Shown, msgspec.Struct, frozen=True):
     """Datasets as they were asked for. `matching`: how many there are of them, also those that are not listed;
     `last_epoch`: of the run that `outcome` and `attempts` are of. `lag_unknown`: why no lag is known, if it was
     asked."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError
+from distcommit.model.notebook import Shown
 from distcommit.model.ports import Clock
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.protocol.fold import Fold
@@ -58,7 +59,7 @@ class RunRow(msgspec.Struct, frozen=True):
     died: bool = False
 
 
-class RunsResult(msgspec.Struct, frozen=True):
+class RunsResult(Shown, msgspec.Struct, frozen=True):
     """What is kept of a job's runs, newest first. `failed_in_a_row`: how many of the newest have failed, not counting
     those that somebody ended."""
 

@@ -12,6 +12,7 @@ from distcommit.app.runs import RunRow
 from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.notebook import Shown
 from distcommit.model.watermark import Position
 from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
@@ -75,7 +76,7 @@ class Trouble(msgspec.Struct, frozen=True):
     datasets: int = 0
 
 
-class StatusResult(msgspec.Struct, frozen=True):
+class StatusResult(Shown, msgspec.Struct, frozen=True):
     """A job's state. `unreadable` names logs that can't be read, or that have lost their newest segments, with the
     error; `damaged` those of them that are there, and not as they were written. Without the job log `epoch` is 0.
 

@@ -9,6 +9,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import DatasetState
+from distcommit.model.notebook import Shown
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.steps.registry import load_steps
 from distcommit.stores.job_store import JobStore
@@ -44,7 +45,7 @@ class SequenceSteps(msgspec.Struct, frozen=True):
     steps: list[StepRow]
 
 
-class StepsResult(msgspec.Struct, frozen=True):
+class StepsResult(Shown, msgspec.Struct, frozen=True):
     """Sequences that are not closed, and buckets whose log can't be read. `left_out`: how many more there are."""
 
     job: str

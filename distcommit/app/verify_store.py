@@ -8,6 +8,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import Checkpoint, DatasetState, Fence
+from distcommit.model.notebook import Shown
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import objection
@@ -27,7 +28,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
     what: str
 
 
-class VerifyResult(msgspec.Struct, frozen=True):
+class VerifyResult(Shown, msgspec.Struct, frozen=True):
     """`ignored`: records that have no effect where they stand, which is in order: a zombie's, or a late twin's.
     `runs`: how many were held against the logs. At most a hundred problems are named."""
 

@@ -34,6 +34,7 @@ from distcommit.model.errors import (
     TransientError,
 )
 from distcommit.model.log_records import CutPhase, Head
+from distcommit.model.notebook import Shown
 from distcommit.model.pins import Pin, PinnedSettings
 from distcommit.model.ports import Clock
 from distcommit.model.run_outcome import RunOutcome
@@ -53,7 +54,7 @@ _NOTHING_PINNED, _NOBODY = PinnedSettings(), Nobody()
 Committed = TypeVar("Committed", IngestCounts, DrainCounts)
 
 
-class RecoverResult(msgspec.Struct, frozen=True):
+class RecoverResult(Shown, msgspec.Struct, frozen=True):
     """What `recover` did: `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
 
     run_id: str
@@ -62,7 +63,7 @@ class RecoverResult(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-class RunResult(msgspec.Struct, frozen=True):
+class RunResult(Shown, msgspec.Struct, frozen=True):
     """What a run did. `commits` has one entry for each task that executed steps: process ids and how many.
 
     `succeeded`: every dataset that was planned is committed or had nothing new, and nothing is left pending.

@@ -1,0 +1,54 @@
+"""Results in a notebook: tables of what is in them, whatever the names and messages are."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from distcommit.app.status import StatusResult, Trouble
+from distcommit.engine.counts import DrainCounts
+from distcommit.engine.reports import Report, totals_of
+from distcommit.engine.run import RunResult
+
+HOSTILE = '<img src=x onerror="alert(1)">&\x1b[2J\u202e'
+
+
+class Texts(HTMLParser):
+    """Tags and texts, as a browser reads them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_a_result_is_a_table_of_what_holds_anything() -> None:
+    counts = totals_of([Report(DrainCounts(datasets_published=3, records_published=1_204))])
+    shown = Texts(RunResult("run", 7, True, True, {"drain": 0.254}, counts, [])._repr_html_())
+    assert shown.tags == {"div", "table", "tbody", "tr", "th", "td"}
+    for name, value in (("epoch", "7"), ("succeeded", "True"), ("drain", "0.25"), ("records_published", "1204")):
+        assert shown.texts[shown.texts.index(name) + 1] == value
+    assert "datasets_failed" not in shown.texts, "it is 0"
+    assert "error" not in shown.texts, "there is none"
+
+
+def test_names_and_messages_stand_there_as_text() -> None:
+    """Markup is shown, what would turn the text around is its escape."""
+    status = StatusResult(HOSTILE, "/s", 4, 3, "", [], {HOSTILE: HOSTILE}, troubles=[Trouble(HOSTILE, HOSTILE)])
+    shown = Texts(status._repr_html_())
+    assert shown.tags <= {"div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert shown.texts.count(HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")) == 5
+
+
+def test_of_very_many_rows_the_first_are_shown() -> None:
+    troubles = [Trouble(f"trouble {number}", "none") for number in range(1_500)]
+    shown = Texts(StatusResult("job", "/s", 4, 3, "", [], {}, troubles=troubles)._repr_html_())
+    assert "trouble 199" in shown.texts
+    assert "trouble 200" not in shown.texts
+    assert "and 1,300 more" in shown.texts
