@@ -48,7 +48,9 @@ def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
         found += len(numbers)
         known = numbers[(numbers >= 0) & (numbers < sent)]
         of_topics, counts = np.unique(known % topics, return_counts=True)
-        at_home = sum(int(n) for topic, n in zip(of_topics, counts, strict=True) if topic_token(int(topic)) in str(path))
+        at_home = sum(
+            int(n) for topic, n in zip(of_topics, counts, strict=True) if topic_token(int(topic)) in str(path)
+        )
         foreign += len(numbers) - at_home
         np.add.at(times, known, 1)
     return Counted(sent, found, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign)
@@ -94,7 +96,8 @@ class Watch:
     def delays_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
         """Seconds from sending to being visible, of those of the records that are."""
         seen = self._seen_ms[first:end]
-        return np.maximum(0, (seen - self._sent_ms[first:end])[seen > 0]) / 1000
+        delays: npt.NDArray[np.float64] = np.maximum(0, (seen - self._sent_ms[first:end])[seen > 0]) / 1000
+        return delays
 
     def last_seen_s(self, first: int, end: int) -> float:
         """When the last of these became visible, in seconds since the epoch."""

@@ -20,7 +20,7 @@ class Ours(Peer):
     name = "ours"
     system = "distcommit"
     settings = {
-        "job file": "topic_patterns, schedule.interval_s, sink.format parquet, compression zstd; spark.master local[2,4]",
+        "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g",
         "commit.durability": f"{_DURABLE} (the default; no other peer here syncs the files that it publishes)",
         "command": "distcommit serve",
     }

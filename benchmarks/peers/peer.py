@@ -119,8 +119,11 @@ class Running:
         self.kill()
 
     def alive(self) -> bool:
-        """Whether its main process lives."""
-        return any(True for _ in self._processes())
+        """Whether its main process lives: the shell that leads the session ends with it."""
+        try:
+            return bool(psutil.Process(self._process.session_id).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
 
     def cpu_s(self) -> float:
         """Processor seconds of all its processes up to now; of one that has ended, up to half a second less."""

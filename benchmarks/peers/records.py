@@ -103,5 +103,3 @@ class Stream:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-

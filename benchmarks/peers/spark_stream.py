@@ -1,7 +1,7 @@
 """A program: Spark Structured Streaming from Kafka to files or to a Delta table, by topic.
 
-`python spark_stream.py FORMAT BROKERS PATTERN FOLDER INTERVAL_S`; it imports PySpark alone, so that another PySpark than
-the product's can run it.
+`python spark_stream.py FORMAT BROKERS PATTERN FOLDER INTERVAL_S`; it imports PySpark alone, so that another PySpark
+than the product's can run it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(kind: str, brokers: str, pattern: str, folder: str, interval_s: str) ->
     source = source.option("subscribePattern", pattern).option("startingOffsets", "earliest")
     rows = source.option("failOnDataLoss", "true").load()
     columns = rows.select("topic", "partition", "offset", "timestamp", "key", "value")
-    # A topic's partition is read by one task whole, so that a batch has one file a topic, of 2 tasks instead of one each.
+    # A partition is read by one task whole: so a batch has one file a topic, and 2 tasks instead of one for each topic.
     writer = columns.coalesce(2).writeStream.format(kind).partitionBy("topic").outputMode("append")
     writer = writer.option("checkpointLocation", f"{folder}/checkpoint").option("compression", "zstd")
     writer.trigger(processingTime=f"{interval_s} seconds").start(f"{folder}/output").awaitTermination()
