@@ -42,6 +42,8 @@ class Peer(ABC):
     settings: Mapping[str, str]
     one_process = True
     """Whether its coordinator is the process that does all else, too."""
+    reads_folders = True
+    """Whether there are readers who know only its folders of files."""
 
     @abstractmethod
     def missing(self) -> str:

@@ -14,10 +14,10 @@ from benchmarks.results import Parameters
 class Steady(msgspec.Struct, frozen=True):
     """One peer with so many topics, nothing going wrong.
 
-    Seconds from the start of its processes to a record of each topic being visible; records a second, from the
-    first one of a burst sent to the last one visible, on a peer that runs already, and the processor seconds that it takes
-    for a million of these; seconds from sending to visible of a trickle; what it takes with nothing to do; its processes'
-    resident memory at most; the visible files, and all others that it keeps.
+    `start_s`: from the start of its processes to a record of each topic being visible. `records_per_s`: from the first
+    one of a burst sent to the last one visible, on a peer that runs already; `cpu_s_per_million_records`: the processor
+    seconds that this takes. `freshness_*`: seconds from sending to visible, of a trickle. `idle_*`: with nothing to do.
+    `peak_memory_mb`: resident, of all its processes. `files`: those visible; `other_files`: all others that it keeps.
     """
 
     topics: int
@@ -49,7 +49,8 @@ class Struck(msgspec.Struct, frozen=True):
 
 
 class PeerReport(msgspec.Struct):
-    """One peer. `status`: measured, or not started, with the reason; then it has no figures."""
+    """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason; then it has no figures, or
+    only those of what came before."""
 
     peer: str
     system: str
@@ -104,10 +105,20 @@ def markdown(results: PeerResults) -> str:
         for struck in peer.struck
         if struck.note
     ]
-    lines += [f"- {peer.peer} was not started: {peer.reason}" for peer in results.peers if peer.status != "measured"]
+    lines += [f"- {peer.peer} {peer.status}: {peer.reason}" for peer in results.peers if peer.status != "measured"]
     lines += [f"- {note}" for note in results.notes]
     about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
     return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
+
+
+def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
+    """Results of commands that asked the same of different peers, as if one had."""
+    found: dict[str, PeerResults] = {}
+    for results in all_results:
+        first = found.setdefault(repr((sorted(results.parameters.items()), results.seed)), results)
+        if first is not results:
+            first.peers.extend(results.peers)
+    return list(found.values())
 
 
 def _settings(peer: PeerReport) -> str:

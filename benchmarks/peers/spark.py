@@ -25,7 +25,12 @@ _LOCAL_FILES = {  # by default Hadoop starts a process to set a file's mode wher
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-_MEMORY = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+_MEMORY = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 class SparkStream(Peer):
@@ -112,6 +117,7 @@ class SparkDelta(SparkStream):
 
     name, kind, connector = "delta_by_spark", "delta", "peer-delta"
     pyspark_version = "4.1.1"
+    reads_folders = False
     system = f"Delta Lake by Spark Structured Streaming {pyspark_version}"
     settings = {
         "write": "format delta, one table, partitionBy topic, compression zstd, coalesce(2)",

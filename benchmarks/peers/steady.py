@@ -60,7 +60,7 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
             peak_mb = running.peak_bytes / 1e6
         found = peer.visible(place)
         counted = audit(found, stream.sent, topics)
-    sizes = [path.stat().st_size for path in found]
+        sizes = [path.stat().st_size for path in found]
     p50, p99 = np.quantile(delays, [0.5, 0.99]) if len(delays) else (_NOT_A_NUMBER, _NOT_A_NUMBER)
     result = Steady(
         topics=topics,

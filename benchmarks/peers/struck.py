@@ -106,7 +106,9 @@ class Trial:
         time.sleep(0.5)
         stream, peer = self.place.stream, self.peer
         now = audit(peer.visible(self.place), stream.sent, stream.topics)
-        in_folder = audit(peer.lying(self.place), stream.sent, stream.topics).duplicates
+        in_folder = self._before_in_folder - 1
+        if peer.reads_folders:
+            in_folder = audit(peer.lying(self.place), stream.sent, stream.topics).duplicates
         one = Struck(
             what,
             times,
@@ -116,7 +118,9 @@ class Trial:
             in_folder - self._before_in_folder,
             note,
         )
-        self._before, self._before_in_folder = now, in_folder
+        self._before = now
+        if peer.reads_folders:
+            self._before_in_folder = in_folder
         self.found.append(one)
         self.tell(f"{peer.name}: {one}")
 
