@@ -143,6 +143,8 @@ class IcebergConnect(Peer):
         return future.result()
 
     def put_back(self, place: Place, kept: object) -> None:
+        if not isinstance(kept, ConsumerGroupTopicPartitions):
+            raise TypeError(kept)
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
         deadline_s = time.monotonic() + 3 * _SESSION_MS / 1000
         while True:  # the group of a killed worker has members until their sessions end

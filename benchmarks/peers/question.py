@@ -24,8 +24,8 @@ _BATCHES = 20
 _NOTES = [
     "each by itself, on topics of its own with the same records, from one Kafka of two brokers on the same machine",
     "all are told the same seconds between two commits; freshness is at best half of that",
-    "records/s: one burst, from its first record sent to its last one visible, on a peer that runs; with few records it "
-    "is bound by the interval, and CPU s / million says more",
+    "records/s: one burst, from its first record sent to its last one visible, on a peer that runs; with few records "
+    "the interval bounds it, and CPU s / million says more",
     "memory: resident, of all its processes, added up: pages that they share count twice",
     "bold: the best of those that showed every record; in brackets: of a peer that did not",
     "duplicates and missing: by an audit that reads visible Parquet files and compares numbers with those sent",
@@ -82,7 +82,7 @@ def peers(
                     report.struck = struck(peer, place, kafka, kills=kills, batch=batch, seed=seed, tell=tell)
             except NotStartedError as error:
                 report.status, report.reason = "not started", str(error)
-            except Exception as error:  # noqa: BLE001 - a peer that can't be measured takes the others' figures from nobody
+            except Exception as error:  # noqa: BLE001 - the others are measured all the same
                 report.status, report.reason = "failed", f"{type(error).__name__}: {error}"
             if report.reason:
                 tell(f"{name} {report.status}: {report.reason}")

@@ -14,7 +14,8 @@ from benchmarks.results import Parameters
 class Steady(msgspec.Struct, frozen=True):
     """One peer with so many topics, nothing going wrong.
 
-    `start_s`: from the start of its processes to a record of each topic being visible. `records_per_s`: from the first
+    `start_s`: from the start of its processes to a record of each topic being visible, `start_cpu_s`:
+    processor seconds up to then. `records_per_s`: from the first
     one of a burst sent to the last one visible, on a peer that runs already; `cpu_s_per_million_records`: the processor
     seconds that this takes. `freshness_*`: seconds from sending to visible, of a trickle. `idle_*`: with nothing to do.
     `peak_memory_mb`: resident, of all its processes. `files`: those visible; `other_files`: all others that it keeps.
@@ -23,6 +24,7 @@ class Steady(msgspec.Struct, frozen=True):
     topics: int
     complete: bool
     start_s: float
+    start_cpu_s: float
     records_per_s: float
     cpu_s_per_million_records: float
     freshness_p50_s: float
@@ -49,8 +51,8 @@ class Struck(msgspec.Struct, frozen=True):
 
 
 class PeerReport(msgspec.Struct):
-    """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason; then it has no figures, or
-    only those of what came before."""
+    """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason, and then with no figures
+    but those of what came before."""
 
     peer: str
     system: str
@@ -76,6 +78,7 @@ class PeerResults(msgspec.Struct):
 
 _STEADY = (
     ("start, s", "start_s", ".1f", min),
+    ("start, CPU s", "start_cpu_s", ".1f", min),
     ("records/s", "records_per_s", ",.0f", max),
     ("CPU s / million", "cpu_s_per_million_records", ",.0f", min),
     ("freshness p50 / p99, s", "", "", min),

@@ -42,7 +42,7 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
         began_s = time.time()
         with Running(peer, place) as running:
             first = _first_visible(running, watch, topics)
-            start_s = watch.last_seen_s(0, topics) - began_s
+            start_s, start_cpu_s = watch.last_seen_s(0, topics) - began_s, running.cpu_s()
             tell(f"{peer.name}: {topics} topics visible {start_s:.1f} s after its start")
             idle = _idle(running, place.interval_s, idle_s)
             begin = stream.sent
@@ -66,6 +66,7 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
         topics=topics,
         complete=first and trickled and whole,
         start_s=round(start_s, 2),
+        start_cpu_s=round(start_cpu_s, 1),
         records_per_s=round(records / seconds, 1) if seconds > 0 else 0.0,
         cpu_s_per_million_records=round(cpu_s / records * 1e6, 1),
         freshness_p50_s=round(float(p50), 2),
