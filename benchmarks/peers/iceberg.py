@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shlex
 import sqlite3
 import time
+import urllib.request
 from collections.abc import Iterator, Set
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
+import psutil
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -21,7 +26,7 @@ from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.java import jars
 from tests.servers.process import ServerUnavailableError, free_ports
 
-_SESSION_MS = 10_000
+_SESSION_MS, _WORKERS_S = 10_000, 300.0
 _CONNECTOR = "peers"
 
 
@@ -64,14 +69,10 @@ class IcebergConnect(Peer):
             yield
 
     def command(self, place: Place) -> list[str]:
-        java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
         worker, connector = place.root / "worker.properties", place.root / "connector.properties"
         _write(worker, self._worker(place))
         _write(connector, self._sink(place))
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        path = f"{jars('peer-iceberg')}/*"
-        main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        return [java, "-Xmx1g", quiet, "-cp", path, main, str(worker), str(connector)]
+        return [*_java(), "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(connector)]
 
     @staticmethod
     def _worker(place: Place) -> dict[str, str]:
@@ -156,6 +157,101 @@ class IcebergConnect(Peer):
                 if time.monotonic() > deadline_s:
                     raise
                 time.sleep(1)
+
+
+class IcebergWorkers(IcebergConnect):
+    """The same on two workers, so that the one whose task coordinates the commits can be killed alone."""
+
+    name = "iceberg_2_workers"
+    settings = IcebergConnect.settings | {
+        "connect": "two distributed workers, tasks.max 2, heap 1g each, consumer.session.timeout.ms 10000, "
+        "scheduled.rebalance.max.delay.ms 1000 (5 minutes by default)",
+    }
+    one_process = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ports: list[int] = []
+        self._told = False
+
+    @contextlib.contextmanager
+    def prepare(self, place: Place) -> Iterator[None]:
+        self._ports, self._told = free_ports(2), False
+        with super().prepare(place):
+            yield
+
+    def command(self, place: Place) -> list[str]:
+        main = "org.apache.kafka.connect.cli.ConnectDistributed"
+        workers = []
+        for port in self._ports:
+            file = place.root / f"worker-{port}.properties"
+            topics = {
+                f"{kind}.storage.{key}": value
+                for kind in ("config", "offset", "status")
+                for key, value in (("topic", f"connect-{kind}-{place.stream.prefix}"), ("replication.factor", "1"))
+            }
+            own = {
+                "listeners": f"http://127.0.0.1:{port}",
+                "group.id": f"workers-{place.stream.prefix}",
+                "scheduled.rebalance.max.delay.ms": "1000",
+            }
+            _write(file, self._worker(place) | topics | own)
+            workers.append(shlex.join([*_java(), main, str(file)]))
+        return ["/bin/sh", "-c", f"{workers[0]} & {workers[1]} & wait"]
+
+    def started(self, place: Place) -> None:
+        """Gives the workers the connector, at the first start; they keep it in a topic."""
+        if self._told:
+            return
+        settings = json.dumps(self._sink(place)).encode()
+        deadline_s = time.monotonic() + _WORKERS_S
+        while not self._told:
+            try:
+                self._ask(f"/connectors/{_name(place)}/config", settings)
+                self._told = True
+            except OSError:
+                if time.monotonic() > deadline_s:
+                    return  # it shows no record then
+                time.sleep(0.5)
+
+    def coordinator(self, place: Place) -> int | None:
+        """The worker with the task that has the first of all partitions, which is the sink's rule."""
+        admin = AdminClient({"bootstrap.servers": place.stream.brokers})
+        (future,) = admin.describe_consumer_groups([f"connect-{_name(place)}"]).values()
+        members = [member for member in future.result().members if member.assignment.topic_partitions]
+        if not members:
+            return None
+        first = min(members, key=lambda member: min((p.topic, p.partition) for p in member.assignment.topic_partitions))
+        task = int(first.client_id.rpartition("-")[2])
+        tasks = self._ask(f"/connectors/{_name(place)}/status")["tasks"]
+        port = next(one["worker_id"].rpartition(":")[2] for one in tasks if one["id"] == task)
+        file = str(place.root / f"worker-{port}.properties")
+        return next((p.pid for p in psutil.process_iter(["cmdline"]) if _runs(p.info["cmdline"], file)), None)
+
+    def _ask(self, path: str, put: bytes | None = None) -> Any:
+        """What the first worker that answers says."""
+        error: OSError = OSError("no worker")
+        for port in self._ports:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}{path}", put, {"Content-Type": "application/json"}
+            )
+            request.method = "GET" if put is None else "PUT"
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return json.load(answer)
+            except OSError as this:
+                error = this
+        raise error
+
+
+def _runs(command: list[str] | None, file: str) -> bool:
+    return bool(command) and command is not None and command[-1] == file
+
+
+def _java() -> list[str]:
+    java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [java, "-Xmx1g", quiet, "-cp", f"{jars('peer-iceberg')}/*"]
 
 
 def _name(place: Place) -> str:

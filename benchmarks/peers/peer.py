@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -57,6 +56,15 @@ class Peer(ABC):
     @abstractmethod
     def command(self, place: Place) -> list[str]:
         """The command of a start, the first one or one that goes on."""
+
+    def started(self, place: Place) -> None:
+        """Called after each start: what its processes have to be told besides."""
+        del place
+
+    def coordinator(self, place: Place) -> int | None:
+        """The process that coordinates the others; none where it is not to be found out just now."""
+        del place
+        return None
 
     def environment(self) -> dict[str, str]:
         """Variables to set for it."""
@@ -113,6 +121,7 @@ class Running:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
+        peer.started(place)
 
     def __enter__(self) -> Running:
         return self
@@ -131,11 +140,6 @@ class Running:
         """Processor seconds of all its processes up to now; of one that has ended, up to half a second less."""
         self._look()
         return sum(self._cpu_s.values())
-
-    def kill_main(self) -> None:
-        """SIGKILL to its first process alone."""
-        with contextlib.suppress(psutil.Error, ValueError):
-            min(self._processes(), key=lambda process: process.create_time()).send_signal(signal.SIGKILL)
 
     def kill(self) -> None:
         """SIGKILL to all its processes at once."""

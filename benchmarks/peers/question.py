@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers.flink import FlinkFiles
-from benchmarks.peers.iceberg import IcebergConnect
+from benchmarks.peers.iceberg import IcebergConnect, IcebergWorkers
 from benchmarks.peers.ours import Ours
 from benchmarks.peers.peer import Peer, Place
 from benchmarks.peers.records import Stream
@@ -18,7 +18,9 @@ from benchmarks.results import host, versions
 from benchmarks.runner import Tell, scratch
 from tests.servers.kafka import KafkaServer
 
-PEERS: dict[str, type[Peer]] = {peer.name: peer for peer in (Ours, SparkFiles, FlinkFiles, IcebergConnect, SparkDelta)}
+PEERS: dict[str, type[Peer]] = {
+    peer.name: peer for peer in (Ours, SparkFiles, FlinkFiles, IcebergConnect, IcebergWorkers, SparkDelta)
+}
 FEW_TOPICS = 100
 _BATCHES = 20
 _NOTES = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.peers.audit import Counted, Watch, audit
@@ -15,6 +16,7 @@ from benchmarks.peers.steady import TIMEOUT_S, NotStartedError, end_of
 from benchmarks.runner import Tell
 from tests.servers.kafka import KafkaServer
 
+KILLED = "killed in the middle of a commit"
 _LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
 _SECOND_BROKER = 2
 
@@ -36,9 +38,14 @@ class Trial:
     _before: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
     _before_in_folder: int = 0
 
-    def process_killed(self, times: int, what: str, kill: Callable[[Running], None]) -> None:
-        """Killed as soon as a commit is seen to have begun, or up to 0.3 s later, and started again, so many times."""
-        begin = self.place.stream.sent
+    def killed(self, times: int, *, coordinator: bool) -> None:
+        """Killed as soon as a commit is seen to have begun, or up to 0.3 s later, and started again, so many times.
+
+        Args:
+            times: how often.
+            coordinator: only that process is killed, and the others have to go on by themselves first.
+        """
+        begin, struck = self.place.stream.sent, 0
         for _ in range(times):
             with self._started() as running:
                 seen = self.peer.commit_begins(self.place)
@@ -47,10 +54,17 @@ class Trial:
                 while self.peer.commit_begins(self.place) == seen and time.monotonic() < deadline_s:
                     time.sleep(0.005)
                 time.sleep(self.rng.random() * 0.3 if self.rng.random() < 0.5 else 0)
-                kill(running)
+                if not coordinator:
+                    running.kill()
+                    struck += 1
+                elif leader := self.peer.coordinator(self.place):
+                    os.kill(leader, signal.SIGKILL)
+                    struck += 1
+                    self._settle(begin)
         with self._started():
             note = self._settle(begin)
-        self._note(what, times, begin, note)
+        what = "coordinator alone killed in the middle of a commit" if coordinator else KILLED
+        self._note(what, struck, begin, note)
 
     def broker_restarted(self) -> None:
         """The broker that leads half of the topics is killed while records come, and is back three seconds later."""
@@ -152,9 +166,9 @@ def struck(
                 raise NotStartedError(end_of(running.log))
         patience_s = _LEAST_PATIENCE_S + _STARTS * (time.monotonic() - began)  # what a start takes is the machine's
         trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell)
-        trial.process_killed(kills, "killed in the middle of a commit", Running.kill)
+        trial.killed(kills, coordinator=False)
         if not peer.one_process:
-            trial.process_killed(kills, "coordinator alone killed", Running.kill_main)
+            trial.killed(kills, coordinator=True)
         trial.broker_restarted()
         trial.older_checkpoint()
     return trial.found
