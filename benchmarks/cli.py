@@ -10,6 +10,10 @@ from typing import Annotated
 import msgspec
 import typer
 
+from benchmarks.peers import report as peers_report
+from benchmarks.peers.question import PEERS
+from benchmarks.peers.question import peers as run_peers
+from benchmarks.peers.report import PeerResults
 from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.flow import flow as run_flow
 from benchmarks.questions.hdfs import hdfs as run_hdfs
@@ -276,14 +280,51 @@ def sinks(
 
 
 @app.command()
+def peers(
+    peer: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(PEERS)}; may be repeated; all.")] = None,
+    topics: Annotated[int, typer.Option(min=1, help="Topics; with more than 100, with 100, too.")] = 100,
+    records: Annotated[int, typer.Option(min=1, help="Records of the burst whose speed is measured.")] = 200_000,
+    kills: Annotated[int, typer.Option(min=0, help="How often each is killed in a commit; 0: no trouble at all.")] = 3,
+    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between two commits, as each is told.")] = 5,
+    idle_s: Annotated[float, typer.Option(min=0, help="Seconds in which each has nothing to do.")] = 60,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """The product next to what people would pick instead, real systems on one Kafka, and what kills leave of each."""
+    if unknown := [name for name in peer or [] if name not in PEERS]:
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(PEERS)}", param_hint="--peer")
+    results = run_peers(
+        only=peer or [],
+        topics=topics,
+        records=records,
+        kills=kills,
+        interval_s=interval_s,
+        idle_s=idle_s,
+        seed=seed,
+        folder=folder,
+        tell=_tell,
+    )
+    print(msgspec.json.format(msgspec.json.encode(results)).decode() if as_json else peers_report.markdown(results))
+
+
+@app.command()
 def report(
     files: Annotated[list[Path], typer.Argument(help="What the other commands printed with --json.")],
     to: Annotated[Path, typer.Option(help="The folder for the table and the plots.")] = Path("benchmarks/results"),
 ) -> None:
     """A Markdown table and plots from results."""
-    read = [msgspec.json.decode(file.read_bytes(), type=Results) for file in files]
+    read, of_peers = list[Results](), list[PeerResults]()
+    for file in files:
+        if msgspec.json.decode(file.read_bytes())["question"] == "peers":
+            of_peers.append(msgspec.json.decode(file.read_bytes(), type=PeerResults))
+        else:
+            read.append(msgspec.json.decode(file.read_bytes(), type=Results))
     to.mkdir(parents=True, exist_ok=True)
-    (to / "results.md").write_text(table.markdown(read))
+    sections = [table.markdown(read)] * bool(read) + [
+        peers_report.markdown(results) for results in peers_report.merged(of_peers)
+    ]
+    (to / "results.md").write_text("\n".join(sections))
     if reason := plots.missing():
         _tell(f"no plots: {reason}")
         return

@@ -14,15 +14,29 @@ _MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 
 
 class IcebergRestServer(Server):
-    """One catalog without credentials."""
+    """One catalog without credentials.
+
+    Args:
+        folder: an empty one that has the catalog and its warehouse, and stays; without it a temporary one.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__()
+        self._given = folder
 
     @property
     def url(self) -> str:
         """What clients have as `uri`."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pointers(self) -> Path:
+        """The SQLite database in which `iceberg_tables` says where each table's metadata is."""
+        return self._folder / "catalog.db"
+
     def _start(self, stack: contextlib.ExitStack) -> None:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="iceberg-rest-")))
+        folder = self._given or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="iceberg-rest-")))
+        self._folder = folder
         self.port = free_ports(1)[0]
         settings = {
             "CATALOG_REST_PORT": str(self.port),

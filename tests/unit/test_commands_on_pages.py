@@ -27,7 +27,7 @@ from tests.unit.app.test_readers import Place
 ROOT = Path(distcommit.__file__).parents[1]
 PAGES = [
     page
-    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "tests", "tests/golden")
+    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "benchmarks/peers", "tests", "tests/golden")
     for page in sorted((ROOT / folder).glob("*.md"))
 ]
 COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009 - a group has them

@@ -22,7 +22,7 @@ TASK_FLOW = ROOT / "conf" / "task-flow.md"
 SINKS = ROOT / "conf" / "sinks" / "README.md"
 PAGES = [
     page
-    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "tests", "tests/golden")
+    for folder in (".", "conf", "conf/sinks", "distcommit", "benchmarks", "benchmarks/peers", "tests", "tests/golden")
     for page in sorted((ROOT / folder).glob("*.md"))
 ]
 PACKAGES = "|".join(path.name for path in sorted(Path(distcommit.__file__).parent.iterdir()) if path.is_dir())

@@ -1,0 +1,73 @@
+"""The product: a job file, served by its schedule in a warm Spark session."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Set
+from pathlib import Path
+
+import yaml
+
+from benchmarks.peers.peer import Peer, Place, parquet_files
+
+_DURABLE = "fsync"
+
+
+class Ours(Peer):
+    """`distcommit serve`, with a job file that has what the other peers are told, and the product's own defaults."""
+
+    name = "ours"
+    system = "distcommit"
+    settings = {
+        "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g",
+        "commit.durability": f"{_DURABLE} (the default; no other peer here syncs the files that it publishes)",
+        "command": "distcommit serve",
+    }
+
+    def missing(self) -> str:
+        return ""
+
+    def command(self, place: Place) -> list[str]:
+        return [self._program(), "serve", str(self._job(place).parent), "--look", "1"]
+
+    def visible(self, place: Place) -> Set[Path]:
+        return parquet_files(place.output)
+
+    def keep(self, place: Place) -> object:
+        kept = place.root / "kept-store"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(place.root / "store", kept)
+        return kept
+
+    def put_back(self, place: Place, kept: object) -> None:
+        shutil.rmtree(place.root / "store")
+        shutil.copytree(str(kept), place.root / "store")
+
+    def refused(self, place: Place) -> list[str]:
+        return [self._program(), "rebuild", str(self._job(place))]
+
+    @staticmethod
+    def _program() -> str:
+        return str(Path(sys.executable).with_name("distcommit"))
+
+    @staticmethod
+    def _job(place: Place) -> Path:
+        """The job file, which is written if it is not there."""
+        path = place.root / "jobs" / "peers.yaml"
+        path.parent.mkdir(exist_ok=True)
+        tree = {
+            "job": "peers",
+            "source": {
+                "type": "kafka",
+                "brokers": place.stream.brokers,
+                "topic_patterns": [f"{place.stream.prefix}\\..*"],
+            },
+            "sink": {"type": "files", "format": "parquet", "compression": "zstd"},
+            "paths": {name: str(place.root / name) for name in ("store", "staging", "output")},
+            "commit": {"durability": _DURABLE},
+            "schedule": {"interval_s": place.interval_s},
+            "spark": {"master": "local[2,4]", "conf": {"spark.driver.memory": "1g"}},
+        }
+        path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+        return path

@@ -1,0 +1,98 @@
+"""How does the product stand next to what people would pick instead, and what do kills leave of each?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.peers.flink import FlinkFiles
+from benchmarks.peers.iceberg import IcebergConnect, IcebergWorkers
+from benchmarks.peers.ours import Ours
+from benchmarks.peers.peer import Peer, Place
+from benchmarks.peers.records import Stream
+from benchmarks.peers.report import PeerReport, PeerResults
+from benchmarks.peers.spark import SparkDelta, SparkFiles
+from benchmarks.peers.steady import NotStartedError, steady
+from benchmarks.peers.struck import struck
+from benchmarks.results import host, versions
+from benchmarks.runner import Tell, scratch
+from tests.servers.kafka import KafkaServer
+
+PEERS: dict[str, type[Peer]] = {
+    peer.name: peer for peer in (Ours, SparkFiles, FlinkFiles, IcebergConnect, IcebergWorkers, SparkDelta)
+}
+FEW_TOPICS = 100
+_BATCHES = 20
+_NOTES = [
+    "each by itself, on topics of its own with the same records, from one Kafka of two brokers on the same machine",
+    "all are told the same seconds between two commits; freshness is at best half of that",
+    "records/s: one burst, from its first record sent to its last one visible, on a peer that runs; with few records "
+    "the interval bounds it, and CPU s / million says more",
+    "memory: resident, of all its processes, added up: pages that they share count twice",
+    "bold: the best of those that showed every record; in brackets: of a peer that did not",
+    "duplicates and missing: by an audit that reads visible Parquet files and compares numbers with those sent",
+]
+
+
+def peers(
+    *,
+    only: Sequence[str],
+    topics: int,
+    records: int,
+    kills: int,
+    interval_s: int,
+    idle_s: float,
+    seed: int,
+    folder: Path,
+    tell: Tell,
+) -> PeerResults:
+    """Measures each peer with 100 topics and, if these are more, with that many; then kills it.
+
+    Args:
+        only: names of peers; all if empty.
+        topics: of one partition each.
+        records: of a burst.
+        kills: how often each is killed in the middle of a commit; 0: it is not struck at all.
+        interval_s: seconds between two commits, as each is told.
+        idle_s: seconds that each is left alone; 0: not at all.
+        seed: of texts, and of when kills come.
+        folder: on the disk that is measured.
+        tell: told each step.
+
+    Raises:
+        ServerUnavailableError: if there is no Kafka to be had.
+    """
+    sizes = sorted({min(topics, FEW_TOPICS), topics})
+    reports = []
+    with KafkaServer(brokers=2, heap_mb=512 if topics <= 500 else 1536) as kafka:
+        for name in only or PEERS:
+            peer = PEERS[name]()
+            command = f"python -m benchmarks peers --json --peer {name} --topics {topics} --records {records}"
+            report = PeerReport(name, peer.system, "measured", f"{command} --kills {kills}", dict(peer.settings))
+            reports.append(report)
+            if reason := peer.missing():
+                report.status, report.reason = "not started", reason
+                continue
+            try:
+                for size in sizes:
+                    with scratch(folder) as root:
+                        place = _place(kafka, root, f"{name}-s{size}", size, interval_s, seed)
+                        report.steady.append(steady(peer, place, records, idle_s, tell))
+                with scratch(folder) as root:
+                    place = _place(kafka, root, f"{name}-k", min(topics, FEW_TOPICS), interval_s, seed)
+                    batch = max(place.stream.topics, records // _BATCHES)
+                    report.struck = struck(peer, place, kafka, kills=kills, batch=batch, seed=seed, tell=tell)
+            except NotStartedError as error:
+                report.status, report.reason = "not started", str(error)
+            except Exception as error:  # noqa: BLE001 - the others are measured all the same
+                report.status, report.reason = "failed", f"{type(error).__name__}: {error}"
+            if report.reason:
+                tell(f"{name} {report.status}: {report.reason}")
+    parameters = {"topics": topics, "records": records, "kills": kills, "interval_s": interval_s, "idle_s": idle_s}
+    return PeerResults("peers", reports, host(folder), versions(), seed, dict(parameters), _NOTES)
+
+
+def _place(kafka: KafkaServer, root: Path, prefix: str, topics: int, interval_s: int, seed: int) -> Place:
+    stream = Stream(kafka.bootstrap_servers, prefix.replace("_", "-"), topics, seed=seed)
+    stream.make_topics()
+    return Place(root, stream, interval_s)

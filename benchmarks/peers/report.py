@@ -1,0 +1,178 @@
+"""What the comparison leaves, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+
+from benchmarks.peers.audit import Counted
+from benchmarks.results import Parameters
+
+
+class Steady(msgspec.Struct, frozen=True):
+    """One peer with so many topics, nothing going wrong.
+
+    `start_s`: from the start of its processes to a record of each topic being visible, `start_cpu_s`:
+    processor seconds up to then. `records_per_s`: from the first
+    one of a burst sent to the last one visible, on a peer that runs already; `cpu_s_per_million_records`: the processor
+    seconds that this takes. `freshness_*`: seconds from sending to visible, of a trickle. `idle_*`: with nothing to do.
+    `peak_memory_mb`: resident, of all its processes. `files`: those visible; `other_files`: all others that it keeps.
+    """
+
+    topics: int
+    complete: bool
+    start_s: float
+    start_cpu_s: float
+    records_per_s: float
+    cpu_s_per_million_records: float
+    freshness_p50_s: float
+    freshness_p99_s: float
+    idle_cpu_s_per_minute: float
+    peak_memory_mb: float
+    files: int
+    median_file_bytes: int
+    other_files: int
+    counted: Counted
+
+
+class Struck(msgspec.Struct, frozen=True):
+    """What an audit found after one kind of trouble: `duplicates` and `missing` that were not there before it.
+    `*_in_folder`: of readers who know only the folder; -1 where the system has no such readers."""
+
+    what: str
+    times: int
+    records: int
+    duplicates: int
+    missing: int
+    duplicates_in_folder: int = -1
+    note: str = ""
+
+
+class PeerReport(msgspec.Struct):
+    """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason, and then with no figures
+    but those of what came before."""
+
+    peer: str
+    system: str
+    status: str
+    command: str
+    settings: dict[str, str]
+    reason: str = ""
+    steady: list[Steady] = []
+    struck: list[Struck] = []
+
+
+class PeerResults(msgspec.Struct):
+    """All peers, on one machine; as `Results` has it."""
+
+    question: str
+    peers: list[PeerReport]
+    host: dict[str, str]
+    versions: dict[str, str]
+    seed: int
+    parameters: Parameters
+    notes: list[str]
+
+
+_STEADY = (
+    ("start, s", "start_s", ".1f", min),
+    ("start, CPU s", "start_cpu_s", ".1f", min),
+    ("records/s", "records_per_s", ",.0f", max),
+    ("CPU s / million", "cpu_s_per_million_records", ",.0f", min),
+    ("freshness p50 / p99, s", "", "", min),
+    ("idle, CPU s / min", "idle_cpu_s_per_minute", ".1f", min),
+    ("memory, MB", "peak_memory_mb", ",.0f", min),
+    ("files", "files", ",", min),
+    ("median file, bytes", "median_file_bytes", ",", max),
+    ("other files kept", "other_files", ",", min),
+)
+
+
+def markdown(results: PeerResults) -> str:
+    """The tables: nothing going wrong, one for each number of topics, the best of each in bold; then under kills."""
+    lines = [f"## {results.question}", ""]
+    for topics in sorted({steady.topics for peer in results.peers for steady in peer.steady}):
+        lines += [*_steady_table(results.peers, topics), ""]
+    kinds = list(dict.fromkeys(struck.what for peer in results.peers for struck in peer.struck))
+    if kinds:
+        lines += ["Duplicates / missing records, after", ""]
+        lines += [f"| peer | {' | '.join(kinds)} |", f"| --- |{' --- |' * len(kinds)}"]
+        lines += [_struck_row(peer, kinds) for peer in results.peers if peer.struck]
+        lines.append("")
+    lines += [f"- {peer.peer}: {peer.system}. {_settings(peer)}" for peer in results.peers if peer.status == "measured"]
+    lines += [
+        f"- {peer.peer}, {struck.what}: {struck.note}"
+        for peer in results.peers
+        for struck in peer.struck
+        if struck.note
+    ]
+    lines += [f"- {peer.peer} {peer.status}: {peer.reason}" for peer in results.peers if peer.status != "measured"]
+    lines += [f"- {note}" for note in results.notes]
+    about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
+    return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
+
+
+def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
+    """Results of commands that asked the same of different peers, as if one had."""
+    found: dict[str, PeerResults] = {}
+    for results in all_results:
+        first = found.setdefault(repr((sorted(results.parameters.items()), results.seed)), results)
+        if first is not results:
+            first.peers.extend(results.peers)
+    return list(found.values())
+
+
+def _settings(peer: PeerReport) -> str:
+    return "; ".join(f"{name}: {value}" for name, value in peer.settings.items())
+
+
+def _steady_table(peers: Sequence[PeerReport], topics: int) -> list[str]:
+    rows_of = [(peer.peer, steady, peer.command) for peer in peers for steady in peer.steady if steady.topics == topics]
+    whole = [steady for _, steady, _ in rows_of if steady.complete]
+    lines = [
+        f"{topics:,} topics, nothing going wrong",
+        "",
+        f"| peer | {' | '.join(title for title, *_ in _STEADY)} | duplicates / missing | by |",
+        f"| --- |{' ---: |' * (len(_STEADY) + 1)} --- |",
+    ]
+    for name, steady, command in rows_of:
+        cells = [_cell(steady, field, shape, best, whole) for _, field, shape, best in _STEADY]
+        counted = f"{steady.counted.duplicates:,} / {steady.counted.missing:,}"
+        lines.append(f"| {name} | {' | '.join(cells)} | {counted} | `{command}` |")
+    return lines
+
+
+def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[Steady]) -> str:
+    if not field:
+        text = f"{steady.freshness_p50_s:.1f} / {steady.freshness_p99_s:.1f}"
+        field = "freshness_p50_s"
+    else:
+        text = f"{getattr(steady, field):{shape}}"
+    if not steady.complete:
+        return f"({text})"
+    values = [getattr(one, field) for one in whole]
+    least_or_most = min(values) if best is min else max(values)
+    return f"**{text}**" if getattr(steady, field) == least_or_most else text
+
+
+def _struck_row(peer: PeerReport, kinds: Sequence[str]) -> str:
+    found = {struck.what: struck for struck in peer.struck}
+    return f"| {peer.peer} | {' | '.join(_struck_cell(found.get(kind)) for kind in kinds)} |"
+
+
+def _struck_cell(struck: Struck | None) -> str:
+    if struck is None:
+        return "-"
+    text = f"{struck.duplicates:,} / {struck.missing:,}"
+    if struck.duplicates or struck.missing:
+        text = f"**{text}**"
+    if struck.duplicates_in_folder > struck.duplicates:
+        text += f" (by the folder {struck.duplicates_in_folder:,})"
+    return f"{text} of {struck.records:,}, {struck.times} times"
+
+
+def middle(values: Sequence[int]) -> int:
+    """The median, 0 of none."""
+    return int(median(values)) if values else 0

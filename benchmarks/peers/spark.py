@@ -1,0 +1,167 @@
+"""Spark Structured Streaming: its file sink, and Delta Lake by it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable, Mapping, Set
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyspark
+from deltalake import DeltaTable
+
+from benchmarks.peers import spark_stream
+from benchmarks.peers.peer import Peer, Place, parquet_files
+from tests.servers.java import cache_folder, jars
+from tests.servers.process import ServerUnavailableError
+
+_LOCAL_FILES = {  # by default Hadoop starts a process to set a file's mode where its native library is not there
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+_MEMORY = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class SparkStream(Peer):
+    """A query of one Spark session on `local[2]`, by one checkpoint."""
+
+    kind: str
+    connector: str
+
+    def keep(self, place: Place) -> object:
+        kept = place.root / "kept-checkpoint"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(place.root / "checkpoint", kept)
+        return kept
+
+    def put_back(self, place: Place, kept: object) -> None:
+        shutil.rmtree(place.root / "checkpoint")
+        shutil.copytree(str(kept), place.root / "checkpoint")
+
+    def missing(self) -> str:
+        try:
+            jars(self.connector)
+        except ServerUnavailableError as error:
+            return str(error)
+        return ""
+
+    def command(self, place: Place) -> list[str]:
+        conf = _LOCAL_FILES | _MEMORY | dict(self._conf())
+        options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+        pattern = f"{place.stream.prefix}\\..*"
+        told = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
+        found = ",".join(sorted(map(str, jars(self.connector).glob("*.jar"))))
+        return [*self._submit(), "--master", "local[2]", "--jars", found, *options, spark_stream.__file__, *told]
+
+    def _conf(self) -> Mapping[str, str]:
+        return {}
+
+    def _submit(self) -> list[str]:
+        """The `spark-submit` of the PySpark that runs it."""
+        return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+
+    def environment(self) -> dict[str, str]:
+        return {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": "", "PYTHONPATH": ""}
+
+
+class SparkFiles(SparkStream):
+    """Its file sink; readers of Spark's own go by `_spark_metadata`."""
+
+    name, kind, connector = "spark_files", "parquet", "spark-kafka"
+    system = f"Spark Structured Streaming {pyspark.__version__}, file sink"
+    settings = {
+        "write": "format parquet, partitionBy topic, compression zstd, coalesce(2): a file for each topic and batch",
+        "trigger": "processingTime, the interval",
+        "exactly once by": "checkpointLocation and _spark_metadata, which its readers go by",
+        "spark": "local[2], driver 1g, RawLocalFileSystem (no process is started for a file's mode)",
+    }
+
+    def visible(self, place: Place) -> Set[Path]:
+        return committed_files(place.output / "_spark_metadata")
+
+    def commit_begins(self, place: Place) -> int:
+        return len(parquet_files(place.output))
+
+
+def committed_files(log: Path) -> set[Path]:
+    """The files that a log of Spark's file sink names: its newest compacted batch, and those after it."""
+    with contextlib.suppress(FileNotFoundError):
+        names = [name for name in os.listdir(log) if name.split(".")[0].isdigit()]
+        compacted = max((int(name.split(".")[0]) for name in names if name.endswith(".compact")), default=-1)
+        wanted = [name for name in names if int(name.split(".")[0]) > compacted or name == f"{compacted}.compact"]
+        return set(_added(log / name for name in wanted if name != str(compacted)))
+    return set()
+
+
+def _added(batches: Iterable[Path]) -> Iterable[Path]:
+    for batch in batches:
+        for line in batch.read_text(encoding="utf-8").splitlines()[1:]:
+            entry = json.loads(line)
+            if entry["action"] == "add":
+                yield Path(unquote(urlparse(entry["path"]).path))
+
+
+class SparkDelta(SparkStream):
+    """Delta Lake by Spark: one table, partitioned by topic, by the PySpark that its newest release is for."""
+
+    name, kind, connector = "delta_by_spark", "delta", "peer-delta"
+    pyspark_version = "4.1.1"
+    reads_folders = False
+    system = f"Delta Lake by Spark Structured Streaming {pyspark_version}"
+    settings = {
+        "write": "format delta, one table, partitionBy topic, compression zstd, coalesce(2)",
+        "trigger": "processingTime, the interval",
+        "exactly once by": "the query's number and its batch's in the table's transaction log",
+        "spark": "local[2], driver 1g, RawLocalFileSystem (no process is started for a file's mode)",
+    }
+
+    def missing(self) -> str:
+        if reason := super().missing():
+            return reason
+        if not self._submit_path().exists():
+            venv.create(self._environment_folder(), with_pip=True)
+            command = [str(self._environment_folder() / "bin" / "pip"), "install", "-q"]
+            done = subprocess.run(
+                [*command, f"pyspark=={self.pyspark_version}"], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                shutil.rmtree(self._environment_folder())
+                return f"pip can't get pyspark {self.pyspark_version}: {done.stderr.strip()[-300:]}"
+        return ""
+
+    def visible(self, place: Place) -> Set[Path]:
+        if not (place.output / "_delta_log").exists():
+            return set()
+        return {Path(unquote(urlparse(uri).path)) for uri in DeltaTable(str(place.output)).file_uris()}
+
+    def commit_begins(self, place: Place) -> int:
+        return len(parquet_files(place.output))
+
+    def _conf(self) -> Mapping[str, str]:
+        return {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        }
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"PYSPARK_PYTHON": str(self._environment_folder() / "bin" / "python")}
+
+    def _environment_folder(self) -> Path:
+        return cache_folder() / f"peer-pyspark-{self.pyspark_version}"
+
+    def _submit_path(self) -> Path:
+        return self._environment_folder() / "bin" / "spark-submit"
+
+    def _submit(self) -> list[str]:
+        return [str(self._submit_path())]

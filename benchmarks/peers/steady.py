@@ -1,0 +1,120 @@
+"""One peer with nothing going wrong: how fast, how fresh, and what it takes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers.audit import Watch, audit
+from benchmarks.peers.peer import Peer, Place, Running
+from benchmarks.peers.report import Steady, middle
+from benchmarks.runner import Tell
+
+TIMEOUT_S = 300.0
+_TRICKLE_S, _PAUSE_S = 20.0, 0.25
+_NOT_A_NUMBER = float("nan")
+
+
+class NotStartedError(Exception):
+    """A peer never made its first records visible: why, as far as its log tells."""
+
+
+def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) -> Steady:
+    """Starts the peer on topics with a record each, leaves it alone, sends it a trickle, then a burst.
+
+    Args:
+        peer: which.
+        place: an empty folder, and topics without records.
+        records: of the burst.
+        idle_s: how long it is left alone; told for a minute.
+        tell: told what is found.
+
+    Raises:
+        NotStartedError: if it shows no record of the first within five minutes, or ends.
+    """
+    stream, topics = place.stream, place.stream.topics
+    most = 2 * topics + records + int(_TRICKLE_S / _PAUSE_S) * _per_pause(topics)
+    with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
+        stream.send(topics)
+        began_s = time.time()
+        with Running(peer, place) as running:
+            first = _first_visible(running, watch, topics)
+            start_s, start_cpu_s = watch.last_seen_s(0, topics) - began_s, running.cpu_s()
+            tell(f"{peer.name}: {topics} topics visible {start_s:.1f} s after its start")
+            idle = _idle(running, place.interval_s, idle_s)
+            begin = stream.sent
+            deadline_s = time.monotonic() + _TRICKLE_S
+            while time.monotonic() < deadline_s:
+                stream.send(_per_pause(topics))
+                time.sleep(_PAUSE_S)
+            trickled = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place), timeout_s=TIMEOUT_S)
+            delays = watch.delays_s(begin, stream.sent)
+            begin, cpu_s, burst_s = stream.sent, running.cpu_s(), time.time()
+            stream.send(records)
+            whole = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place), timeout_s=TIMEOUT_S)
+            seconds = watch.last_seen_s(begin, stream.sent) - burst_s
+            cpu_s = running.cpu_s() - cpu_s
+            peak_mb = running.peak_bytes / 1e6
+        found = peer.visible(place)
+        counted = audit(found, stream.sent, topics)
+        sizes = [path.stat().st_size for path in found]
+    p50, p99 = np.quantile(delays, [0.5, 0.99]) if len(delays) else (_NOT_A_NUMBER, _NOT_A_NUMBER)
+    result = Steady(
+        topics=topics,
+        complete=first and trickled and whole,
+        start_s=round(start_s, 2),
+        start_cpu_s=round(start_cpu_s, 1),
+        records_per_s=round(records / seconds, 1) if seconds > 0 else 0.0,
+        cpu_s_per_million_records=round(cpu_s / records * 1e6, 1),
+        freshness_p50_s=round(float(p50), 2),
+        freshness_p99_s=round(float(p99), 2),
+        idle_cpu_s_per_minute=round(idle, 2),
+        peak_memory_mb=round(peak_mb),
+        files=len(found),
+        median_file_bytes=middle(sizes),
+        other_files=_files_below(place.root) - len(found),
+        counted=counted,
+    )
+    tell(f"{peer.name}: {result}")
+    return result
+
+
+def _per_pause(topics: int) -> int:
+    return max(1, topics // 10)
+
+
+def _quiet_s(place: Place) -> float:
+    return 30.0 + 3 * place.interval_s
+
+
+def _first_visible(running: Running, watch: Watch, topics: int) -> bool:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s and running.alive():
+        if watch.wait(0, topics, quiet_s=1, timeout_s=1):
+            return True
+    if len(watch.delays_s(0, topics)):
+        return False
+    raise NotStartedError(f"{end_of(running.log)} {watch.error}".strip())
+
+
+def _idle(running: Running, interval_s: int, idle_s: float) -> float:
+    """Processor seconds for a minute, some intervals after the last record."""
+    if not idle_s:
+        return _NOT_A_NUMBER
+    time.sleep(2 * interval_s)
+    before, began = running.cpu_s(), time.monotonic()
+    time.sleep(idle_s)
+    return (running.cpu_s() - before) / (time.monotonic() - began) * 60
+
+
+def end_of(log: Path, lines: int = 6) -> str:
+    """What a log ends with, in one line."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return " / ".join(line.strip() for line in text.strip().splitlines()[-lines:])[-1500:] or "its log is empty"
+
+
+def _files_below(folder: Path) -> int:
+    return sum(len(names) for _, _, names in os.walk(folder))

@@ -1,0 +1,174 @@
+"""One peer under kills, and an audit after each kind of trouble."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from benchmarks.peers.audit import Counted, Watch, audit
+from benchmarks.peers.peer import Peer, Place, Running
+from benchmarks.peers.report import Struck
+from benchmarks.peers.steady import TIMEOUT_S, NotStartedError, end_of
+from benchmarks.runner import Tell
+from tests.servers.kafka import KafkaServer
+
+KILLED = "killed in the middle of a commit"
+_LEAST_PATIENCE_S, _STARTS, _AWAY_S = 60.0, 3, 3.0
+_SECOND_BROKER = 2
+
+
+@dataclass
+class Trial:
+    """A peer that lives through one kind of trouble after another on the same topics; what an audit finds is told as
+    what has come to be since the one before."""
+
+    peer: Peer
+    place: Place
+    kafka: KafkaServer
+    watch: Watch
+    rng: random.Random
+    batch: int
+    patience_s: float
+    tell: Tell
+    found: list[Struck] = field(default_factory=list)
+    _before: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
+    _before_in_folder: int = 0
+
+    def killed(self, times: int, *, coordinator: bool) -> None:
+        """Killed as soon as a commit is seen to have begun, or up to 0.3 s later, and started again, so many times.
+
+        Args:
+            times: how often.
+            coordinator: only that process is killed, and the others have to go on by themselves first.
+        """
+        begin, struck = self.place.stream.sent, 0
+        for _ in range(times):
+            with self._started() as running:
+                seen = self.peer.commit_begins(self.place)
+                self.place.stream.send(self.batch)
+                deadline_s = time.monotonic() + self.patience_s
+                while self.peer.commit_begins(self.place) == seen and time.monotonic() < deadline_s:
+                    time.sleep(0.005)
+                time.sleep(self.rng.random() * 0.3 if self.rng.random() < 0.5 else 0)
+                if not coordinator:
+                    running.kill()
+                    struck += 1
+                elif leader := self.peer.coordinator(self.place):
+                    os.kill(leader, signal.SIGKILL)
+                    struck += 1
+                    self._settle(begin)
+        with self._started():
+            note = self._settle(begin)
+        what = "coordinator alone killed in the middle of a commit" if coordinator else KILLED
+        self._note(what, struck, begin, note)
+
+    def broker_restarted(self) -> None:
+        """The broker that leads half of the topics is killed while records come, and is back three seconds later."""
+        begin = self.place.stream.sent
+        with self._started():
+            self.place.stream.send(self.batch)
+            self.kafka.kill_broker(_SECOND_BROKER)
+            time.sleep(_AWAY_S)
+            self.kafka.start_broker(_SECOND_BROKER)
+            self.place.stream.send(self.batch)
+            note = self._settle(begin)
+        self._note("broker restarted", 1, begin, note)
+
+    def older_checkpoint(self) -> None:
+        """Its checkpoint is put back to where it was a commit ago, as from a backup; the output is not."""
+        begin = self.place.stream.sent
+        kept = self.peer.keep(self.place)
+        with self._started():
+            self.place.stream.send(self.batch)
+            note = self._settle(begin)
+        self.peer.put_back(self.place, kept)
+        middle = self.place.stream.sent
+        self.place.stream.send(self.batch)
+        with self._started() as running:
+            refused = not self._goes_on(running, middle)
+            ended = not running.alive()
+        if refused and (command := self.peer.refused(self.place)):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            note += (
+                f"refused to go on, until `{' '.join(['distcommit', *command[1:2]])}` (exit code {done.returncode}) "
+            )
+            with self._started() as running:
+                self._goes_on(running, middle)
+        elif refused:
+            why = f"ended: {end_of(running.log, 2)[-300:]}" if ended else "goes on, and never shows all"
+            note += f"{why} "
+        self._note("restarted from an older checkpoint", 1, begin, note.strip())
+
+    def _goes_on(self, running: Running, begin: int) -> bool:
+        deadline_s = time.monotonic() + self.patience_s
+        while time.monotonic() < deadline_s and running.alive():
+            if self.watch.wait(begin, self.place.stream.sent, quiet_s=2, timeout_s=2):
+                return True
+        return False
+
+    def _started(self) -> Running:
+        return Running(self.peer, self.place)
+
+    def _settle(self, begin: int) -> str:
+        if self.watch.wait(begin, self.place.stream.sent, self.patience_s, 3 * self.patience_s):
+            return ""
+        return f"not all visible after {self.patience_s:.0f} s without progress "
+
+    def _note(self, what: str, times: int, begin: int, note: str) -> None:
+        time.sleep(0.5)
+        stream, peer = self.place.stream, self.peer
+        now = audit(peer.visible(self.place), stream.sent, stream.topics)
+        in_folder = self._before_in_folder - 1
+        if peer.reads_folders:
+            in_folder = audit(peer.lying(self.place), stream.sent, stream.topics).duplicates
+        one = Struck(
+            what,
+            times,
+            stream.sent - begin,
+            now.duplicates - self._before.duplicates,
+            now.missing - self._before.missing,
+            in_folder - self._before_in_folder,
+            note,
+        )
+        self._before = now
+        if peer.reads_folders:
+            self._before_in_folder = in_folder
+        self.found.append(one)
+        self.tell(f"{peer.name}: {one}")
+
+
+def struck(
+    peer: Peer, place: Place, kafka: KafkaServer, *, kills: int, batch: int, seed: int, tell: Tell
+) -> list[Struck]:
+    """All kinds of trouble, one after the other.
+
+    Args:
+        peer: which.
+        place: an empty folder, and topics without records.
+        kafka: two brokers, of which the second is restarted.
+        kills: how often it is killed in the middle of a commit; none of anything if 0.
+        batch: records that are sent for each.
+        seed: of when it is killed.
+        tell: told what is found.
+    """
+    if not kills:
+        return []
+    most = batch * (2 * kills + 12) + place.stream.topics
+    with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
+        place.stream.send(place.stream.topics)
+        began = time.monotonic()
+        with Running(peer, place) as running:
+            if not watch.wait(0, place.stream.topics, TIMEOUT_S, TIMEOUT_S):
+                raise NotStartedError(end_of(running.log))
+        patience_s = _LEAST_PATIENCE_S + _STARTS * (time.monotonic() - began)  # what a start takes is the machine's
+        trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell)
+        trial.killed(kills, coordinator=False)
+        if not peer.one_process:
+            trial.killed(kills, coordinator=True)
+        trial.broker_restarted()
+        trial.older_checkpoint()
+    return trial.found

@@ -1,0 +1,167 @@
+"""The comparison with peers: its audit tells what is lost or doubled, its table who is better, and it really runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.cli import app
+from benchmarks.peers.audit import Counted, Watch, audit
+from benchmarks.peers.peer import parquet_files
+from benchmarks.peers.question import PEERS
+from benchmarks.peers.records import topic_token
+from benchmarks.peers.report import PeerReport, PeerResults, Steady, Struck, markdown
+from benchmarks.peers.spark import committed_files
+from tests.benchmarks.commands import ROOT
+from tests.servers.java import jars
+
+TOPICS = 2
+
+
+def write(folder: Path, topic: int, *numbers: int, text: bool = False) -> Path:
+    """A file of a topic with these records; values are bytes, or text as some peers have it."""
+    path = folder / f"p.{topic_token(topic)}" / f"{'-'.join(map(str, numbers))}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    values = [f"{number:012d} {1000 + number:013d} filler".encode() for number in numbers]
+    pq.write_table(pa.table({"value": pa.array(values).cast(pa.string() if text else pa.binary())}), path)
+    return path
+
+
+def test_an_audit_of_all_that_was_sent(tmp_path: Path) -> None:
+    files = [write(tmp_path, 0, 0, 2, 4), write(tmp_path, 1, 1, 3, text=True)]
+    assert audit(files, 5, TOPICS) == Counted(sent=5, found=5, missing=0, duplicates=0, foreign=0)
+
+
+def test_an_audit_finds_what_is_missing_doubled_or_elsewhere(tmp_path: Path) -> None:
+    files = [write(tmp_path, 0, 0, 0), write(tmp_path, 0, 0, 2), write(tmp_path, 1, 1, 4, 9)]
+    assert audit(files, 6, TOPICS) == Counted(sent=6, found=7, missing=2, duplicates=2, foreign=2)
+    assert audit([], 6, TOPICS) == Counted(sent=6, found=0, missing=6, duplicates=0, foreign=0)
+
+
+def test_a_watch_sees_records_when_they_are_visible(tmp_path: Path) -> None:
+    with Watch(lambda: parquet_files(tmp_path), 10, every_s=0.01) as watch:
+        write(tmp_path / ".", 0, 0, 2)
+        assert watch.wait(0, 1, quiet_s=10, timeout_s=10)
+        assert not watch.wait(0, 3, quiet_s=0.2, timeout_s=10)
+        write(tmp_path / ".", 1, 1)
+        assert watch.wait(0, 3, quiet_s=10, timeout_s=10)
+    assert len(watch.delays_s(0, 10)) == 3
+    assert watch.delays_s(0, 3)[0] == pytest.approx(watch.last_seen_s(0, 1) - 1, abs=1)
+
+
+def test_files_that_are_hidden_are_not_seen(tmp_path: Path) -> None:
+    seen = write(tmp_path, 0, 0)
+    for hidden in (tmp_path / "_spark_metadata", tmp_path / ".staging"):
+        hidden.mkdir()
+        (hidden / "x.parquet").touch()
+    (tmp_path / ".part-0.parquet").touch()
+    assert parquet_files(tmp_path) == {seen}
+
+
+def test_what_a_log_of_sparks_file_sink_names(tmp_path: Path) -> None:
+    def batch(name: str, *files: str) -> None:
+        entries = [json.dumps({"path": f"file:///out/{file}", "action": "add"}) for file in files]
+        (tmp_path / name).write_text("\n".join(["v1", *entries]))
+
+    assert committed_files(tmp_path / "none") == set()
+    batch("0", "a%20b")
+    batch("1", "c")
+    assert committed_files(tmp_path) == {Path("/out/a b"), Path("/out/c")}
+    batch("2.compact", "a%20b", "c", "d")
+    batch("2", "z")
+    batch("3", "e")
+    (tmp_path / ".4.tmp").touch()
+    assert committed_files(tmp_path) == {Path(f"/out/{name}") for name in ("a b", "c", "d", "e")}
+
+
+def a_steady(**changed: float) -> Steady:
+    counted = Counted(sent=10, found=10, missing=0, duplicates=0, foreign=0)
+    one = Steady(100, True, 5.0, 15.0, 1000.0, 50.0, 2.0, 4.0, 6.0, 700.0, 100, 4000, 20, counted)
+    return msgspec.structs.replace(one, **changed)
+
+
+def results_of(*peers: PeerReport) -> PeerResults:
+    return PeerResults("peers", list(peers), {"cores": "2"}, {"python": "3"}, 1, {"topics": 100}, ["a note"])
+
+
+OURS = PeerReport("ours", "distcommit", "measured", "run ours", {"a": "b"}, steady=[a_steady()])
+OTHER = PeerReport(
+    "other",
+    "Other 1.0",
+    "measured",
+    "run other",
+    {"c": "d"},
+    steady=[a_steady(records_per_s=2000.0, complete=True)],
+    struck=[Struck("killed", 3, 500, duplicates=7, missing=1, duplicates_in_folder=9, note="log ends")],
+)
+
+
+def test_the_table_says_who_is_better_and_what_was_lost() -> None:
+    shown = markdown(
+        results_of(OURS, OTHER, PeerReport("gone", "Gone", "not started", "run gone", {}, reason="no jar"))
+    )
+    rows = {line.split(" | ")[0]: line for line in shown.splitlines() if line.startswith("| o")}
+    assert "| **2,000** |" in shown
+    assert "| 1,000 |" in shown
+    assert rows["| other"] == "| other | **7 / 1** (by the folder 9) of 500, 3 times |"
+    assert "- other, killed: log ends" in shown
+    assert "- gone not started: no jar" in shown
+    assert "run gone" not in shown
+
+
+def test_a_peer_that_did_not_show_all_is_the_best_of_nothing() -> None:
+    failing = msgspec.structs.replace(OTHER, steady=[a_steady(records_per_s=9999.0, complete=False)])
+    shown = markdown(results_of(OURS, failing))
+    assert "| (9,999) |" in shown
+    assert "| **1,000** |" in shown
+
+
+def test_report_puts_results_of_the_same_question_into_one_table(tmp_path: Path) -> None:
+    for peer in (OURS, OTHER):
+        (tmp_path / f"{peer.peer}.json").write_bytes(msgspec.json.encode(results_of(peer)))
+    files = [str(tmp_path / f"{peer.peer}.json") for peer in (OURS, OTHER)]
+    done = CliRunner().invoke(app, ["report", *files, "--to", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "out" / "results.md").read_text()
+    assert text.count("100 topics, nothing going wrong") == 1
+    assert "`run ours`" in text
+    assert "`run other`" in text
+
+
+def test_a_peer_that_there_is_none_of_is_refused() -> None:
+    done = CliRunner().invoke(app, ["peers", "--peer", "oracle"])
+    assert done.exit_code == 2
+    assert all(name in done.output for name in PEERS)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers(peer: str, tmp_path: Path) -> None:
+    jars("kafka")
+    command = [sys.executable, "-m", "benchmarks", "peers", "--peer", peer, "--topics", "4", "--records", "400"]
+    small = ["--kills", "1" if peer in {"ours", "spark_files"} else "0", "--idle-s", "0", "--interval-s", "1"]
+    done = subprocess.run(
+        [*command, *small, "--folder", str(tmp_path), "--json"], capture_output=True, cwd=ROOT, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    (report,) = msgspec.json.decode(done.stdout, type=PeerResults).peers
+    if report.status == "not started" and not report.steady:
+        pytest.skip(report.reason)
+    (steady,) = report.steady
+    assert report.status == "measured", report.reason
+    assert steady.complete
+    assert (steady.counted.missing, steady.counted.duplicates, steady.counted.foreign) == (0, 0, 0)
+    assert 0 < steady.freshness_p50_s <= steady.freshness_p99_s
+    assert steady.files >= 4
+    if peer == "ours":
+        assert {(struck.missing, struck.duplicates) for struck in report.struck} == {(0, 0)}
+        assert len(report.struck) == 3
