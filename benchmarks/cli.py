@@ -15,6 +15,8 @@ from benchmarks.peers.question import PEERS
 from benchmarks.peers.question import peers as run_peers
 from benchmarks.peers.report import PeerResults
 from benchmarks.questions.commit import commit as run_commit
+from benchmarks.questions.everyday import Asked
+from benchmarks.questions.everyday import everyday as run_everyday
 from benchmarks.questions.flow import flow as run_flow
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
@@ -28,6 +30,7 @@ from benchmarks.questions.sinks import sinks as run_sinks
 from benchmarks.questions.visibility import visibility as run_visibility
 from benchmarks.reports import plots, table
 from benchmarks.results import Results
+from benchmarks.workloads.everyday_topics import Load
 from benchmarks.workloads.tree import Shape
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -69,6 +72,30 @@ def commit(
         run_commit(shape, repeats=repeats, marginal_datasets=marginal_datasets, only=only, folder=folder, tell=_tell),
         as_json,
     )
+
+
+@app.command()
+def everyday(
+    topics: Annotated[int, typer.Option(min=1, help="Topics that something arrives in between two runs.")] = 2000,
+    files: Annotated[int, typer.Option(min=1, help="Files that a run makes of a topic, at most; 1 at least.")] = 4,
+    fewest_records: Annotated[int, typer.Option(min=1, help="Records of a file, at least.")] = 100,
+    most_records: Annotated[int, typer.Option(min=1, help="Records of a file, at most.")] = 10_000,
+    value_bytes: Annotated[int, typer.Option(min=32, help="Bytes of a value.")] = 200,
+    runs: Annotated[int, typer.Option(min=1, help="Runs in a row that count, and as many idle ones.")] = 5,
+    commits: Annotated[int, typer.Option(min=1, help="Datasets whose commit is measured by itself.")] = 2000,
+    repeats: Repeats = 5,
+    buckets: Buckets = 64,
+    threads: Annotated[int, typer.Option(min=2, help="Calls that an arm has under way on HDFS.")] = 32,
+    seed: Seed = 1,
+    on_hdfs: Annotated[bool, typer.Option("--on-hdfs", help="Also on an HDFS of this machine.")] = False,
+    on_s3: Annotated[bool, typer.Option("--on-s3", help="Also on an S3 server of this machine.")] = False,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Run after run over thousands of topics with a little each, into folders that are there."""
+    load = Load(topics, files, fewest_records, most_records, value_bytes, seed)
+    asked = Asked(load, runs, commits, repeats, buckets, on_hdfs, on_s3, threads)
+    _show(run_everyday(asked, folder=folder, tell=_tell), as_json)
 
 
 @app.command()
@@ -346,6 +373,8 @@ def _show(results: Results, as_json: bool) -> None:
         print(msgspec.json.format(msgspec.json.encode(results)).decode())
         return
     for name, ratio in results.ratios.items():
-        print(f"{name:45} {ratio:10.3f}")
+        print(f"{name:45} {'none' if ratio is None else f'{ratio:.3f}':>10}")
     for arm, reason in results.skipped.items():
         print(f"{arm:45} skipped: {reason}")
+    if results.noisy:
+        print("noisy: some ratios were measured, and say nothing")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,8 @@ _PACKAGES = ("distcommit", "pyspark", "pyarrow", "msgspec", "confluent-kafka", "
 
 Parameters = dict[str, str | int | float | list[int]]
 """What a benchmark was asked to measure."""
+Ratios = dict[str, Any]
+"""By name, a float each, or None where samples say nothing; who asks for one knows which."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -33,11 +36,12 @@ class Results(msgspec.Struct):
     """The answer to one question.
 
     `ratios` are formed from medians; `skipped` says which arms did not run, and why; `notes` what has to be known to
-    read the ratios.
+    read the ratios. A ratio that says nothing is None, and `skipped` says why by its name; `noisy`: some do because
+    samples were too far from each other (see `benchmarks.noise`).
     """
 
     question: str
-    ratios: dict[str, float]
+    ratios: Ratios
     samples: list[Sample]
     host: dict[str, str]
     versions: dict[str, str]
@@ -45,11 +49,12 @@ class Results(msgspec.Struct):
     parameters: Parameters
     skipped: dict[str, str] = {}
     notes: list[str] = []
+    noisy: bool = False
 
 
 def results_of(
     question: str,
-    ratios: dict[str, float],
+    ratios: Mapping[str, float | None],
     samples: list[Sample],
     *,
     seed: int,
@@ -57,10 +62,12 @@ def results_of(
     parameters: Parameters,
     skipped: dict[str, str] | None = None,
     notes: list[str] | None = None,
+    noisy: bool = False,
 ) -> Results:
     """The results with this machine's description; `folder` is where the files were."""
-    rounded = {key: round(value, 4) for key, value in ratios.items()}
-    return Results(question, rounded, samples, host(folder), versions(), seed, parameters, skipped or {}, notes or [])
+    rounded = {key: value if value is None else round(value, 4) for key, value in ratios.items()}
+    about = (samples, host(folder), versions(), seed, parameters)
+    return Results(question, rounded, *about, skipped or {}, notes or [], noisy)
 
 
 def medians(samples: Iterable[Sample], datasets: int | None = None) -> dict[str, float]:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.runner import Arm, Parts, WrongResultError
@@ -103,6 +104,20 @@ def no_op_partition(settings: RunSettings, partition: int) -> Report[DrainCounts
 def warm_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
     """Leaves the worker as an ingest task leaves it: imports done."""
     return no_op_partition(settings, partition)
+
+
+def no_op_job(spark: SparkSession, partitions: int) -> float:
+    """Seconds of a Spark job of as many tasks that do nothing."""
+    began = time.perf_counter()
+    rows = spark.range(0, partitions, 1, partitions).mapInArrow(_nothing, "id bigint").collect()
+    seconds = time.perf_counter() - began
+    if len(rows) != partitions:
+        raise WrongResultError(f"{len(rows)} tasks answered, expected {partitions}")
+    return seconds
+
+
+def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches
 
 
 def _seconds_of_no_op(launch: SparkLaunch, settings: RunSettings, partitions: int) -> float:

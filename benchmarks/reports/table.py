@@ -15,7 +15,7 @@ def markdown(all_results: Sequence[Results]) -> str:
 
 def _section(results: Results) -> str:
     lines = [f"## {results.question}", "", "| ratio | measured |", "| --- | ---: |"]
-    lines += [f"| `{name}` | {ratio:,.3f} |" for name, ratio in results.ratios.items()]
+    lines += [f"| `{name}` | {_shown(ratio)} |" for name, ratio in results.ratios.items()]
     if results.samples:
         lines += ["", "| arm | datasets | median s | least | most | µs a file | samples |"]
         lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
@@ -36,3 +36,7 @@ def _row(arm: str, datasets: int, samples: Sequence[Sample]) -> str:
         f"| {arm} | {datasets:,} | {median(seconds):.3f} | {min(seconds):.3f} | {max(seconds):.3f} "
         f"| {median(seconds) / files * 1e6:.1f} | {len(seconds)} |"
     )
+
+
+def _shown(ratio: float | None) -> str:
+    return "none" if ratio is None else f"{ratio:,.3f}"

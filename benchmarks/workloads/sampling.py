@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from benchmarks.workloads.requests import counts_of
 from distcommit.engine.settings import RunSettings
 from distcommit.sinks.files import open_file
 from distcommit.sinks.files.content import content_sum
@@ -33,7 +34,8 @@ _PLACES = {"commit": ("/model/lockstep.py", ""), "sync": ("/engine/ingest.py", "
 class Sampled(Generic[Result]):
     """An executor function that leaves in `folder` how many seconds of it were spent where: in `commit` (seal, execute,
     close, clean up), in `sync` (staged files and task states made durable), and in all; sampled. And in `content`, what
-    sums up the records' content, which is timed: it keeps others from looking while it calls into C."""
+    sums up the records' content, which is timed: it keeps others from looking while it calls into C. Beside them what
+    its file system was asked, where that is counted (see `workloads.requests`)."""
 
     function: Callable[[RunSettings, int], Result]
     folder: str
@@ -60,7 +62,8 @@ class Sampled(Generic[Result]):
             ended.set()
             watcher.join()
             share = {place: seconds * seen[place] / max(1, seen["all"]) for place in _PLACES}
-            left = msgspec.json.encode({"seconds": seconds, "content": timed.seconds, **share})
+            counts = counts_of(settings.store.fs)
+            left = msgspec.json.encode({"seconds": seconds, "content": timed.seconds, **share, **counts})
             Path(self.folder, f"{self.function.__name__}-{uuid.uuid4().hex}").write_bytes(left)
 
 
@@ -92,8 +95,15 @@ class SampledLaunch:
 
     def seconds_of(self, name: str) -> Counter[str]:
         """The sums over all tasks of the function with that name."""
+        return self._sum(f"{name}-*")
+
+    def of_all(self) -> Counter[str]:
+        """The sums over all tasks of all functions."""
+        return self._sum("*_partition-*")
+
+    def _sum(self, pattern: str) -> Counter[str]:
         total: Counter[str] = Counter()
-        for path in self.folder.glob(f"{name}-*"):
+        for path in self.folder.glob(pattern):
             total.update(msgspec.json.decode(path.read_bytes(), type=dict[str, float]))
         return total
 

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from xxhash import xxh3_64_intdigest
 
 FIRST_DAY_MS = 1_700_000_000_000 // 86_400_000 * 86_400_000
-_DAY_MS = 86_400_000
+DAY_MS = 86_400_000
 _TEXT_BYTES = 48 << 20
 _MASK = (1 << 64) - 1
 
@@ -43,7 +43,7 @@ def produce(
     """Makes topics and fills them. Values are text that compresses to about three quarters; each begins with a number
     of its own."""
     names = tuple(f"{prefix}-{number:05d}" for number in range(topics))
-    _make(brokers, names, partitions)
+    make(brokers, names, partitions)
     text = random.Random(seed).randbytes(_TEXT_BYTES // 2).hex().encode()
     producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     errors: list[str] = []
@@ -54,7 +54,7 @@ def produce(
             errors.append(str(error))
 
     for place in range(records):
-        time_ms = FIRST_DAY_MS + place * days // records * _DAY_MS
+        time_ms = FIRST_DAY_MS + place * days // records * DAY_MS
         for name in names:
             for partition in range(partitions):
                 start = number * 7919 % (_TEXT_BYTES - value_bytes)
@@ -70,12 +70,12 @@ def produce(
         producer.poll(0)
     if producer.flush(300) or errors:
         raise RuntimeError(f"{len(errors)} records could not be produced: {errors[:1]}")
-    return Topics(brokers, names, partitions, records, value_bytes, days, _shown(number, digest))
+    return Topics(brokers, names, partitions, records, value_bytes, days, shown(number, digest))
 
 
 def send(brokers: str, names: Sequence[str], partitions: int, values: Sequence[bytes]) -> None:
     """Makes topics, and sends the values to all their partitions in turn, as evenly as they come out."""
-    _make(brokers, tuple(names), partitions)
+    make(brokers, tuple(names), partitions)
     producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     places = [(name, partition) for name in names for partition in range(partitions)]
     for number, value in enumerate(values):
@@ -102,16 +102,22 @@ def digest_of_files(output: Path) -> tuple[str, int, int]:
                 values = batch.column(0).to_pylist()
                 records += len(values)
                 digest += sum(map(xxh3_64_intdigest, values))
-    return _shown(records, digest), files, row_groups
+    return shown(records, digest), files, row_groups
 
 
-def _shown(records: int, digest: int) -> str:
+def shown(records: int, digest: int) -> str:
+    """So many records whose values' hashes add up to that."""
     return f"{records} records, xxh3 {digest & _MASK:016x}"
 
 
-def _make(brokers: str, names: tuple[str, ...], partitions: int) -> None:
+def make(brokers: str, names: tuple[str, ...], partitions: int) -> None:
+    """Makes topics that keep what they are given."""
     admin = AdminClient({"bootstrap.servers": brokers})
     for begin in range(0, len(names), 200):
         wanted = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names[begin : begin + 200]]
         for future in admin.create_topics(wanted, request_timeout=60).values():
             future.result()
+
+
+NOTHING = shown(0, 0)
+"""The digest of no records."""

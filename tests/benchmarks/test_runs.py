@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from benchmarks.arms.ours import Ours
+from benchmarks.arms.recovery import Recovery
 from benchmarks.cli import app
-from benchmarks.questions.recovery import Recovery, nothing_pending
+from benchmarks.questions.recovery import nothing_pending
 from benchmarks.questions.scale import scale
 from benchmarks.questions.visibility import visibility
 from benchmarks.reports import plots

@@ -1,0 +1,119 @@
+"""The recover job over what a killed run has left: sealed, and published in part."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.arms.ours import executors_of, warm_partition
+from benchmarks.runner import Arm, Parts, WrongResultError
+from benchmarks.workloads.counting import CountingCalls
+from benchmarks.workloads.ingested import ingested
+from benchmarks.workloads.latency import Latency, NoLatency
+from benchmarks.workloads.tree import Shape, files_left, make_folders
+from distcommit.engine.counts import DrainCounts, RecoverCounts
+from distcommit.engine.drain import drain_partition
+from distcommit.engine.recover import RecoverReport, recover_partition
+from distcommit.engine.reports import Report, add_up
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths import bucket_folder
+from distcommit.spark.launch import SparkLaunch
+from distcommit.stores.fencing import fence_job
+
+
+class Killed(BaseException):
+    """The process ends here: nobody catches it."""
+
+
+@dataclass
+class DyingCalls(CountingCalls):
+    """Dies at a rename into the output after `renames` of them."""
+
+    output: str = ""
+    _left: int = field(default=-1)
+
+    def begin(self, renames: int) -> None:
+        """From now on, that many renames into the output are done."""
+        self._left = renames
+
+    def rename_noreplace(self, source: str, target: str) -> None:
+        if target.startswith(self.output):
+            if self._left == 0:
+                raise Killed
+            self._left -= 1
+        super().rename_noreplace(source, target)
+
+
+class Recovery(Arm):
+    """The recover job over datasets that a killed run has sealed, and of which it had published that share.
+
+    `into_folders`: the datasets' folders are there, so that files had gone one by one, and go so again.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        partitions: int,
+        name: str,
+        published: float,
+        *,
+        fs: FileSystem | None = None,
+        latency: Latency | None = None,
+        into_folders: bool = False,
+    ) -> None:
+        self._spark, self._partitions, self.name, self._published = spark, partitions, name, published
+        self._into_folders = into_folders
+        self._latency = latency or NoLatency()
+        self._fs = fs or LocalFileSystem()
+
+    def publish(self, shape: Shape, root: Path) -> Parts:
+        calls = DyingCalls(output=f"{root}/output/")
+        if self._into_folders:
+            make_folders(shape, root)
+        renames = shape.files + 1 if self._into_folders else 1  # a folder's, and if it is refused, each file's
+        killed = ingested(shape, root, shape.buckets, LocalFileSystem(calls, durable=False))
+        for bucket in range(shape.buckets):  # a partition for each bucket, so that each of them is struck
+            _kill(killed, calls, bucket, self._published * renames)
+        partitions = min(self._partitions, shape.buckets)
+        run_id = killed.run_id + "-again"
+        epoch = fence_job(replace(killed.store, fs=LocalFileSystem()), run_id)
+        store = replace(killed.store, fs=self._fs)
+        settings = replace(killed, store=store, run_id=run_id, epoch=epoch, partitions=partitions)
+        launch = SparkLaunch(self._spark)
+        LocalFileSystem().sync_tree(str(root))
+        launch(warm_partition, settings, partitions, Report[DrainCounts])
+        began = time.perf_counter()
+        launch(warm_partition, settings, partitions, Report[DrainCounts])
+        no_op = time.perf_counter() - began
+        self._latency.take()
+        began = time.perf_counter()
+        recovered = launch(recover_partition, settings, partitions, RecoverReport)
+        wall = time.perf_counter() - began
+        reports = [each.report for each in recovered]
+        waited, total = self._latency.take(), add_up(reports, RecoverCounts())
+        if total.counts.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
+            raise WrongResultError(f"{total.counts.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
+        parts = {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op} | waited
+        return parts | {"executors": executors_of(reports)}
+
+
+def _kill(settings: RunSettings, calls: DyingCalls, bucket: int, renames: float) -> None:
+    """Ends a bucket's commit after that many renames for each of its datasets."""
+    plans = sum(
+        1
+        for _ in settings.store.fs.list_folder(
+            f"{settings.store.roots.staging}/{bucket_folder(settings.epoch, bucket)}"
+        )
+    )
+    calls.begin(int(plans * renames))
+    try:
+        drain_partition(settings, bucket)
+    except Killed:
+        return
+    if plans:
+        raise WrongResultError(f"bucket {bucket} was not struck")

@@ -1,0 +1,66 @@
+"""What a file system is asked for, counted at the seam below it, wherever it goes: on the driver and in executors."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from distcommit.model.ports import FileSystem
+
+_SEAMS = {"file": "_calls", "hdfs": "_calls", "webhdfs": "_calls", "s3": "_requests"}
+"""By scheme, where a file system holds what it asks."""
+
+
+class Counted:
+    """Passes each call on to the object below, and counts it by name; bytes that go there and come back, too.
+
+    Pickled, it counts from nothing where it comes to.
+    """
+
+    def __init__(self, below: Any) -> None:
+        self._below = below
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+
+    def __reduce__(self) -> tuple[type[Counted], tuple[Any]]:
+        return Counted, (self._below,)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._below, name)
+        return self._counting(name, found) if callable(found) and not name.startswith("_") else found
+
+    def _counting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            answer = call(*arguments, **named)
+            with self._lock:
+                self.counts[f"requests_{name}"] += 1
+                self.counts["bytes_sent"] += sum(map(_size, (*arguments, *named.values())))
+                self.counts["bytes_received"] += _size(answer)
+            return answer
+
+        return counted
+
+
+def count_requests(fs: FileSystem) -> Counted:
+    """From now on what that file system asks is counted, and what its copies in executors ask, by each of them."""
+    seam = _SEAMS[fs.scheme]
+    below = getattr(fs, seam)
+    counted = below if isinstance(below, Counted) else Counted(below)
+    setattr(fs, seam, counted)
+    return counted
+
+
+def counts_of(fs: FileSystem) -> Counter[str]:
+    """What was counted of that file system, `requests` in all among it; nothing if it is not counted."""
+    below = getattr(fs, _SEAMS.get(fs.scheme, ""), None)
+    if not isinstance(below, Counted):
+        return Counter()
+    found = Counter(below.counts)
+    found["requests"] = sum(number for kind, number in found.items() if kind.startswith("requests_"))
+    return found
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, bytes | bytearray) else value.nbytes if isinstance(value, memoryview) else 0
