@@ -179,16 +179,28 @@ class TableSinkCases:
         assert target.ledger() == []
         assert target.commit(making, target.prepare(making, "a", 1)) == [Committed()]
 
-    def test_a_table_that_was_dropped_is_not_made_in_silence(self, target: TableTarget) -> None:
+    @pytest.mark.parametrize("made_again", [False, True])
+    def test_a_table_that_was_dropped_is_not_made_in_silence(self, target: TableTarget, made_again: bool) -> None:
         sink = target.sink()
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         second = target.prepare(sink, "a", 2)
         target.sql("DROP TABLE a")
-        said = ("there is none", f"set {target.forgotten} to null")
-        refused(target.beside_others(sink, second), *said)
+        if made_again:
+            target.sql("CREATE TABLE a (n bigint)")
+        found = "it was dropped and made again" if made_again else "there is none"
+        refused(target.beside_others(sink, second), found, f"set {target.forgotten} to null")
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL WHERE dataset = 'a'")
         assert target.commit(sink, second) == [Committed()]
         assert target.rows("a") == [(1,), (2,), (3,)]
+
+    def test_a_table_that_was_altered_is_the_one_that_was_there(self, target: TableTarget) -> None:
+        sink, adding = target.sink(), target.sink(evolve="add_columns")
+        assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+        target.sql("ALTER TABLE a ADD COLUMN by_hand bigint")
+        wider = pa.record_batch({"n": [4], "more": [5]})
+        assert target.commit(adding, target.prepare(adding, "a", 2, wider)) == [Committed()]
+        assert target.commit(sink, target.prepare(sink, "a", 3, numbers(5))) == [Committed()]
+        assert target.rows("a") == [(number,) for number in range(1, 6)]
 
     def test_a_shared_table_that_was_dropped_is_not_made_for_a_new_dataset(self, target: TableTarget) -> None:
         sink = target.sink(table="shared")

@@ -261,3 +261,15 @@ def test_a_file_that_is_none_or_can_not_be_made_is_an_outage(target: Target, tmp
 
 def remove_file(target: Target) -> None:
     target.path.unlink()
+
+
+def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
+    sink = target.sink()
+    target.sql("CREATE TABLE a (n bigint)")
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    target.sql("ALTER TABLE distcommit_ledger DROP COLUMN target_mark")
+    assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
+    assert len(target.rows("a")) == 6
+    (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger ORDER BY dataset")
+    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_b > (0,)
