@@ -32,7 +32,7 @@ from distcommit.model.extract import Extract, TableType
 from distcommit.model.ledger import LedgerRow
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.sink import AttemptIdentity, Origin, Prepared, SealRequest, Sink, SinkWriter, StagingArea
-from distcommit.model.source import Extraction, Extractor, Provenance, Source
+from distcommit.model.source import Extraction, Extractor, Provenance, Source, SourceState
 from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -95,6 +95,7 @@ __all__ = [
     "SinkWriter",
     "Source",
     "SourceFact",
+    "SourceState",
     "StagingArea",
     "StepContext",
     "TableType",

@@ -21,7 +21,9 @@ _SKIPPED = pytest.StashKey[set[str]]()
 _KEPT = "distcommit/skipped"  # in pytest's cache
 
 # It explains what fails inside what tests share; said before anybody imports them.
-pytest.register_assert_rewrite("tests.unit.sinks.attempts", "tests.unit.engine.situations")
+pytest.register_assert_rewrite(
+    "tests.unit.sinks.attempts", "tests.unit.sinks.table_sink_cases", "tests.unit.engine.situations"
+)
 
 _WITH_SPARK = tuple(Path(__file__).parent / name for name in ("benchmarks", "integration"))
 

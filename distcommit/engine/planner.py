@@ -29,7 +29,7 @@ from distcommit.model.errors import (
 )
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates, PassedOver, Planned
+from distcommit.model.source import DatasetProblem, PassedOver, Planned, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.stores.attempt_notes import make_notes_durable
@@ -146,7 +146,7 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
     def owned(urn: str) -> bool:
         return settings.store.planning_bucket(urn) in states
 
-    known = _AllStates(settings, states)
+    known = _StoredState(settings, states)
     for found in _from_source(settings, owned, known):
         if isinstance(found, SourceFact):
             result.found[f"source.{found.name}"] = found.pin
@@ -242,7 +242,7 @@ def _misplaced(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]
     return ""
 
 
-class _AllStates(KnownStates):
+class _StoredState(SourceState):
     """What is stored of the buckets that a partition plans, and on demand of others.
 
     All buckets have been fenced and replayed: nothing moves before the manifest is put, but by hand.

@@ -184,6 +184,12 @@ class S3Requests:
         with self._errors_of(key):
             self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
 
+    def uploads_to(self, key: str) -> list[str]:
+        """Ids of uploads to that key that are neither completed nor given up."""
+        with self._errors_of(key):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
+            return [each["UploadId"] for page in pages for each in page.get("Uploads", ()) if each["Key"] == key]
+
     @property
     def _client(self) -> Any:
         with self._connecting:

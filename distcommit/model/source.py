@@ -132,7 +132,7 @@ class Extractor(ABC):
         """Lets go of connections. Safe to call twice."""
 
 
-class KnownStates(dict[str, DatasetState]):
+class SourceState(dict[str, DatasetState]):
     """What is stored of some datasets, by URN, for planning: the states that the runs before have left.
 
     A state has the watermark; and, if the last run could not read the dataset, in `unread` how many runs in a row that
@@ -199,7 +199,7 @@ class Source(ABC):
         Args:
             owned: whether a dataset URN belongs to the caller's buckets.
             states: what is stored of the datasets of those buckets; a dataset that is absent is new. Datasets that are
-                not idle, or are stopped, are not to be planned. A run gives `KnownStates`.
+                not idle, or are stopped, are not to be planned. A run gives `SourceState`.
 
         Raises:
             SourceError: if the source as a whole can't be used.
@@ -232,7 +232,7 @@ class SourceSettings(Source):
     """A source that is the section `source` of a job file, of that type."""
 
     reads_again: ClassVar[bool] = True
-    """Whether it may plan by `KnownStates.to_read_again`; if not, `task.retry_across_runs` is refused."""
+    """Whether it may plan by `SourceState.to_read_again`; if not, `task.retry_across_runs` is refused."""
 
     @property
     def reads_whole(self) -> bool:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
+import boto3
+import pytest
 from deltalake import DeltaTable
 
+from distcommit.fs.s3_requests import S3Requests
 from distcommit.model.committer import CommitRequest
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.table_names import plain_name
 from distcommit.testing.contracts import SinkContract
+from tests.servers.s3 import S3Server
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü", *(f"{urn}/{n}" for urn in "ab" for n in range(4)))}
 
@@ -45,3 +50,58 @@ class TestDeltaSink(SinkContract):
         shutil.move(place / "tables", place / "elsewhere")
         (place / "tables").touch()
         return True
+
+
+class TestDeltaOnS3(SinkContract):
+    """A table for each dataset, at the beginning of keys that is the place's own."""
+
+    preloaded = (*TestDeltaSink.preloaded, "distcommit.fs.s3_stream")
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in s3_server.environment.items():
+            monkeypatch.setenv(name, value)
+        self.bucket = s3_server.make_bucket()
+        self.options = {"allow_http": "true"}
+
+    def location(self, place: Path) -> str:
+        return f"s3://{self.bucket}/{sha256(str(place).encode()).hexdigest()}"
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        return DeltaSink.model_validate({"type": "delta", "location": self.location(place)})
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        """What deltalake alone finds."""
+        there = S3Requests(self.bucket).list_folder(f"{self.location(place).rpartition('/')[2]}/")
+        tables = {entry.name: f"{self.location(place)}/{entry.name}" for entry in there if entry.is_folder}
+        return [
+            (_DATASETS[name], offset)
+            for name, table in tables.items()
+            if DeltaTable.is_deltatable(table, self.options)
+            for offset in DeltaTable(table, storage_options=self.options).to_pyarrow_table()["offset"].to_pylist()
+        ]
+
+    def lose(self, place: Path, request: CommitRequest) -> bool:
+        key = f"{self.location(place).rpartition('/')[2]}/{request.infos[-1]['files'][0]['path']}"
+        S3Requests(self.bucket).delete(key)
+        return True
+
+    def cut_off(self, place: Path) -> bool:
+        """The bucket is gone."""
+        client = boto3.client("s3")
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
+            for each in page.get("Contents", ()):
+                client.delete_object(Bucket=self.bucket, Key=each["Key"])
+        client.delete_bucket(Bucket=self.bucket)
+        return True
+
+    @pytest.mark.slow
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Some lines: they are those of tables on a disk, and each process takes seconds for its clients."""
+        self.kill_before_lines(tmp_path, apart=50)
+
+    @pytest.mark.slow
+    @pytest.mark.long
+    @pytest.mark.timeout(1800)
+    def test_killed_at_each_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path)

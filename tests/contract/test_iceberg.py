@@ -86,6 +86,7 @@ class _OnServer(_OnIceberg):
     """The committer's lines are those of the other catalog, and each commit takes longer."""
 
     def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Every fifth line: all are minutes, in the long profile."""
         self.kill_before_lines(tmp_path, apart=5)
 
     @pytest.mark.slow

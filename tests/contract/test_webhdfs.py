@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import uuid
+from getpass import getuser
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -55,6 +58,20 @@ def test_who_makes_a_name_first_keeps_it(fs: HdfsFileSystem, root: str) -> None:
     with pytest.raises(FileExistsError):
         second.close_file(sync=True)
     assert fs.read(f"{root}/a") == b"first"
+
+
+def test_the_old_rename_goes_into_a_folder_that_is_there(
+    fs: HdfsFileSystem, root: str, hdfs_server: HdfsServer
+) -> None:
+    """Why the newer one is asked for, which says so."""
+    fs.put_if_absent(f"{root}/a", b"x")
+    fs.make_folder(f"{root}/there")
+    with pytest.raises(FileExistsError):
+        fs.rename(f"{root}/a", f"{root}/there")
+    old = f"http://{hdfs_server.web_authority}/webhdfs/v1{root}/a?op=RENAME&destination={root}/there"
+    with urlopen(Request(f"{old}&user.name={getuser()}", method="PUT"), timeout=20) as answer:
+        assert json.load(answer) == {"boolean": True}
+    assert [entry.name for entry in fs.list_folder(f"{root}/there")] == ["a"], "though the name asked for was `there`"
 
 
 def test_a_name_that_the_package_would_expand_is_refused(fs: HdfsFileSystem, root: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
-from distcommit.model.source import Extraction, Extractor, KnownStates, Planned, Provenance, Source
+from distcommit.model.source import Extraction, Extractor, Planned, Provenance, Source, SourceState
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, WorkUnit
 
@@ -31,7 +31,7 @@ class FailingSource(Source):
             state = states.get(urn)
             if not owned(urn):
                 continue
-            again = states.to_read_again(urn) if isinstance(states, KnownStates) else None
+            again = states.to_read_again(urn) if isinstance(states, SourceState) else None
             end = as_offset(again.positions["0"]) if again else size
             self._note(urn, f"from {_place(state)} up to {end}, {_failed(state)}")
             stored = state.watermark if state else None

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import boto3
 import pyarrow.dataset as ds
 import pytest
 import yaml
@@ -22,12 +23,65 @@ from distcommit.app.demo.kill import RunProcess
 from distcommit.sinks.table_names import plain_name
 from tests.jobs.kafka_job import kafka_job
 from tests.jobs.victims import strike
+from tests.servers.s3 import S3Server
 
 DATASETS, FILES, ROWS = 8, 3, 40
 KILLS = 4
 
 
-def write_job(folder: Path) -> Path:
+class OnDisk:
+    """Tables in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "tables"
+        self.folder.mkdir()
+        self.location, self.options = str(self.folder), dict[str, str]()
+
+    def begun(self) -> bool:
+        """Whether there is anything."""
+        return any(self.folder.iterdir())
+
+    def data_files(self) -> set[str]:
+        """All that lie there, whoever knows them."""
+        return {str(file) for file in self.folder.rglob("*.parquet")}
+
+    def uploads(self) -> int:
+        """What was begun to be sent, and is neither there nor given up."""
+        return 0
+
+
+class OnS3(OnDisk):
+    """Tables in a bucket of their own."""
+
+    def __init__(self, bucket: str) -> None:
+        self.bucket, self.client = bucket, boto3.client("s3")
+        self.location, self.options = f"s3://{bucket}/tables", {"allow_http": "true"}
+
+    def begun(self) -> bool:
+        return bool(self._keys())
+
+    def data_files(self) -> set[str]:
+        return {f"s3://{self.bucket}/{key}" for key in self._keys() if key.endswith(".parquet")}
+
+    def uploads(self) -> int:
+        return len(self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", ()))
+
+    def _keys(self) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
+        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+
+
+@pytest.fixture(params=["disk", "s3"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OnDisk:
+    if request.param == "disk":
+        return OnDisk(tmp_path)
+    server: S3Server = request.getfixturevalue("s3_server")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return OnS3(server.make_bucket())
+
+
+def write_job(folder: Path, location: str) -> Path:
     """The job file, and files for each dataset, which all go to one table."""
     for dataset in range(DATASETS):
         inbox = folder / "in" / f"d{dataset}"
@@ -35,7 +89,6 @@ def write_job(folder: Path) -> Path:
         for file in range(FILES):
             lines = [json.dumps({"id": f"d{dataset}/{file}/{row}", "n": row}) for row in range(ROWS)]
             (inbox / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "tables").mkdir()
     job = {
         "job": "to-delta",
         "source": {
@@ -46,7 +99,7 @@ def write_job(folder: Path) -> Path:
             "bytes_per_work_unit": 500,
         },
         "converters": [{"type": "json", "fields": {"id": "string", "n": "int64"}}],
-        "sink": {"type": "delta", "location": str(folder / "tables"), "table": "events"},
+        "sink": {"type": "delta", "location": location, "table": "events"},
         "paths": {name: name for name in ("store", "staging", "output")},
         "commit": {"buckets": 4},
         "spark": {"master": "local[2,4]"},
@@ -72,27 +125,28 @@ def run(path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_each_record_is_there_once(tmp_path: Path) -> None:
-    path, chance = write_job(tmp_path), random.Random(17)
+def test_killed_at_any_moment_each_record_is_there_once(tmp_path: Path, tables: OnDisk) -> None:
+    path, chance = write_job(tmp_path, tables.location), random.Random(17)
     for attempt in range(KILLS):
         with RunProcess(["run", str(path), "--json"], tmp_path / "out", tmp_path / f"err{attempt}") as process:
             deadline_s = time.monotonic() + 60
-            while not list((tmp_path / "tables").iterdir()) and process.wait(0.05) is None:
+            while not tables.begun() and process.wait(0.05) is None:
                 assert time.monotonic() < deadline_s
             process.wait(chance.uniform(0, 3))
             process.kill()
     for attempt in range(2):
         run(path, f"last{attempt}")
     expected = {f"d{d}/{file}/{row}" for d in range(DATASETS) for file in range(FILES) for row in range(ROWS)}
-    rows = ds.dataset(live_files(tmp_path), format="parquet").to_table()["id"].to_pylist()
-    assert Counter(rows) == dict.fromkeys(expected, 1)
+    table = DeltaTable(f"{tables.location}/events", storage_options=tables.options)
+    assert Counter(table.to_pyarrow_table()["id"].to_pylist()) == dict.fromkeys(expected, 1)
     job = Job.from_file(path)
     assert {row.status for row in job.status().datasets} == {"idle"}
     audit = job.audit(deep=True)
     assert audit.exact, audit
     assert audit.records == len(expected)
-    left = {str(file) for file in (tmp_path / "tables").rglob("*.parquet")}
-    assert left == set(live_files(tmp_path)), "files of attempts that lost or died are gone"
+    live = {uri.removeprefix("file://") for uri in table.file_uris()}
+    assert tables.data_files() == live, "files of attempts that lost or died are gone"
+    assert tables.uploads() == 0
 
 
 def numbers(folder: Path) -> Counter[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,30 +18,31 @@ import pytest
 from distcommit.model.committer import (
     AlreadyCommitted,
     CommitOutcome,
-    CommitRequest,
     Committed,
-    FailedForGood,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
-from distcommit.model.sink import Origin
-from distcommit.model.source import Provenance
+from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.connection import connected, execute, transaction
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.mariadb.tables import Table
 from distcommit.sinks.table_committer import CollisionError
-from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.mariadb import MariadbServer
-from tests.unit.sinks.committing import Committing, numbers, refused
+from tests.unit.sinks.committing import numbers, refused
+from tests.unit.sinks.table_sink_cases import ServerTableSinkCases, ServerTarget
 
 
-class Target(Committing):
+class Target(ServerTarget):
     """A database of its own."""
+
+    quote = "`"
+    raised = pymysql.MySQLError
+    commit_sent = rb"\x03COMMIT"
 
     def __init__(self, server: MariadbServer, folder: Path) -> None:
         super().__init__(folder)
-        self.server, self.database = server, f"t{uuid.uuid4().hex[:12]}"
+        self.server: MariadbServer = server
+        self.database = f"t{uuid.uuid4().hex[:12]}"
         self.url = server.url.replace("/shop", f"/{self.database}")
         with server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {self.database}")
@@ -51,17 +52,10 @@ class Target(Committing):
         return MariadbSink.model_validate({"type": "mariadb", **where, **settings})
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Statements of the tests' own, of one session; what the last one finds."""
         with self.server.connect(self.database) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return [*cursor.fetchall()]
-
-    def rows(self, table: str, columns: str = "n") -> list[tuple[Any, ...]]:
-        return self.sql(f"SELECT {columns} FROM `{table}` ORDER BY 1")
-
-    def ledger(self) -> list[tuple[Any, ...]]:
-        return self.sql("SELECT dataset, epoch FROM distcommit_ledger ORDER BY 1")
 
     def tables(self) -> set[str]:
         return {name for (name,) in self.sql("SHOW TABLES")}
@@ -74,15 +68,8 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[Target]:
     made.sql(f"DROP DATABASE {made.database}")
 
 
-def beside_others(target: Target, sink: MariadbSink, bad: CommitRequest) -> CommitOutcome:
-    """The outcome of a request between two good ones, which are committed with it; it leaves nothing."""
-    good = [target.prepare(sink, urn, bad.epoch) for urn in ("good one", "other")]
-    before = target.ledger() if "distcommit_ledger" in target.tables() else []
-    first, outcome, last = target.commit(sink, good[0], bad, good[1])
-    assert (first, last) == (Committed(), Committed())
-    assert target.rows("good one") == target.rows("other") == [(1,), (2,), (3,)]
-    assert {row for row in target.ledger() if row[0] == bad.dataset_urn} <= set(before)
-    return outcome
+class TestMariadb(ServerTableSinkCases):
+    """As any database."""
 
 
 # -- what the rows are
@@ -135,10 +122,7 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 def test_rows_that_the_table_does_not_take_fail_alone(
     target: Target, columns: str, rows: pa.RecordBatch, said: str
 ) -> None:
-    target.sql("CREATE TABLE others (n bigint PRIMARY KEY)", f"CREATE TABLE bad ({columns})")
-    sink = target.sink()
-    refused(beside_others(target, sink, target.prepare(sink, "bad", 1, rows)), said)
-    assert target.rows("bad", "*") == []
+    target.refuses_rows(columns, rows, said)
 
 
 def test_the_strictest_session_by_itself_makes_other_values_of_some(target: Target) -> None:
@@ -160,7 +144,7 @@ def test_a_change_that_nobody_thought_of_is_told_by_the_servers_warnings(
     sink = target.sink()
     monkeypatch.setattr("distcommit.sinks.mariadb.columns._sent_type", lambda kind, _: kind)
     rows = target.prepare(sink, "bad", 1, of(Decimal("1.25")))
-    refused(beside_others(target, sink, rows), "would change values: Data truncated for column 'n'")
+    refused(target.beside_others(sink, rows), "would change values: Data truncated for column 'n'")
     assert target.rows("bad") == []
 
 
@@ -192,15 +176,7 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
         "nothing": (pa.nulls(2), None),
         "% `odd": (pa.array([1, None]), 1),
     }
-    batch = pa.record_batch({"n": [0, 1], **{name: array for name, (array, _) in columns.items()}})
-    again = pa.concat_batches([batch, batch]).slice(2, 2)  # with offsets into what it is a part of
-    sink = target.sink()
-    sink.check_schema(batch.schema)
-    assert target.commit(sink, target.prepare(sink, "a", 1, batch, again)) == [Committed()]
-    for name, (_, expected) in columns.items():
-        quoted = name.replace("`", "``")
-        found = [value for _, value in target.rows("a", f"n, `{quoted}`")]
-        assert found == [expected, expected, None, None], name
+    target.reads_back(columns)
 
 
 def test_what_goes_into_tables_of_others_stays_as_it_is(target: Target) -> None:
@@ -238,19 +214,6 @@ def test_what_no_table_can_have_is_refused_before_a_record_is_read(
         target.sink().check_schema(schema)
 
 
-def test_columns_are_added_if_that_is_allowed(target: Target) -> None:
-    wider = pa.record_batch({"n": [4], "more": ["x"], "and more": [1]})
-    widest = pa.record_batch({"n": [6], "last": ["y"]})
-    plain, adding = target.sink(), target.sink(evolve="add_columns")
-    assert target.commit(plain, target.prepare(plain, "a", 1)) == [Committed()]
-    refused(beside_others(target, plain, target.prepare(plain, "a", 2, wider)), "has no column 'more'")
-    third = target.prepare(adding, "a", 3, numbers(3), wider, numbers(5), widest)
-    assert target.commit(adding, third) == [Committed()]
-    before = [(number, None, None) for number in (1, 2, 3, 3)]
-    assert target.rows("a", "n, more, last") == [*before, (4, "x", None), (5, None, None), (6, None, "y")]
-    assert target.commit(adding, third) == [AlreadyCommitted()]
-
-
 def test_rows_are_sent_in_statements_that_the_server_takes(target: Target) -> None:
     packet = target.sql("SELECT @@global.max_allowed_packet")
     target.sql("SET GLOBAL max_allowed_packet = 1048576")
@@ -259,25 +222,13 @@ def test_rows_are_sent_in_statements_that_the_server_takes(target: Target) -> No
         many = pa.record_batch({"n": [*range(3000)], "s": ["x" * 1000] * 3000})
         assert target.commit(sink, target.prepare(sink, "a", 1, many)) == [Committed()]
         large = pa.record_batch({"n": [1], "s": ["x" * 1_048_576]})
-        refused(beside_others(target, sink, target.prepare(sink, "bad", 1, large)), "max_allowed_packet")
+        refused(target.beside_others(sink, target.prepare(sink, "bad", 1, large)), "max_allowed_packet")
     finally:
         target.sql(f"SET GLOBAL max_allowed_packet = {packet[0][0]}")
     assert target.sql("SELECT count(*), count(DISTINCT n), min(length(s)) FROM a") == [(3000, 3000, 1000)]
 
 
 # -- modes
-
-
-def test_upsert_leaves_the_last_row_of_each_key(target: Target) -> None:
-    sink = target.sink(mode="upsert", keys=["k", "l"])
-    first = pa.record_batch({"k": ["a", "A", "a ", "a"], "l": [1, 1, 1, 1], "v": ["1", "2", "3", "4"]})
-    assert target.commit(sink, target.prepare(sink, "a", 1, first)) == [Committed()]
-    assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "2"), ("a ", "3")}, "told apart byte by byte"
-    second = pa.record_batch({"k": ["A", "b"], "l": [1, 1], "v": ["5", "6"]})
-    assert target.commit(sink, target.prepare(sink, "a", 2, second)) == [Committed()]
-    assert set(target.rows("a", "k, v")) == {("a", "4"), ("A", "5"), ("a ", "3"), ("b", "6")}
-    null = pa.record_batch({"k": pa.array([None], pa.string()), "l": [1], "v": ["f"]})
-    refused(target.commit(sink, target.prepare(sink, "a", 3, null))[0], "null")
 
 
 def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
@@ -294,78 +245,21 @@ def test_upsert_goes_by_its_keys_and_by_no_other_index(target: Target) -> None:
     assert target.rows("naive", "*") == [(1, 10)], "row 2 is gone"
     sink = target.sink(mode="upsert", keys=["n"])
     clash = pa.record_batch({"n": [2], "other": [10]})
-    refused(beside_others(target, sink, target.prepare(sink, "two", 1, clash)), "there is other, too")
+    refused(target.beside_others(sink, target.prepare(sink, "two", 1, clash)), "there is other, too")
     assert target.rows("two", "*") == [(1, 10)]
     refused(target.commit(sink, target.prepare(sink, "without", 1))[0], "unique index on n")
     assert target.commit(sink, *(target.prepare(sink, "counted", epoch) for epoch in (1, 2)))[0] == Committed()
     assert target.rows("counted") == [(1,), (2,), (3,)]
 
 
-@pytest.mark.parametrize("settings", [{}, {"table": "shared", "tags": True}])
-def test_replace_leaves_what_the_newest_run_has_read(target: Target, settings: dict[str, Any]) -> None:
-    sink = target.sink(mode="replace", **settings)
-    table = settings.get("table", "a")
-    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    if settings:
-        assert target.commit(sink, target.prepare(sink, "b", 1, numbers(100))) == [Committed()]
-    others = [(100,)] if settings else []
-    newest = target.prepare(sink, "a", 2, numbers(4))
-    assert target.commit(sink, newest) == [Committed()]
-    assert target.rows(table) == [(4,), *others]
-    with pytest.raises(ConflictError, match="can't be taken back"):
-        target.abort(sink, newest)
-    assert target.rows(table) == [(4,), *others]
-
-
-def test_what_has_not_all_of_its_rows_any_more_is_not_taken_back(target: Target) -> None:
-    sink = target.sink(tags=True)
-    request = target.prepare(sink, "a", 1)
-    assert target.commit(sink, request) == [Committed()]
-    target.sql("DELETE FROM a WHERE n = 2")
-    with pytest.raises(ConflictError, match="not all there any more"):
-        target.abort(sink, request)
-    assert target.rows("a") == [(1,), (3,)]
-    assert target.ledger() == [("a", 1)]
-
-
-def test_the_deep_audit_counts_rows_where_they_can_be_told_from_those_of_others(target: Target) -> None:
-    tagged, plain = target.sink(tags=True, table="shared"), target.sink()
-    assert target.commit(tagged, *(target.prepare(tagged, urn, 1) for urn in ("a", "b"))) == [Committed()] * 2
-    assert target.commit(plain, target.prepare(plain, "c", 1)) == [Committed()]
-    target.sql("INSERT INTO shared (n) VALUES (5)")
-    target.sql("DELETE FROM shared WHERE n = 1 LIMIT 1")
-    for sink, urn, rows in ((tagged, "a", 2), (tagged, "b", 3), (plain, "c", None)):
-        committer = sink.open_committer(target.context)
-        assert committer.visible_rows(urn, "main") == rows
-        committer.close()
-
-
 # -- what the tables are
-
-
-def test_a_missing_table_is_made_only_if_that_is_allowed(target: Target) -> None:
-    sink, making = target.sink(create=False), target.sink()
-    refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "there is none")
-    assert target.ledger() == []
-    assert target.commit(making, target.prepare(making, "a", 1)) == [Committed()]
-
-
-@pytest.mark.parametrize("settings", [{}, {"table": "shared"}])
-def test_a_table_that_was_dropped_is_not_made_in_silence(target: Target, settings: dict[str, Any]) -> None:
-    sink = target.sink(**settings)
-    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    target.sql(f"DROP TABLE {settings.get('table', 'a')}")
-    request = target.prepare(sink, "b" if settings else "a", 2)
-    refused(target.commit(sink, request)[0], "there is none", "set target to null")
-    target.sql("UPDATE distcommit_ledger SET target = NULL")
-    assert target.commit(sink, request) == [Committed()]
 
 
 @pytest.mark.parametrize("made", ["TABLE bad (n bigint) ENGINE = MyISAM", "VIEW bad AS SELECT 1 AS n"])
 def test_what_does_not_keep_what_transactions_leave_is_refused(target: Target, made: str) -> None:
     target.sql(f"CREATE {made}")
     sink = target.sink()
-    refused(beside_others(target, sink, target.prepare(sink, "bad", 1)), "no table of InnoDB")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no table of InnoDB")
 
 
 def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) -> None:
@@ -377,15 +271,6 @@ def test_what_a_transaction_has_undone_stays_in_other_engines(target: Target) ->
     target.sql("ALTER TABLE distcommit_ledger ENGINE = MyISAM")
     with pytest.raises(ConfigurationError, match="the ledger is no table of InnoDB"):
         target.commit(sink, target.prepare(sink, "a", 2))
-
-
-def test_names_that_are_one_to_some_server_are_tables_of_their_own(target: Target) -> None:
-    urns = ["x" * 64, "x" * 65, "distcommit_ledger", "Case", "case", 'a"b`; --%s', "a.b/c", "\U0001f600", "\U0001f601"]
-    urns += ["x" * 1024, "a ", "a"]
-    sink = target.sink()
-    assert target.commit(sink, *(target.prepare(sink, urn, 1) for urn in urns)) == [Committed()] * len(urns)
-    assert len(target.tables()) == len(urns) + 1
-    assert sorted(target.ledger()) == [(urn, 1) for urn in sorted(urns)]
 
 
 # -- transactions
@@ -515,24 +400,6 @@ def test_who_is_overtaken_in_making_and_widening_a_table_goes_on(
     assert seen == ["CREATE", "ALTER"]
 
 
-def test_two_committers_at_once_in_any_order_of_datasets(target: Target) -> None:
-    sink, urns = target.sink(table="shared", evolve="add_columns"), [f"d{number}" for number in range(20)]
-    wider = pa.record_batch({"n": [1], "more": [1]})
-    requests = [target.prepare(sink, urn, 1, numbers(0), wider) for urn in urns]
-    answers: list[list[CommitOutcome]] = []
-    both = [
-        threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
-        for mine in (requests, requests[::-1])
-    ]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join()
-    assert len(answers) == 2
-    assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(urns)
-    assert len(target.rows("shared")) == 2 * len(urns)
-
-
 # -- rights, servers
 
 
@@ -624,38 +491,6 @@ def test_a_connection_that_is_killed_has_committed_nothing(target: Target, monke
     assert target.commit(sink, second) == [Committed()]
 
 
-def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(target: Target) -> None:
-    with LossyProxy(target.server.port) as proxy:
-        sink = target.sink(url=target.url.replace(f":{target.server.port}/", f":{proxy.port}/"))
-        assert target.commit(sink, target.prepare(sink, "b", 1)) == [Committed()]
-        target.sql("CREATE TABLE a (n bigint)")
-        request = target.prepare(sink, "a", 1)
-        proxy.lose_answer_to(rb"\x03COMMIT")
-        with pytest.raises(pymysql.OperationalError):
-            target.commit(sink, request)
-        assert proxy.wait_for_loss()
-        for _ in range(2):
-            assert target.commit(sink, request) == [AlreadyCommitted()]
-    assert target.rows("a") == [(1,), (2,), (3,)]
-
-
-def test_a_server_that_is_killed_and_back_loses_nothing(target: Target) -> None:
-    sink = target.sink()
-    first, second = target.prepare(sink, "a", 1), target.prepare(sink, "a", 2, numbers(4))
-    assert target.commit(sink, first) == [Committed()]
-    committer = sink.open_committer(target.context)
-    target.server.kill()
-    for act in (lambda: committer.commit([second]), committer.probe):
-        with pytest.raises(pymysql.MySQLError):
-            act()
-    committer.close()
-    with pytest.raises(pymysql.OperationalError):
-        sink.open_committer(target.context)
-    target.server.restart()
-    assert target.commit(sink, first, second) == [AlreadyCommitted(), Committed()]
-    assert target.rows("a") == [(1,), (2,), (3,), (4,)]
-
-
 def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
     """Why XA alone is no proof: what is gone is unknown whichever way it went, and so is what another session holds."""
     unknown = []
@@ -685,42 +520,13 @@ def test_xa_does_not_tell_committed_from_rolled_back(target: Target) -> None:
 # -- another target than the store knows
 
 
-def drop_ledger(target: Target) -> None:
-    target.sql("DROP TABLE distcommit_ledger")
-
-
-def put_back(target: Target) -> None:
-    target.sql("UPDATE distcommit_ledger SET epoch = 1, base = 0")
-
-
-@pytest.mark.parametrize("harm", [drop_ledger, put_back])
-def test_a_target_that_is_not_the_one_the_store_knows_is_refused(
-    target: Target, harm: Callable[[Target], None]
-) -> None:
+def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
     sink = target.sink()
-    for epoch, bases in ((1, (0,)), (2, (1,))):
-        assert target.commit(sink, target.prepare(sink, "a", epoch, bases=bases)) == [Committed()]
-    harm(target)
-    third = target.prepare(sink, "a", 3, bases=(2,))
-    refused(beside_others(target, sink, third), "not the target that the store knows")
+    target.sql("CREATE TABLE a (n bigint)")
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    target.sql("ALTER TABLE distcommit_ledger DROP COLUMN target_mark")
+    assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
-
-
-def test_a_zombie_of_an_older_run_changes_nothing(target: Target) -> None:
-    sink = target.sink()
-    old, new = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "a", 2, numbers(9), bases=(0,))
-    assert target.commit(sink, new) == [Committed()]
-    assert isinstance(target.commit(sink, old)[0], FailedForGood)
-    assert target.rows("a") == [(9,)]
-
-
-def test_the_ledger_does_not_grow_with_runs(target: Target) -> None:
-    sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
-    for epoch in range(1, 8):
-        batch = pa.record_batch({"partition": ["0"], "offset": [epoch]})
-        assert target.commit(sink, target.prepare(sink, "a", epoch, batch, origin=origin)) == [Committed()]
-    committer = sink.open_committer(target.context)
-    (row,) = committer.ledger()
-    committer.close()
-    assert (row.epoch, row.base, row.covered[0].rows, row.covered[0].twice) == (7, 6, 7, 0)
-    assert target.sql("SELECT count(*), max(length(covered)) < 400 FROM distcommit_ledger") == [(1, 1)]
+    (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger ORDER BY dataset")
+    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_b > (0,)

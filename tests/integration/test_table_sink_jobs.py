@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from psycopg import sql
 
 from distcommit import Job
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import strike
 from tests.servers.mariadb import MariadbServer
+from tests.servers.postgresql import PostgresServer
 
 TOPICS = {f"topic-{number:02d}": 2 for number in range(12)}
 KILLS = 3
@@ -87,6 +89,38 @@ class InMariadb(Place):
             return int(open_ones)
 
 
+class InPostgresql(Place):
+    """A schema of its own."""
+
+    def __init__(self, folder: Path, server: PostgresServer) -> None:
+        super().__init__(folder)
+        self.server = server
+        with server.connect() as connection:
+            connection.execute("CREATE SCHEMA killed")
+        (folder / "password").write_text(server.password + "\n")
+
+    def sink(self) -> dict[str, Any]:
+        secret = f"${{file:{self.folder / 'password'}}}"
+        return {"type": "postgresql", "url": self.server.url, "password": secret, "schema": "killed"}
+
+    def offsets(self) -> dict[str, list[tuple[int, int]]]:
+        with self.server.connect() as connection:
+            asked = "SELECT tablename FROM pg_tables WHERE schemaname = 'killed' AND tablename <> %s"
+            tables = [name for (name,) in connection.execute(asked, (_LEDGER,)).fetchall()]
+            every = sql.SQL("SELECT kafka_partition, kafka_offset FROM {} ORDER BY 1, 2")
+            return {
+                table: connection.execute(every.format(sql.Identifier("killed", table))).fetchall() for table in tables
+            }
+
+    def in_doubt(self) -> int:
+        """Prepared transactions, and open ones of committers."""
+        with self.server.connect() as connection:
+            (prepared,) = connection.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone() or (0,)
+            asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'distcommit'"
+            (open_ones,) = connection.execute(asked).fetchone() or (0,)
+        return int(prepared) + int(open_ones)
+
+
 def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
     """The job file, with that sink instead of files."""
     job.write(commit={"buckets": 4, "min_interval_ms": 0})
@@ -94,11 +128,13 @@ def write_job(job: KafkaJob, sink: dict[str, Any]) -> None:
     job.path.write_text(yaml.safe_dump({**written, "sink": sink}))
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
+@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return InSqlite(tmp_path)
-    return InMariadb(tmp_path, request.getfixturevalue("mariadb_server"))
+    if request.param == "mariadb":
+        return InMariadb(tmp_path, request.getfixturevalue("mariadb_server"))
+    return InPostgresql(tmp_path, request.getfixturevalue("postgres_server"))
 
 
 @pytest.mark.slow

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -27,6 +25,7 @@ from distcommit.model.committer import (
 )
 from distcommit.model.errors import ConfigurationError, ConflictError, CorruptError, error_text
 from distcommit.model.ledger import LedgerRow
+from distcommit.model.parallel import in_flight
 from distcommit.sinks.covering import covered_in
 from distcommit.sinks.data_files import left_by, sync_locations, waits
 from distcommit.sinks.delta.data_files import added, name_in_table, removed
@@ -88,7 +87,7 @@ class DeltaCommitter(SinkCommitter):
             left = self._commit(batch)
             answers |= batch.answers | dict.fromkeys(batch.requests.keys() - batch.answers.keys(), left)
         done = [
-            self._tables.path(batch.name)
+            self._tables.uri(batch.name)
             for batch in batches
             if any(isinstance(answer, Committed | AlreadyCommitted) for answer in batch.answers.values())
         ]
@@ -118,8 +117,7 @@ class DeltaCommitter(SinkCommitter):
     def discard(self, lost: Sequence[LostAttempt]) -> None:
         self._tables.probe()
         for path in (path for each in lost for path in left_by(self._context, each)):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._tables.path(path))
+            self._tables.place.delete(path)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
         table = None if self._sink.shares_tables else self._tables.load(self._sink.table_of(dataset_urn))
@@ -212,16 +210,17 @@ class DeltaCommitter(SinkCommitter):
     def _lost(self, table: DeltaTable, request: CommitRequest) -> CommitOutcome | None:
         """What can't be added: files that are gone, or of columns that the table no longer has so."""
         for info in request.infos:
-            paths = [self._tables.path(file["path"]) for file in info["files"]]
+            place, paths = self._tables.place, [file["path"] for file in info["files"]]
+            found = in_flight(place.parallel_calls, place.size_of, paths)
             sizes = [file["bytes"] for file in info["files"]]
-            gone = [path for path, size in zip(paths, sizes, strict=True) if _size_of(path) != size]
+            gone = [place.uri(path) for path, size, now in zip(paths, sizes, found, strict=True) if now != size]
             if gone:
                 return FailedForGood(f"data files are gone, or others: {', '.join(gone[:3])}")
             if info["partition_by"] != table.metadata().partition_columns:
                 return FailedForGood(f"the table is partitioned by {table.metadata().partition_columns}: {_GONE}")
             if info["schema"] != schema_id(table):
                 have = columns_of(table)
-                problems = [problem for path in paths for problem in lacking(have, storable(pq.read_schema(path)))]
+                problems = [problem for path in paths for problem in lacking(have, storable(place.columns_of(path)))]
                 if problems:
                     return FailedForGood(f"the table has other columns now: {'; '.join(problems[:3])}: {_GONE}")
         return None
@@ -237,7 +236,7 @@ class DeltaCommitter(SinkCommitter):
         old = [ledger.rows.get((request.dataset_urn, request.branch)) for request in requests]
         new = [taken_back(row, each, covered_in(each.infos)) for row, each in zip(old, requests, strict=True)]
         if new == old:
-            sync_locations(self._context.fs, [self._tables.path(name)])
+            sync_locations(self._context.fs, [self._tables.uri(name)])
             return True
         files = [
             file
@@ -260,7 +259,7 @@ class DeltaCommitter(SinkCommitter):
         old = [ledger.rows.get((request.dataset_urn, request.branch)) for request in requests]
         new = [allowed_again(row, each) for row, each in zip(old, requests, strict=True)]
         if new == old:
-            sync_locations(self._context.fs, [self._tables.path(name)])
+            sync_locations(self._context.fs, [self._tables.uri(name)])
             return True
         rows = [row for row in new if row is not None]
         trace = {"distcommit.allowed": str(requests[0].epoch)}
@@ -291,7 +290,7 @@ class DeltaCommitter(SinkCommitter):
         told = {"distcommit.store": self._context.store_id, **trace}
         if not self._tables.commit(table, actions, change.transaction, told):
             return False
-        sync_locations(self._context.fs, [self._tables.path(name)])
+        sync_locations(self._context.fs, [self._tables.uri(name)])
         self._ledgers.delete(change.superseded)
         return True
 
@@ -307,13 +306,6 @@ def _check_live(table: DeltaTable, name: str, paths: Sequence[str]) -> None:
             found="delta.appendOnly" if kept else "others in their place: it was compacted, or rows were deleted",
             todo="release the dataset with accept",
         )
-
-
-def _size_of(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return -1
 
 
 def _no_table(name: str) -> FailedForGood:

@@ -28,7 +28,7 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     for _ in range(_TRIES):
         table = tables.load(name)
         if table is None:
-            _make(sink, tables.path(name), wanted)
+            _make(sink, tables, name, wanted)
             continue
         check_writable(table, name)
         have = columns_of(table)
@@ -40,8 +40,9 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     raise TransientError("others change the table again and again", table=name)
 
 
-def _make(sink: DeltaSettings, path: str, wanted: pa.Schema) -> None:
+def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema) -> None:
     """Makes the table, unless somebody else is first."""
+    path = tables.uri(name)
     if not sink.create:
         raise ConfigurationError("there is no such Delta table", path=path, todo="make it, or set sink.create to true")
     _check_partitions(wanted, sink.partition_by)
@@ -52,11 +53,12 @@ def _make(sink: DeltaSettings, path: str, wanted: pa.Schema) -> None:
             mode="ignore",
             partition_by=list(sink.partition_by),
             configuration=dict(sink.properties),
+            storage_options=tables.place.options,
         )
     except CommitFailedError:
         return
     except DeltaError as error:
-        if DeltaTable.is_deltatable(path):
+        if tables.is_there(name):
             return
         raise ConfigurationError("the Delta table can't be made", path=path, found=str(error)) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -17,7 +18,8 @@ class DeltaSettings(BaseModel):
     """Which tables records go to, and how these are made.
 
     Attributes:
-        location: the folder that tables are folders of, on a file system that this machine has mounted.
+        location: what tables are folders of: a folder on a file system that this machine has mounted, or
+            s3://BUCKET/prefix.
         table: the table's name; `{dataset}` stands for the dataset's, in letters, digits and `_`. Without it all
             datasets share a table.
         create: whether tables that are missing are made, of the records' columns.
@@ -40,9 +42,9 @@ class DeltaSettings(BaseModel):
     @field_validator("location")
     @classmethod
     def _check_location(cls, value: str) -> str:
-        found = local_path(value).rstrip("/")
-        if not found:
-            raise ValueError(f"an absolute path of this machine, or file:///...; found {value!r}")
+        found = (value if value.startswith("s3://") else local_path(value)).rstrip("/")
+        if not found or not urlsplit(found).path.strip("/"):
+            raise ValueError(f"an absolute path of this machine, file:///... or s3://BUCKET/prefix; found {value!r}")
         return found
 
     @field_validator("table")

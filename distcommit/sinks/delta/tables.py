@@ -1,4 +1,4 @@
-"""Tables as folders of a location: loading them, and committing to the very version that was loaded.
+"""The tables of a location: loading them, and committing to the very version that was loaded.
 
 deltalake's own retry commits again on top of what others have committed meanwhile, and takes an app transaction of any
 version. So it is switched off here, and whoever meets a conflict loads the table again, and asks again.
@@ -6,15 +6,13 @@ version. So it is switched off here, and whoever meets a conflict loads the tabl
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping, Sequence
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
-from distcommit.model.errors import SinkUnavailableError
+from distcommit.sinks.delta.locations import opened
 
 _LOG = "_delta_log"
 
@@ -23,15 +21,15 @@ class DeltaTables:
     """The tables of a location.
 
     Args:
-        location: an absolute path.
+        location: an absolute path, or s3://BUCKET/prefix.
     """
 
     def __init__(self, location: str) -> None:
-        self._location = location
+        self.place = opened(location)
 
-    def path(self, name: str) -> str:
-        """The table's folder, or that of anything in it."""
-        return f"{self._location}/{name}"
+    def uri(self, name: str) -> str:
+        """The table's location, or that of anything in it."""
+        return self.place.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
         """The table as it is now, None if there is none.
@@ -40,39 +38,35 @@ class DeltaTables:
             SinkUnavailableError: if the location itself is not there.
         """
         try:
-            return DeltaTable(self.path(name))
+            return self._load(name)
         except TableNotFoundError:
             self.probe()
             if not self._has_versions(name):
                 return None
-        return DeltaTable(self.path(name))  # made just now; or its log is damaged
+        except OSError:
+            self.probe()
+            raise
+        return self._load(name)  # made just now; or its log is damaged
+
+    def _load(self, name: str) -> DeltaTable:
+        return DeltaTable(self.uri(name), storage_options=self.place.options)
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is a table of that name."""
+        return DeltaTable.is_deltatable(self.uri(name), self.place.options)
 
     def _has_versions(self, name: str) -> bool:
         """Whether any are there, and not only what somebody has begun to write."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return any(entry.endswith((".json", ".parquet")) for entry in os.listdir(self.path(f"{name}/{_LOG}")))
-        return False
+        return any(entry.endswith((".json", ".parquet")) for entry in self.place.names(f"{name}/{_LOG}"))
 
     def names(self) -> list[str]:
         """All tables."""
         self.probe()
-        return sorted(name for name in os.listdir(self._location) if os.path.isdir(self.path(f"{name}/{_LOG}")))
+        return sorted(name for name in self.place.names("") if self.place.names(f"{name}/{_LOG}"))
 
     def probe(self) -> None:
         """Raises if the location is not there, or can't be read or written."""
-        try:
-            os.listdir(self._location)
-            fine = os.access(self._location, os.W_OK)
-            found = "it can't be written to"
-        except OSError as error:
-            fine, found = False, str(error)
-        if not fine:
-            raise SinkUnavailableError(
-                "the folder of the Delta tables is not there, or can't be used",
-                path=self._location,
-                found=found,
-                todo="make it, or mount what it is on",
-            )
+        self.place.probe()
 
     def commit(
         self,

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyarrow import fs
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.data_files import DataFileWriter, TableFiles, leave_note, name_prefix
 from distcommit.sinks.delta.data_files import partition_text
+from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.making import table_for
 from distcommit.sinks.delta.schemas import columns_of, schema_id
 from distcommit.sinks.delta.settings import DeltaSettings
@@ -50,7 +50,7 @@ class DeltaWriter(DataFileWriter):
         assert self._newest is not None
         files = self._newest
         info = {"table": self._name, "id": files.id, "schema": files.schema_id, "partition_by": files.partition_by}
-        return info, DeltaTables(self._sink.location).path(self._name)
+        return info, DeltaTables(self._sink.location).uri(self._name)
 
 
 @dataclass(slots=True)
@@ -87,8 +87,8 @@ class DeltaFiles:
         self.begun, self.id, self.schema_id = begun, table_id(table), schema_id(table)
         self.columns = columns_of(table)
         self.partition_by = list(table.metadata().partition_columns)
-        self._target_bytes, self._name, self._tables = sink.target_file_bytes, name, DeltaTables(sink.location)
-        self._attempt, self._area, self._fs = attempt, area, fs.LocalFileSystem()
+        self._target_bytes, self._name, self._place = sink.target_file_bytes, name, opened(sink.location)
+        self._attempt, self._area = attempt, area
         self._open: dict[tuple[str | None, ...], _OpenFile] = {}
         self._closed: list[dict[str, Any]] = []
         self._paths: list[str] = []
@@ -123,7 +123,7 @@ class DeltaFiles:
                 file.stream.close()
         for path in self._paths:
             with contextlib.suppress(OSError):  # what is left is taken as what died leaves
-                self._fs.delete_file(self._tables.path(path))
+                self._place.delete(path)
 
     def _split(self, rows: pa.Table) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
         if not self.partition_by:
@@ -154,7 +154,7 @@ class DeltaFiles:
         path = f"{self._name}/{name}"
         leave_note(self._area, name, path)
         self._paths.append(path)
-        stream = self._fs.open_output_stream(self._tables.path(path))
+        stream = self._place.create(path)
         return _OpenFile(path, partition, stream, pq.ParquetWriter(stream, schema, store_decimal_as_integer=True))
 
     def _finish(self, file: _OpenFile) -> None:

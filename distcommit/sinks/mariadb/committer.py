@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS {LEDGER} (
     id binary(16) PRIMARY KEY, store varchar(255) NOT NULL, dataset text NOT NULL, branch text NOT NULL,
     epoch bigint NOT NULL DEFAULT 0, base bigint NOT NULL DEFAULT 0, revoked bigint NOT NULL DEFAULT 0,
     commit_id varchar(64) NOT NULL DEFAULT '', covered longtext NOT NULL, target varchar(255), tag bigint,
-    changed_at datetime(6))
+    target_mark bigint, changed_at datetime(6))
 ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
 _PROBED_BYTES = 32_768
@@ -63,6 +63,7 @@ class MariadbCommitter(LoadingCommitter):
         asked = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
         if execute(connection, asked, (LEDGER,)).fetchone() == (0,):
             execute(connection, _MADE)
+        self._add_marks()
         engine = tables.engine_of(connection, LEDGER)
         if engine != "InnoDB":
             raise ConfigurationError(
@@ -72,6 +73,17 @@ class MariadbCommitter(LoadingCommitter):
                 found=engine or "a view",
                 todo=f"ALTER TABLE {LEDGER} ENGINE = InnoDB",
             )
+
+    def _add_marks(self) -> None:
+        """To a ledger that was made before tables had marks."""
+        asked = (
+            "SELECT count(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
+            " AND COLUMN_NAME = 'target_mark'"
+        )
+        if execute(self._connection, asked, (LEDGER,)).fetchone() == (0,):
+            failed = self._alter(f"ALTER TABLE {LEDGER} ADD COLUMN target_mark bigint")
+            if failed is not None:
+                raise TransientError("the ledger lacks a column", table=LEDGER, found=str(failed))
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = [*super().commit(requests)]
@@ -127,11 +139,11 @@ class MariadbCommitter(LoadingCommitter):
             new,
         )
         found = self._execute(
-            f"SELECT {LEDGER_COLUMNS}, target FROM {LEDGER} WHERE id IN ({', '.join(['%s'] * len(named))})"
+            f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {LEDGER} WHERE id IN ({', '.join(['%s'] * len(named))})"
             " ORDER BY id FOR UPDATE",
             [id_ for id_, _ in named],
         ).fetchall()
-        self._targets.update({(row[0], row[1]): (row[7], None if row[7] is None else 0) for row in found})
+        self._targets.update({(row[0], row[1]): (row[7], None if row[7] is None else row[8] or 0) for row in found})
         return {(row[0], row[1]): as_row(row) for row in found if row[2] or row[4]}
 
     def unlocked(self, keys: Iterable[Key]) -> None:
@@ -162,12 +174,12 @@ class MariadbCommitter(LoadingCommitter):
 
     def record(self, row: LedgerRow) -> None:
         key = (row.dataset_urn, row.branch)
-        target, _ = self._targets.get(key, (None, None))
+        target, mark = self._targets.get(key, (None, None))
         covered, tag = msgspec.json.encode(row.covered).decode(), tag_of(self._context.store_id, *key)
         written = self._execute(
             f"UPDATE {LEDGER} SET epoch = %s, base = %s, revoked = %s, commit_id = %s, covered = %s, target = %s,"
-            " tag = %s, changed_at = UTC_TIMESTAMP(6) WHERE id = %s",
-            (row.epoch, row.base, row.revoked, row.commit_id, covered, target, tag, self._id(key)),
+            " tag = %s, target_mark = %s, changed_at = UTC_TIMESTAMP(6) WHERE id = %s",
+            (row.epoch, row.base, row.revoked, row.commit_id, covered, target, tag, mark, self._id(key)),
         ).rowcount
         if written != 1:
             raise TransientError("a row of the ledger was not written", dataset=key[0], found=f"{written} rows")

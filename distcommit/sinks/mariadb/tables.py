@@ -19,6 +19,7 @@ from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
 from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.table_committer import RefusedError
 from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
+from distcommit.sinks.table_marks import identity_in, new_mark
 
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10
@@ -38,7 +39,7 @@ class AlterFirst(Exception):  # noqa: N818 - nothing is wrong
 @dataclass
 class Table:
     """A table that is locked against being altered until the transaction ends. `tags`: what each row says in columns
-    beside its own; `most_bytes`: of a statement."""
+    beside its own; `most_bytes`: of a statement; `identity`: of the mark in its comment."""
 
     connection: Connection[Cursor]
     shown: str
@@ -170,7 +171,7 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
         if code_of(error) == NO_SUCH_TABLE:
             return None
         raise
-    engine = engine_of(connection, name)
+    engine, comment = _described(connection, name)
     if engine != "InnoDB":
         raise RefusedError(
             f"{name} is no table of InnoDB, but {engine or 'a view'}, which may keep what a transaction has undone;"
@@ -182,14 +183,24 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
         for column, declared, nullable, _, _, extra in shown
         if not extra.upper().startswith(("VIRTUAL", "STORED", "PERSISTENT"))  # those that the server makes
     }
-    return Table(connection, name, columns, most_bytes, tags)
+    return Table(connection, name, columns, most_bytes, tags, identity_in(comment))
 
 
 def engine_of(connection: Connection[Cursor], name: str) -> str | None:
     """The engine of a table; None of a view, or if there is none of that name."""
-    tables = "information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()"
-    found = execute(connection, f"SELECT TABLE_NAME, ENGINE FROM {tables} AND TABLE_NAME = %s", (name,)).fetchall()
-    return next((engine for there, engine in found if there == name), None)  # the name is compared by a collation
+    return _described(connection, name)[0]
+
+
+def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, str]:
+    """The engine of a table, as `engine_of` says, and its comment."""
+    asked = (
+        "SELECT TABLE_NAME, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
+        " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
+    )
+    for there, engine, comment in execute(connection, asked, (name,)).fetchall():
+        if there == name:  # it is compared by a collation
+            return engine, comment or ""
+    return None, ""
 
 
 def making(
@@ -205,7 +216,7 @@ def making(
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
     return (
         f"CREATE TABLE IF NOT EXISTS {quoted(name)} ({', '.join(columns)})"
-        f" ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation}"
+        f" ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation} COMMENT = '{new_mark()}'"
     )
 
 

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS {LEDGER} (
     store TEXT NOT NULL, dataset TEXT NOT NULL, branch TEXT NOT NULL,
     epoch INTEGER NOT NULL DEFAULT 0, base INTEGER NOT NULL DEFAULT 0, revoked INTEGER NOT NULL DEFAULT 0,
     commit_id TEXT NOT NULL DEFAULT '', covered TEXT NOT NULL DEFAULT '[]', target TEXT, tag INTEGER,
-    changed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    target_mark INTEGER, changed_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
     PRIMARY KEY (store, dataset, branch))
 """
 _PROBED_BYTES = 32_768
@@ -40,6 +40,15 @@ class SqliteCommitter(LoadingCommitter):
         if connection.execute(asked, (LEDGER,)).fetchone() == (0,):
             with transaction(connection):
                 connection.execute(_MADE)
+        self._add_marks()
+
+    def _add_marks(self) -> None:
+        """To a ledger that was made before tables had marks."""
+        asked = "SELECT count(*) FROM pragma_table_info(?) WHERE name = 'target_mark'"
+        if self._connection.execute(asked, (LEDGER,)).fetchone() == (0,):
+            with transaction(self._connection):
+                if self._connection.execute(asked, (LEDGER,)).fetchone() == (0,):
+                    self._connection.execute(f"ALTER TABLE {LEDGER} ADD COLUMN target_mark INTEGER")
 
     def transaction(self) -> AbstractContextManager[object]:
         return transaction(self._connection)
@@ -51,12 +60,14 @@ class SqliteCommitter(LoadingCommitter):
         """The whole file is locked against others who write."""
         self._targets.clear()
         rows: dict[Key, LedgerRow] = {}
-        asked = f"SELECT {LEDGER_COLUMNS}, target FROM {LEDGER} WHERE store = ? AND dataset = ? AND branch = ?"
+        asked = (
+            f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {LEDGER} WHERE store = ? AND dataset = ? AND branch = ?"
+        )
         for key in keys:
             found = self._connection.execute(asked, (self._context.store_id, *key)).fetchone()
             if found is not None:
                 rows[key], target = as_row(found), found[7]
-                self._targets[key] = (target, None if target is None else 0)
+                self._targets[key] = (target, None if target is None else found[8] or 0)
         return rows
 
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
@@ -75,12 +86,12 @@ class SqliteCommitter(LoadingCommitter):
 
     def record(self, row: LedgerRow) -> None:
         key = (row.dataset_urn, row.branch)
-        target, _ = self._targets.get(key, (None, None))
+        target, mark = self._targets.get(key, (None, None))
         covered, tag = msgspec.json.encode(row.covered).decode(), tag_of(self._context.store_id, *key)
         self._connection.execute(
-            f"INSERT OR REPLACE INTO {LEDGER} (store, {LEDGER_COLUMNS}, target, tag)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (self._context.store_id, *key, row.epoch, row.base, row.revoked, row.commit_id, covered, target, tag),
+            f"INSERT OR REPLACE INTO {LEDGER} (store, {LEDGER_COLUMNS}, target, tag, target_mark)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (self._context.store_id, *key, row.epoch, row.base, row.revoked, row.commit_id, covered, target, tag, mark),
         )
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:

@@ -12,12 +12,13 @@ from distcommit.sinks.plain_arrays import refused_value
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 from distcommit.sinks.table_committer import RefusedError
 from distcommit.sinks.table_loading import missing_columns, tagged, with_tags
+from distcommit.sinks.table_marks import identity_in, new_mark
 
 
 @dataclass
 class Table:
     """A table; while the transaction lasts nobody else writes to its file. `tags`: what each row says in columns beside
-    its own."""
+    its own; `identity`: of the mark in its definition."""
 
     connection: sqlite3.Connection
     shown: str
@@ -76,7 +77,8 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
     Raises:
         RefusedError: if what is there is no table that keeps rows.
     """
-    asked = "SELECT type = 'table' AND rootpage > 0 FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type IN (?, ?)"
+    where = "name = ? COLLATE NOCASE AND type IN (?, ?)"
+    asked = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {where}"
     found = connection.execute(asked, (name, "table", "view")).fetchone()
     if found is None:
         return None
@@ -84,7 +86,7 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
         raise RefusedError(
             f"{name} is no ordinary table but a view or a virtual one; make it one, then release the dataset with retry"
         )
-    return Table(connection, name, _columns(connection, name), tags)
+    return Table(connection, name, _columns(connection, name), tags, identity_in(found[1]))
 
 
 def make(
@@ -95,8 +97,9 @@ def make(
     columns = [f"{quoted(each.name)} {column_type(each, whole)}" for each in whole]
     if keys:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
-    connection.execute(f"CREATE TABLE {quoted(name)} ({', '.join(columns)})")
-    return Table(connection, name, _columns(connection, name), tags)
+    mark = new_mark()
+    connection.execute(f"CREATE TABLE {quoted(name)} (/* {mark} */ {', '.join(columns)})")
+    return Table(connection, name, _columns(connection, name), tags, identity_in(mark))
 
 
 def quoted(name: str) -> str:

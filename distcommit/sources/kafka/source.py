@@ -16,7 +16,7 @@ from distcommit.model.errors import ConfigurationError, DistcommitError, SourceE
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates, Lag, PassedOver, Planned, Provenance, SourceSettings
+from distcommit.model.source import DatasetProblem, Lag, PassedOver, Planned, Provenance, SourceSettings, SourceState
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
@@ -273,11 +273,11 @@ class KafkaSource(BaseModel, SourceSettings):
 
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
-        look_up = states.anywhere if isinstance(states, KnownStates) else states.get
+        look_up = states.anywhere if isinstance(states, SourceState) else states.get
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
-            again = states.to_read_again(dataset.urn) if isinstance(states, KnownStates) else None
+            again = states.to_read_again(dataset.urn) if isinstance(states, SourceState) else None
             try:
                 if isinstance(topic_id, Unanswered):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")

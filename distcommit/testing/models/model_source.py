@@ -15,11 +15,11 @@ from distcommit.model.source import (
     DatasetProblem,
     Extraction,
     Extractor,
-    KnownStates,
     PassedOver,
     Planned,
     Provenance,
     Source,
+    SourceState,
 )
 from distcommit.model.watermark import Watermark, as_offset
 from distcommit.model.work import DatasetPlan, SkippedRange, WorkUnit
@@ -75,7 +75,7 @@ class ModelSource(Source):
             if state.watermark is not None and state.watermark.incarnation not in ("", dataset.incarnation):
                 yield DatasetProblem(urn, f"expected {state.watermark.incarnation}, found {dataset.incarnation}")
                 continue
-            again = states.to_read_again(urn) if isinstance(states, KnownStates) else None
+            again = states.to_read_again(urn) if isinstance(states, SourceState) else None
             plan = _plan(urn, _up_to(again, dataset, state.watermark), state.watermark)
             if plan.work_units or self.careless:
                 yield plan
@@ -90,7 +90,7 @@ class ModelSource(Source):
 
 def _nonsense(states: Mapping[str, DatasetState]) -> Iterator[Planned]:
     """What a careless source says besides: facts, what it passes over, and plans that nobody can carry out."""
-    if isinstance(states, KnownStates):
+    if isinstance(states, SourceState):
         states.anywhere("of no bucket that is known")
     yield SourceFact("kind", Pin("model"))
     yield PassedOver("passed over", "by a rule of its own")

@@ -15,7 +15,7 @@ from distcommit.engine.drain import drain_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConflictError, TransientError
 from distcommit.model.log_records import DatasetState, SetWatermark
-from distcommit.model.source import KnownStates, Planned
+from distcommit.model.source import Planned, SourceState
 from distcommit.model.unread import FailedReading, Unread
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
@@ -332,7 +332,7 @@ class Watching(ModelSource):
     seen: list[tuple[Watermark | None, Watermark | None, FailedReading | None]] = field(default_factory=list)
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
-        assert isinstance(states, KnownStates)
+        assert isinstance(states, SourceState)
         state = states.get("a")
         seen = (state.watermark if state else None, states.to_read_again("a"), state.unread if state else None)
         self.seen.append(seen)

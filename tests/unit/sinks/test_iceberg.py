@@ -266,6 +266,27 @@ def test_an_older_target_or_store_is_refused_and_nothing_written(target: Target)
     assert target.rows("t") == [1]
 
 
+def test_pyiceberg_by_itself_commits_what_two_have_looked_for_in_vain_twice(target: Target) -> None:
+    """Why its own append is not used: it commits again on the new version, without another look."""
+    rows, marker = ids(1), {"epoch": "1"}
+    with load_catalog("default", type="sql", **target.catalog) as catalog:
+        catalog.create_namespace("n")
+        catalog.create_table("n.t", rows.schema)
+        both = [catalog.load_table("n.t") for _ in range(2)]
+        assert not any(table.snapshots() for table in both), "none of them finds the marker"
+        for table in both:
+            table.append(rows, snapshot_properties=marker)
+        assert target.rows("t") == [1, 1]
+        table = catalog.load_table("n.t")
+        found = [each.summary.additional_properties.get("epoch") for each in table.snapshots() if each.summary]
+        assert found == ["1", "1"]
+        table.append(rows)
+        table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in table.snapshots()[:2]]).commit()
+        (left,) = catalog.load_table("n.t").snapshots()
+        assert left.summary is not None
+        assert "epoch" not in left.summary.additional_properties, "and a marker goes with its snapshot"
+
+
 def test_two_that_look_at_the_same_version_commit_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyiceberg's own loop commits again on the new version without asking: both would succeed."""
     sink = target.sink()

@@ -7,8 +7,7 @@ import os
 import resource
 import signal
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,22 +18,17 @@ import pyarrow as pa
 import pytest
 
 from distcommit.model.committer import (
-    AlreadyCommitted,
-    CommitOutcome,
-    CommitRequest,
     Committed,
-    FailedForGood,
     RetryLater,
 )
-from distcommit.model.errors import ConfigurationError, ConflictError, TransientError
-from distcommit.model.sink import Origin
-from distcommit.model.source import Provenance
+from distcommit.model.errors import ConfigurationError, TransientError
 from distcommit.sinks.sqlite.connection import connected, transaction
 from distcommit.sinks.sqlite.sink import SqliteSink
-from tests.unit.sinks.committing import Committing, numbers, refused
+from tests.unit.sinks.committing import numbers, refused
+from tests.unit.sinks.table_sink_cases import TableSinkCases, TableTarget
 
 
-class Target(Committing):
+class Target(TableTarget):
     """A file of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,16 +38,12 @@ class Target(Committing):
     def sink(self, **settings: Any) -> SqliteSink:
         return SqliteSink.model_validate({"type": "sqlite", "path": str(self.path), **settings})
 
-    def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """A statement of the tests' own."""
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.path)) as file, file:
-            return file.execute(statement).fetchall()
+            return [file.execute(statement).fetchall() for statement in statements][-1]
 
-    def rows(self, table: str, columns: str = "n") -> list[tuple[Any, ...]]:
-        return self.sql(f'SELECT {columns} FROM "{table}" ORDER BY 1')
-
-    def ledger(self) -> list[tuple[Any, ...]]:
-        return self.sql("SELECT dataset, epoch FROM distcommit_ledger ORDER BY 1")
+    def tables(self) -> set[str]:
+        return {name for (name,) in self.sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 @pytest.fixture
@@ -61,16 +51,8 @@ def target(tmp_path: Path) -> Target:
     return Target(tmp_path)
 
 
-def beside_others(target: Target, sink: SqliteSink, bad: CommitRequest) -> CommitOutcome:
-    """The outcome of a request between two good ones, which are committed with it; it leaves nothing."""
-    good = [target.prepare(sink, urn, bad.epoch) for urn in ("good one", "other")]
-    there = target.sql("SELECT name FROM sqlite_master WHERE name = 'distcommit_ledger'")
-    before = target.ledger() if there else []
-    first, outcome, last = target.commit(sink, good[0], bad, good[1])
-    assert (first, last) == (Committed(), Committed())
-    assert target.rows("good one") == target.rows("other") == [(1,), (2,), (3,)]
-    assert {row for row in target.ledger() if row[0] == bad.dataset_urn} <= set(before)
-    return outcome
+class TestSqlite(TableSinkCases):
+    """As any database."""
 
 
 # -- what the rows are
@@ -102,11 +84,7 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
 def test_rows_that_the_table_does_not_take_fail_alone(
     target: Target, columns: str, rows: pa.RecordBatch, said: str
 ) -> None:
-    target.sql("CREATE TABLE others (n INTEGER PRIMARY KEY)")
-    target.sql(f"CREATE TABLE bad ({columns})")
-    sink = target.sink()
-    refused(beside_others(target, sink, target.prepare(sink, "bad", 1, rows)), said)
-    assert target.rows("bad", "*") == []
+    target.refuses_rows(columns, rows, said)
 
 
 def test_sqlite_by_itself_leaves_rows_out_and_makes_other_values_of_them(target: Target) -> None:
@@ -140,13 +118,7 @@ def test_each_type_is_read_back_as_it_was(target: Target) -> None:
         "map": (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())), '[{"key": "k", "value": 1}]'),
         "nothing": (pa.nulls(2), None),
     }
-    batch = pa.record_batch({"n": [0, 1], **{name: array for name, (array, _) in columns.items()}})
-    again = pa.concat_batches([batch, batch]).slice(2, 2)  # with offsets into what it is a part of
-    sink = target.sink()
-    sink.check_schema(batch.schema)
-    assert target.commit(sink, target.prepare(sink, "a", 1, batch, again)) == [Committed()]
-    for name, (_, expected) in columns.items():
-        assert [value for _, value in target.rows("a", f'n, "{name}"')] == [expected, expected, None, None], name
+    target.reads_back(columns)
 
 
 @pytest.mark.parametrize(
@@ -163,37 +135,20 @@ def test_what_no_table_can_have_is_refused_before_a_record_is_read(
         target.sink().check_schema(schema)
 
 
-def test_columns_are_added_if_that_is_allowed(target: Target) -> None:
-    wider = pa.record_batch({"n": [4], "more": ["x"]})
-    plain, adding = target.sink(), target.sink(evolve="add_columns")
-    assert target.commit(plain, target.prepare(plain, "a", 1)) == [Committed()]
-    refused(beside_others(target, plain, target.prepare(plain, "a", 2, wider)), "has no column 'more'")
-    assert target.commit(adding, target.prepare(adding, "a", 3, numbers(3), wider, numbers(5))) == [Committed()]
-    assert target.rows("a", "n, more") == [(1, None), (2, None), (3, None), (3, None), (4, "x"), (5, None)]
-
-
 def test_a_table_that_fails_to_be_filled_is_not_made(target: Target) -> None:
     sink = target.sink()
     bad = target.prepare(sink, "bad", 1, numbers(1), pa.record_batch({"n": ["x"]}))
-    refused(beside_others(target, sink, bad), "has the type string")
+    refused(target.beside_others(sink, bad), "has the type string")
     assert target.sql("SELECT name FROM sqlite_master WHERE name = 'bad'") == []
 
 
 # -- modes
 
 
-def test_upsert_leaves_the_last_row_of_each_key(target: Target) -> None:
-    sink = target.sink(mode="upsert", keys=["k"])
-    first = pa.record_batch({"k": [1, 2, 1], "v": ["a", "b", "c"]})
-    assert target.commit(sink, target.prepare(sink, "a", 1, first)) == [Committed()]
-    assert target.rows("a", "k, v") == [(1, "c"), (2, "b")]
-    second = pa.record_batch({"k": [2, 3], "v": ["d", "e"]})
-    assert target.commit(sink, target.prepare(sink, "a", 2, second)) == [Committed()]
-    assert target.rows("a", "k, v") == [(1, "c"), (2, "d"), (3, "e")]
-    null = pa.record_batch({"k": pa.array([None], pa.int64()), "v": ["f"]})
-    refused(target.commit(sink, target.prepare(sink, "a", 3, null))[0], "null in a key")
-    target.sql("CREATE TABLE without (k INTEGER, v TEXT)")
-    (outcome,) = target.commit(sink, target.prepare(sink, "without", 1, first))
+def test_upsert_waits_for_an_index_on_its_keys(target: Target) -> None:
+    target.sql("CREATE TABLE without (n INTEGER)")
+    sink = target.sink(mode="upsert", keys=["n"])
+    (outcome,) = target.commit(sink, target.prepare(sink, "without", 1))
     assert isinstance(outcome, RetryLater), "until somebody makes the index"
     assert "ON CONFLICT clause does not match" in outcome.reason
 
@@ -210,85 +165,21 @@ def test_upsert_of_keys_alone_and_beside_another_unique_index(target: Target) ->
     assert target.rows("two", "*") == [(1, 10)]
 
 
-@pytest.mark.parametrize("settings", [{}, {"table": "shared", "tags": True}])
-def test_replace_leaves_what_the_newest_run_has_read(target: Target, settings: dict[str, Any]) -> None:
-    sink = target.sink(mode="replace", **settings)
-    table = settings.get("table", "a")
-    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    if settings:
-        assert target.commit(sink, target.prepare(sink, "b", 1, numbers(100))) == [Committed()]
-    others = [(100,)] if settings else []
-    newest = target.prepare(sink, "a", 2, numbers(4))
-    assert target.commit(sink, newest) == [Committed()]
-    assert target.rows(table) == [(4,), *others]
-    with pytest.raises(ConflictError, match="can't be taken back"):
-        target.abort(sink, newest)
-    assert target.rows(table) == [(4,), *others]
-
-
-def test_what_has_not_all_of_its_rows_any_more_is_not_taken_back(target: Target) -> None:
-    sink = target.sink(tags=True)
-    request = target.prepare(sink, "a", 1)
-    assert target.commit(sink, request) == [Committed()]
-    target.sql("DELETE FROM a WHERE n = 2")
-    with pytest.raises(ConflictError, match="not all there any more"):
-        target.abort(sink, request)
-    assert target.rows("a") == [(1,), (3,)]
-    assert target.ledger() == [("a", 1)]
-
-
-def test_the_deep_audit_counts_rows_where_they_can_be_told_from_those_of_others(target: Target) -> None:
-    tagged, plain = target.sink(tags=True, table="shared"), target.sink()
-    assert target.commit(tagged, *(target.prepare(tagged, urn, 1) for urn in ("a", "b"))) == [Committed()] * 2
-    assert target.commit(plain, target.prepare(plain, "c", 1)) == [Committed()]
-    target.sql("INSERT INTO shared (n) VALUES (5)")
-    target.sql("DELETE FROM shared WHERE rowid = 1")
-    for sink, urn, rows in ((tagged, "a", 2), (tagged, "b", 3), (plain, "c", None)):
-        committer = sink.open_committer(target.context)
-        assert committer.visible_rows(urn, "main") == rows
-        committer.close()
-
-
 # -- what the tables are
-
-
-def test_a_missing_table_is_made_only_if_that_is_allowed(target: Target) -> None:
-    sink, making = target.sink(create=False), target.sink()
-    refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "there is none")
-    assert target.ledger() == []
-    assert target.commit(making, target.prepare(making, "a", 1)) == [Committed()]
-
-
-@pytest.mark.parametrize("settings", [{}, {"table": "shared"}])
-def test_a_table_that_was_dropped_is_not_made_in_silence(target: Target, settings: dict[str, Any]) -> None:
-    sink = target.sink(**settings)
-    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    target.sql(f"DROP TABLE {settings.get('table', 'a')}")
-    request = target.prepare(sink, "b" if settings else "a", 2)
-    refused(target.commit(sink, request)[0], "there is none", "set target to null")
-    target.sql("UPDATE distcommit_ledger SET target = NULL")
-    assert target.commit(sink, request) == [Committed()]
 
 
 def test_what_is_no_table_is_refused(target: Target) -> None:
     target.sql("CREATE VIEW bad AS SELECT 1 AS n")
     sink = target.sink()
-    refused(beside_others(target, sink, target.prepare(sink, "bad", 1)), "no ordinary table")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "no ordinary table")
 
 
 def test_a_trigger_that_leaves_rows_out_is_found(target: Target) -> None:
     target.sql("CREATE TABLE bad (n INTEGER)")
     target.sql("CREATE TRIGGER leaves BEFORE INSERT ON bad WHEN NEW.n = 2 BEGIN SELECT RAISE(IGNORE); END")
     sink = target.sink()
-    refused(beside_others(target, sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 came in")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 came in")
     assert target.rows("bad") == []
-
-
-def test_names_that_are_one_to_sqlite_are_tables_of_their_own(target: Target) -> None:
-    urns = ["x" * 300, "x" * 301, "distcommit_ledger", "Case", "case", 'a"b`; --', "a.b/c", "sqlite_a", "_sqlite_a"]
-    sink = target.sink()
-    assert target.commit(sink, *(target.prepare(sink, urn, 1) for urn in urns)) == [Committed()] * len(urns)
-    assert target.sql("SELECT count(*) FROM sqlite_master WHERE type = 'table'") == [(len(urns) + 1,)]
 
 
 # -- transactions
@@ -325,22 +216,6 @@ def test_what_is_committed_is_on_disk_with_the_name_of_its_journal(target: Targe
     connection = connected(str(target.path))
     with closing(connection):
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
-
-
-def test_two_committers_at_once_in_any_order_of_datasets(target: Target) -> None:
-    sink, urns = target.sink(table="shared"), [f"d{number}" for number in range(20)]
-    requests = [target.prepare(sink, urn, 1) for urn in urns]
-    answers: list[list[CommitOutcome]] = []
-    both = [
-        threading.Thread(target=lambda mine=mine: answers.append(target.commit(sink, *mine)))
-        for mine in (requests, requests[::-1])
-    ]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join()
-    assert sum(outcome == Committed() for answer in answers for outcome in answer) == len(urns)
-    assert len(target.rows("shared")) == 3 * len(urns)
 
 
 # -- files
@@ -388,42 +263,13 @@ def remove_file(target: Target) -> None:
     target.path.unlink()
 
 
-def drop_ledger(target: Target) -> None:
-    target.sql("DROP TABLE distcommit_ledger")
-
-
-def put_back(target: Target) -> None:
-    target.sql("UPDATE distcommit_ledger SET epoch = 1, base = 0")
-
-
-@pytest.mark.parametrize("harm", [remove_file, drop_ledger, put_back])
-def test_a_target_that_is_not_the_one_the_store_knows_is_refused(
-    target: Target, harm: Callable[[Target], None]
-) -> None:
+def test_a_ledger_from_before_tables_had_marks_goes_on(target: Target) -> None:
     sink = target.sink()
-    for epoch, bases in ((1, (0,)), (2, (1,))):
-        assert target.commit(sink, target.prepare(sink, "a", epoch, bases=bases)) == [Committed()]
-    harm(target)
-    third = target.prepare(sink, "a", 3, bases=(2,))
-    refused(beside_others(target, sink, third), "not the target that the store knows")
-
-
-def test_a_zombie_of_an_older_run_changes_nothing(target: Target) -> None:
-    sink = target.sink()
-    old, new = target.prepare(sink, "a", 1, bases=(0,)), target.prepare(sink, "a", 2, numbers(9), bases=(0,))
-    assert target.commit(sink, new) == [Committed()]
-    assert isinstance(target.commit(sink, old)[0], FailedForGood)
-    assert target.rows("a") == [(9,)]
-    assert target.commit(sink, new) == [AlreadyCommitted()]
-
-
-def test_the_ledger_does_not_grow_with_runs(target: Target) -> None:
-    sink, origin = target.sink(), Origin(Provenance("partition", "offset"))
-    for epoch in range(1, 8):
-        batch = pa.record_batch({"partition": ["0"], "offset": [epoch]})
-        assert target.commit(sink, target.prepare(sink, "a", epoch, batch, origin=origin)) == [Committed()]
-    committer = sink.open_committer(target.context)
-    (row,) = committer.ledger()
-    committer.close()
-    assert (row.epoch, row.base, row.covered[0].rows, row.covered[0].twice) == (7, 6, 7, 0)
-    assert target.sql("SELECT count(*), max(length(covered)) < 400 FROM distcommit_ledger") == [(1, 1)]
+    target.sql("CREATE TABLE a (n bigint)")
+    assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
+    target.sql("ALTER TABLE distcommit_ledger DROP COLUMN target_mark")
+    assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
+    assert len(target.rows("a")) == 6
+    (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger ORDER BY dataset")
+    assert of_a == (0,), "a table that somebody else has made has no mark"
+    assert of_b > (0,)

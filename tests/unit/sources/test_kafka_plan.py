@@ -17,7 +17,7 @@ from distcommit.ingest import flow
 from distcommit.model.errors import SourceError, TransientError
 from distcommit.model.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.model.pins import SourceFact
-from distcommit.model.source import DatasetProblem, KnownStates, PassedOver
+from distcommit.model.source import DatasetProblem, PassedOver, SourceState
 from distcommit.model.unread import FailedReading
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, positions_lost
@@ -125,7 +125,7 @@ def test_stored_positions_win_over_start_and_partitions_added_later_begin_at_0(b
     assert ranges(plan) == [{"1": (0, 5), "0": (2, 5)}]
 
 
-class ReadingAgain(KnownStates):
+class ReadingAgain(SourceState):
     """What is to be read again before anything newer."""
 
     def to_read_again(self, urn: str) -> Watermark | None:
@@ -189,7 +189,7 @@ def test_what_is_stored_elsewhere_and_can_not_be_read_is_a_problem_of_the_partit
     plan_of(planned["full@1"])
 
 
-class Elsewhere(KnownStates):
+class Elsewhere(SourceState):
     """States of which some are in other buckets."""
 
     def __init__(

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from distcommit.engine.run import run
-from distcommit.model.errors import ConfigurationError, FencedError, SourceUnavailableError
+from distcommit.model.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, PinnedSettings, SourceFact
-from distcommit.model.source import KnownStates, Planned
+from distcommit.model.source import Extraction, Extractor, Planned, SourceState
 from distcommit.model.urn import bucket_of
+from distcommit.model.work import DatasetPlan, WorkUnit
 from distcommit.stores.pinned import read_settings
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.world import World, launch_here
@@ -33,7 +35,7 @@ class AskingSource(ModelSource):
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         yield SourceFact("cluster", Pin(self.cluster(), "use the other."))
         if self.asks:
-            assert isinstance(states, KnownStates)
+            assert isinstance(states, SourceState)
             assert (self.asks in states) == owned(self.asks), "the mapping itself has those of the caller's buckets"
             self.answers.append(states.anywhere(self.asks))
         yield from ModelSource.plan(self, owned, states)
@@ -51,6 +53,59 @@ def test_a_dataset_of_another_bucket_is_looked_up_and_one_of_none_is_not_there()
         machine.put(path, b"not ours")
     with pytest.raises(SourceUnavailableError, match="can't be told whether another dataset was read before"):
         go(SPREAD, machine, asking)
+
+
+@dataclass(frozen=True, slots=True)
+class CarryingSource(ModelSource):
+    """Fails to read a dataset the first time; what is stored of that it gives to its extractor with the work units."""
+
+    fails: str = ""
+    patience: str = "the job's"
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for planned in ModelSource.plan(self, owned, states):
+            assert isinstance(planned, DatasetPlan)
+            state = states.get(planned.dataset_urn)
+            if state is None or state.unread is None:
+                yield planned
+                continue
+            told = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
+            units = tuple(replace(unit, properties={**unit.properties, **told}) for unit in planned.work_units)
+            yield replace(planned, work_units=units)
+
+    def open(self) -> Extractor:
+        return CarryingExtractor(self, ModelSource.open(self))
+
+
+@dataclass
+class CarryingExtractor(Extractor):
+    source: CarryingSource
+    inner: Extractor
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        self.source.seen.append((unit.dataset_urn, unit.properties.get("patience", self.source.patience)))
+        if unit.dataset_urn == self.source.fails:
+            raise SourceError("it is away")
+        return self.inner.extract(unit)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_a_source_of_ones_own_sees_what_the_run_before_could_not_read_and_a_work_units_property_wins() -> None:
+    machine, data = Machine(), source(a=2, b=1)
+    first = CarryingSource(data.datasets, fails="a")
+    assert not go(SPREAD, machine, first).succeeded
+    assert set(first.seen) == {("a", "the job's"), ("b", "the job's")}
+    second = CarryingSource(source(a=2, b=2).datasets)
+    assert go(SPREAD, machine, second).succeeded
+    ((_, of_a),) = {each for each in second.seen if each[0] == "a"}
+    assert of_a == "failed 1 times: SourceError: it is away"
+    assert {each for each in second.seen if each[0] == "b"} == {("b", "the job's")}
+    third = CarryingSource(source(a=3, b=2).datasets)
+    assert go(SPREAD, machine, third).succeeded
+    assert third.seen == [("a", "the job's")], "once it was read there is nothing left of that"
 
 
 def test_what_a_source_found_itself_to_be_is_recorded_and_another_one_is_refused_before_the_plan_counts() -> None:

@@ -1,0 +1,193 @@
+"""What Delta tables are in: a folder of this machine, or the beginning of keys of a bucket that speaks S3.
+
+On S3 what makes a commit exclusive is a PUT with `If-None-Match`, by deltalake's own client; data files are put by this
+package's, which can take away what a killed writer has left. Both take endpoint, region and credentials from the
+environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from distcommit.model.errors import ConfigurationError, SinkUnavailableError
+
+if TYPE_CHECKING:
+    from distcommit.fs.s3_requests import S3Requests
+
+_PROBE_BYTES = 65_536
+
+
+class Location(Protocol):
+    """Where tables are. Paths are relative to it, and begin with a table's name."""
+
+    options: dict[str, str]
+    """What deltalake's client takes beside the environment."""
+    parallel_calls: int
+    """How many calls are worth having in flight at once."""
+
+    def uri(self, path: str) -> str:
+        """A path as deltalake takes it."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """What is right below a path, folders and files; empty if there is nothing."""
+        ...
+
+    def size_of(self, path: str) -> int:
+        """The size of a file; -1 if there is none."""
+        ...
+
+    def columns_of(self, path: str) -> pa.Schema:
+        """The columns of a Parquet file."""
+        ...
+
+    def create(self, path: str) -> pa.NativeFile:
+        """A new file, which is there once it is closed."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Deletes a file, and what its writer has left if it died; nothing happens if there is none."""
+        ...
+
+    def probe(self) -> None:
+        """Raises if the location is not there, or can't be listed or written to."""
+        ...
+
+
+def opened(location: str) -> Location:
+    """What the tables of a location are in. A process has one client for each bucket and endpoint."""
+    return _opened(location, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
+
+
+@lru_cache(maxsize=8)
+def _opened(location: str, process: int, endpoint: str) -> Location:
+    return InBucket(location, endpoint) if location.startswith("s3://") else InFolder(location)
+
+
+class InFolder:
+    """A folder of this machine. It is never made: it may be a disk that is not mounted."""
+
+    parallel_calls = 1
+
+    def __init__(self, location: str) -> None:
+        self._location, self._fs = location, fs.LocalFileSystem()
+        self.options: dict[str, str] = {}
+
+    def uri(self, path: str) -> str:
+        return f"{self._location}/{path}"
+
+    def names(self, path: str) -> list[str]:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return os.listdir(self.uri(path))
+        return []
+
+    def size_of(self, path: str) -> int:
+        try:
+            return os.stat(self.uri(path)).st_size
+        except FileNotFoundError:
+            return -1
+
+    def columns_of(self, path: str) -> pa.Schema:
+        return pq.read_schema(self.uri(path))
+
+    def create(self, path: str) -> pa.NativeFile:
+        return self._fs.open_output_stream(self.uri(path))
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.uri(path))
+
+    def probe(self) -> None:
+        try:
+            os.listdir(self._location)
+            fine = os.access(self._location, os.W_OK)
+            found = "it can't be written to"
+        except OSError as error:
+            fine, found = False, str(error)
+        if not fine:
+            raise _unavailable(self._location, found, "make it, or mount what it is on")
+
+
+class InBucket:
+    """The beginning of keys. The bucket is never made."""
+
+    parallel_calls = 32
+
+    def __init__(self, location: str, endpoint: str) -> None:
+        parts = urlsplit(location)
+        self._location, self._bucket, self._prefix = location, parts.netloc, parts.path.strip("/")
+        self._requests = _requests(parts.netloc)
+        self.options = {"aws_conditional_put": "etag"}
+        if endpoint.startswith("http://"):
+            self.options["allow_http"] = "true"
+
+    def uri(self, path: str) -> str:
+        return f"{self._location}/{path}"
+
+    def names(self, path: str) -> list[str]:
+        return [entry.name for entry in self._requests.list_folder(f"{self._key(path)}/" if path else self._folder)]
+
+    def size_of(self, path: str) -> int:
+        head = self._requests.head(self._key(path))
+        return -1 if head is None else head.size_bytes
+
+    def columns_of(self, path: str) -> pa.Schema:
+        from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - it reads parts of a file
+
+        with fs.PyFileSystem(DeltaStorageHandler(self._location, self.options)).open_input_file(path) as file:
+            return pq.read_schema(file)
+
+    def create(self, path: str) -> pa.NativeFile:
+        from distcommit.fs.s3_stream import S3Stream  # noqa: PLC0415 - an extra
+
+        return pa.PythonFile(S3Stream(self._requests, self._key(path)), mode="w")
+
+    def delete(self, path: str) -> None:
+        from distcommit.fs.s3_stream import abandoned  # noqa: PLC0415 - an extra
+
+        abandoned(self._requests, self._key(path))
+
+    def probe(self) -> None:
+        key = self._key(f"_distcommit-probe-{uuid.uuid4().hex}")
+        try:
+            self._requests.list_folder(self._folder)
+            self._requests.put(key, os.urandom(_PROBE_BYTES), {}, if_absent=True)
+            self._requests.delete(key)
+        except (ConfigurationError, OSError) as error:
+            raise _unavailable(
+                self._location, str(error), "see that the bucket is there, and may be listed and written to"
+            ) from error
+
+    @property
+    def _folder(self) -> str:
+        return f"{self._prefix}/" if self._prefix else ""
+
+    def _key(self, path: str) -> str:
+        return f"{self._folder}{path}"
+
+
+def _requests(bucket: str) -> S3Requests:
+    try:
+        from distcommit.fs.s3_requests import S3Requests  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigurationError(
+            "Delta tables on S3 need its client",
+            found=str(error),
+            todo="pip install 'distcommit[delta,s3]', also where the executors run",
+        ) from error
+    return S3Requests(bucket)
+
+
+def _unavailable(location: str, found: str, todo: str) -> SinkUnavailableError:
+    return SinkUnavailableError(
+        "what the Delta tables are in is not there, or can't be used", path=location, found=found, todo=todo
+    )
