@@ -109,5 +109,6 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         stop_after_failed_runs=config.task.stop_after_failed_runs,
         at_least_once=at_least_once,
         kept_cuts=config.kept_cuts,
+        freshness=config.targets,
         kept=Retention(config.retention.runs, config.retention.tables),
     )
