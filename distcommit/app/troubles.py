@@ -262,16 +262,15 @@ def _of_freshness(
     if behind:
         worst = behind[0]
         names = _names([note.subject for note in behind])
-        what = f"{names} behind the freshness target when the last run began: {worst.subject}: {worst.text}"
+        be = "was" if len(behind) == 1 else "were"
+        what = f"{names} {be} behind the freshness target when the last run began: {worst.subject}: {worst.text}"
         yield Trouble(what, command("datasets", "--lag", "--sort=behind"), len(behind))
     began_ms = max((row.began_ms for row in runs.runs if row.epoch), default=0)
     waited_s = (around.now_ms - began_ms) / 1000
     target_s = around.freshness.smallest_s
     if not alive and not result.paused_by and began_ms and 0 < target_s < waited_s:
-        what = f"no run has begun for {waited_s:,.0f} s, and what the source has since is behind a target of"
-        how = "trigger" if around.is_scheduled else "run"
-        why = ": is a service running?" if around.is_scheduled else ""
-        yield Trouble(f"{what} {target_s:g} s{why}", command(how))
+        what = f"no run has begun for {waited_s:,.0f} s, longer than the smallest freshness target, {target_s:g} s"
+        yield Trouble(what, command("trigger" if around.is_scheduled else "run"))
 
 
 def _of_schedule(result: StatusResult, command: Callable[..., str]) -> Iterator[Trouble]:
