@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 from distcommit.app.alerts import alerting
 from distcommit.app.config import JobConfig
 from distcommit.app.job_folders import JobFolders
+from distcommit.app.observing.attach import observers
 from distcommit.app.told import facts_of
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.launch import Launch
-from distcommit.engine.observed import observed
+from distcommit.engine.observed import Several, observed
 from distcommit.engine.progress import watched
 from distcommit.engine.run import new_run_id
 from distcommit.engine.settings import RunSettings
@@ -79,7 +80,8 @@ def begun(
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
-                observed(settings, command, who, observer, facts_of(folders, folders.tree)) as told,
+                observers(config.observing) as others,
+                observed(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
                 watched(settings, told, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
             ):
@@ -87,6 +89,10 @@ def begun(
         finally:
             if given is None:
                 stop_session(spark)
+
+
+def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
+    return Several(*([observer] if observer is not None else ()), *others) if others else observer
 
 
 def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:

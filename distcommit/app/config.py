@@ -26,6 +26,7 @@ from distcommit.app.job_sections import (
     RunLimits,
     TaskSettings,
 )
+from distcommit.app.observing.settings import ObservingSettings
 from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.app.schedule_settings import ScheduleSettings
 from distcommit.model.errors import ConfigurationError
@@ -57,6 +58,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     readers: ReaderSettings = ReaderSettings()
     schedule: ScheduleSettings | None = None
     freshness: FreshnessSettings | None = None
+    observing: ObservingSettings = ObservingSettings()
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")
