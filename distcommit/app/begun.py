@@ -80,7 +80,7 @@ def begun(
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
-                observers(config.observing) as others,
+                observers(config, store) as others,
                 observed(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
                 watched(settings, told, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
