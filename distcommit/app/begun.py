@@ -67,6 +67,7 @@ def begun(
     store = folders.opened(create=True)
     shared = not config.lock.enabled
     with (
+        observers(config, store) as others,
         alerting(folders, store, run_id, SystemClock()),
         JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock(), shared=shared),
     ):
@@ -80,7 +81,6 @@ def begun(
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
-                observers(config, store) as others,
                 observed(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
                 watched(settings, told, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
