@@ -18,6 +18,8 @@ from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.everyday import Asked
 from benchmarks.questions.everyday import everyday as run_everyday
 from benchmarks.questions.flow import flow as run_flow
+from benchmarks.questions.freshness import Trickled
+from benchmarks.questions.freshness import freshness as run_freshness
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
@@ -289,6 +291,24 @@ def hdfs(
         tell=_tell,
     )
     _show(results, as_json)
+
+
+@app.command()
+def freshness(
+    topics: Annotated[int, typer.Option(min=1, help="Topics of one partition.")] = 500,
+    rate: Annotated[float, typer.Option(min=0.1, help="Records a second, to all of them together.")] = 50,
+    seconds: Annotated[float, typer.Option(min=1, help="How long they come.")] = 120,
+    interval: Annotated[float, typer.Option(min=1, help="schedule.interval_s of the job.")] = 1,
+    buckets: Buckets = 8,
+    kills: Annotated[int, typer.Option(min=0, help="SIGKILLs to the service meanwhile.")] = 0,
+    quiet: Annotated[float, typer.Option(min=0, help="Seconds of a window without records behind it.")] = 30,
+    seed: Seed = 1,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """How long after a record was produced a committed reader sees it, by a service on two slots."""
+    asked = Trickled(topics, rate, seconds, interval, buckets, kills, quiet, seed)
+    _show(run_freshness(asked, folder=folder, tell=_tell), as_json)
 
 
 @app.command()

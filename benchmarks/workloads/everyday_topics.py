@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 from xxhash import xxh3_64_intdigest
 
-from benchmarks.workloads.topics import DAY_MS, FIRST_DAY_MS, make, shown
+from benchmarks.workloads.topics import DAY_MS, FIRST_DAY_MS, make_topics, shown
 
 _TEXT_BYTES = 8 << 20
 
@@ -50,7 +50,7 @@ class ArrivingRecords:
         self.brokers, self._load, self._files = brokers, load, list(load.files())
         self.names = tuple(f"everyday-{number:05d}" for number in range(load.topics))
         self.files_a_run, self.records_a_run = len(self._files), sum(records for _, _, records in self._files)
-        make(brokers, self.names, 1)
+        make_topics(brokers, self.names, 1)
         text = random.Random(load.seed).randbytes(_TEXT_BYTES // 2).hex().encode()
         self._text, self._sent, self._sum = text, 0, 0
         options = {"bootstrap.servers": brokers, "linger.ms": 20, "queue.buffering.max.messages": 500_000}

@@ -43,7 +43,7 @@ def produce(
     """Makes topics and fills them. Values are text that compresses to about three quarters; each begins with a number
     of its own."""
     names = tuple(f"{prefix}-{number:05d}" for number in range(topics))
-    make(brokers, names, partitions)
+    make_topics(brokers, names, partitions)
     text = random.Random(seed).randbytes(_TEXT_BYTES // 2).hex().encode()
     producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     errors: list[str] = []
@@ -75,7 +75,7 @@ def produce(
 
 def send(brokers: str, names: Sequence[str], partitions: int, values: Sequence[bytes]) -> None:
     """Makes topics, and sends the values to all their partitions in turn, as evenly as they come out."""
-    make(brokers, tuple(names), partitions)
+    make_topics(brokers, tuple(names), partitions)
     producer = Producer({"bootstrap.servers": brokers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     places = [(name, partition) for name in names for partition in range(partitions)]
     for number, value in enumerate(values):
@@ -110,8 +110,8 @@ def shown(records: int, digest: int) -> str:
     return f"{records} records, xxh3 {digest & _MASK:016x}"
 
 
-def make(brokers: str, names: tuple[str, ...], partitions: int) -> None:
-    """Makes topics that keep what they are given."""
+def make_topics(brokers: str, names: Sequence[str], partitions: int) -> None:
+    """Topics of that many partitions, that keep records of any age."""
     admin = AdminClient({"bootstrap.servers": brokers})
     for begin in range(0, len(names), 200):
         wanted = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names[begin : begin + 200]]

@@ -12,6 +12,7 @@ from distcommit.app.status import StatusResult
 from distcommit.app.steps import StepRow, read_steps
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
+from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
 from distcommit.stores.job_store import JobStore
 
@@ -24,13 +25,16 @@ _ROOM_BYTES = 1 << 20
 class Around(NamedTuple):
     """`lacking`: by quarantined dataset the first of its steps that is lost now. `closed`: folders that this user can't
     write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
-    fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does."""
+    fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
+    `freshness`: targets of datasets; `is_scheduled`: whether services run it."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
     now_ms: int = 0
     turned_away_fails: bool = False
     fails_for_fields: str = ""
+    freshness: Freshness = NO_TARGETS
+    is_scheduled: bool = False
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
@@ -41,6 +45,8 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_
         now_ms=now_ms,
         turned_away_fails=folders.config.on_rejected == "fail",
         fails_for_fields=_fails_for_fields(folders.tree),
+        freshness=folders.config.targets,
+        is_scheduled=folders.config.schedule is not None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 from distcommit.app.alerts import alerting
 from distcommit.app.config import JobConfig
 from distcommit.app.job_folders import JobFolders
+from distcommit.app.observing.attach import observers
 from distcommit.app.told import facts_of
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.launch import Launch
-from distcommit.engine.observed import observed
+from distcommit.engine.observed import Several, observed
 from distcommit.engine.progress import watched
 from distcommit.engine.run import new_run_id
 from distcommit.engine.settings import RunSettings
@@ -66,6 +67,7 @@ def begun(
     store = folders.opened(create=True)
     shared = not config.lock.enabled
     with (
+        observers(config, store) as others,
         alerting(folders, store, run_id, SystemClock()),
         JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock(), shared=shared),
     ):
@@ -79,7 +81,7 @@ def begun(
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
-                observed(settings, command, who, observer, facts_of(folders, folders.tree)) as told,
+                observed(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
                 watched(settings, told, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
             ):
@@ -87,6 +89,10 @@ def begun(
         finally:
             if given is None:
                 stop_session(spark)
+
+
+def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
+    return Several(*([observer] if observer is not None else ()), *others) if others else observer
 
 
 def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:
@@ -109,5 +115,6 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         stop_after_failed_runs=config.task.stop_after_failed_runs,
         at_least_once=at_least_once,
         kept_cuts=config.kept_cuts,
+        freshness=config.targets,
         kept=Retention(config.retention.runs, config.retention.tables),
     )

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from distcommit.app.alert_settings import AlertSettings
 from distcommit.app.built_in import Section, settings_class
 from distcommit.app.flow_settings import ChainSettings, FlowSettings
+from distcommit.app.freshness_settings import FreshnessSettings
 from distcommit.app.job_sections import (
     CommitSettings,
     LockSettings,
@@ -25,9 +26,11 @@ from distcommit.app.job_sections import (
     RunLimits,
     TaskSettings,
 )
+from distcommit.app.observing.settings import ObservingSettings
 from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.app.schedule_settings import ScheduleSettings
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.spark.settings import SparkSettings
@@ -54,6 +57,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     alerts: AlertSettings = AlertSettings()
     readers: ReaderSettings = ReaderSettings()
     schedule: ScheduleSettings | None = None
+    freshness: FreshnessSettings | None = None
+    observing: ObservingSettings = ObservingSettings()
     spark: SparkSettings = SparkSettings()
 
     @model_validator(mode="after")
@@ -105,6 +110,24 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
                 "alerts.after_failed_runs counts runs that are kept: let retention.runs be as many at least"
             )
         return self
+
+    @model_validator(mode="after")
+    def _targets_can_be_met(self) -> JobConfig:
+        interval_s = self.schedule.interval_s if self.schedule is not None else None
+        if interval_s is not None and 0 < self.targets.smallest_s < interval_s:
+            raise ValueError(
+                f"a freshness target of {self.targets.smallest_s:g} s can't be met by schedule.interval_s:"
+                f" {interval_s:g}: a record waits as long for the next run"
+            )
+        return self
+
+    @property
+    def targets(self) -> Freshness:
+        """Freshness targets of datasets."""
+        if self.freshness is None:
+            return NO_TARGETS
+        can_stop = not self.source.reads_whole and self.task_flow().publish == "append"
+        return self.freshness.freshness(can_stop=can_stop)
 
     @property
     def kept_cuts(self) -> int:

@@ -11,6 +11,7 @@ import msgspec
 
 from distcommit.app.status import DatasetStatusRow, StatusResult
 from distcommit.model.errors import DistcommitError
+from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.notebook import Shown
 from distcommit.model.source import Lag
 from distcommit.stores.attempt_counts import AttemptCounts, attempts_of
@@ -41,6 +42,7 @@ class SortBy(StrEnum):
     REJECTED = "rejected"
     FAILED = "failed"
     AGE = "age"
+    BEHIND = "behind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class Query:
 
 class DatasetRow(msgspec.Struct, frozen=True):
     """One dataset. `committed_ms`: when the run that committed it last had ended, 0 if that is not kept. `lag_records`
-    and `lag_seconds`: how far it is behind its source, None if nobody asked, or the source can't tell. `outcome` and
-    `attempts`: of the newest run of which tables are kept, if it had anything to do with it."""
+    and `lag_seconds`: how far it is behind its source, None if nobody asked, or the source can't tell; `target_s`: how
+    many seconds it may be, 0 if nothing says so. `outcome` and `attempts`: of the newest run of which tables are kept,
+    if it had anything to do with it."""
 
     state: DatasetStatusRow
     committed_ms: int = 0
@@ -67,6 +70,12 @@ class DatasetRow(msgspec.Struct, frozen=True):
     lag_problem: str = ""
     outcome: RunDataset | None = None
     attempts: AttemptCounts | None = None
+    target_s: float = 0
+
+    @property
+    def times_behind(self) -> float:
+        """How many times its freshness target it is behind its source; 0 if that is not known, or it has none."""
+        return (self.lag_seconds or 0) / self.target_s if self.target_s else 0.0
 
 
 class DatasetsResult(Shown, msgspec.Struct, frozen=True):
@@ -83,7 +92,11 @@ class DatasetsResult(Shown, msgspec.Struct, frozen=True):
 
 
 def list_datasets(
-    store: JobStore, status: StatusResult, query: Query, ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None
+    store: JobStore,
+    status: StatusResult,
+    query: Query,
+    ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None,
+    freshness: Freshness = NO_TARGETS,
 ) -> DatasetsResult:
     """Datasets as `query` wants them.
 
@@ -92,6 +105,7 @@ def list_datasets(
         status: how it stands.
         query: which datasets.
         ask_lag: asks the source how far these datasets are behind; None: nobody does.
+        freshness: targets of datasets.
     """
     rows = [row for row in status.datasets if _is_asked(row, query)]
     lags: Mapping[str, Lag] = {}
@@ -104,7 +118,17 @@ def list_datasets(
             unknown = str(error)
     outcomes, attempts = _of_last_run(store, status) if query.read else ({}, {})
     ended = _ends(store, {row.done_epoch for row in rows})
-    found = [_row(row, ended.get(row.done_epoch, 0), lags.get(row.dataset), outcomes, attempts) for row in rows]
+    found = [
+        _row(
+            row,
+            ended.get(row.done_epoch, 0),
+            lags.get(row.dataset),
+            outcomes,
+            attempts,
+            freshness.target_of(row.dataset),
+        )
+        for row in rows
+    ]
     found.sort(key=lambda row: row.state.dataset)
     found.sort(key=_KEYS[query.sort])
     shown = found[: query.most] if query.most else found
@@ -134,6 +158,7 @@ _KEYS: dict[SortBy, Callable[[DatasetRow], float]] = {
     SortBy.REJECTED: lambda row: -(row.attempts.records_rejected if row.attempts else 0),
     SortBy.FAILED: lambda row: -row.state.failed_runs,
     SortBy.AGE: lambda row: row.committed_ms,
+    SortBy.BEHIND: lambda row: -row.times_behind,
 }
 
 
@@ -143,6 +168,7 @@ def _row(
     lag: Lag | None,
     outcomes: Mapping[str, RunDataset],
     attempts: Mapping[str, AttemptCounts],
+    target_s: float,
 ) -> DatasetRow:
     return DatasetRow(
         state,
@@ -152,6 +178,7 @@ def _row(
         lag.problem if lag else "",
         outcomes.get(state.dataset),
         attempts.get(state.dataset),
+        target_s,
     )
 
 

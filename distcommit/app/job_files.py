@@ -103,7 +103,7 @@ def _plan(job: Job) -> Plan:
             "a source of type micro_batch is fed by a streaming query", todo="call Job.on_batch by its foreachBatch"
         )
     config.task_flow().check()
-    return config.schedule.plan()
+    return config.schedule.plan(config.targets.smallest_s)
 
 
 def _told_apart(

@@ -17,6 +17,16 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, if all of them are regular expressions. Raises ValueError."""
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return patterns
+
+
 class PathSettings(_Section):
     """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs.
 
@@ -42,15 +52,7 @@ class PolicySettings(_Section):
     datasets: tuple[str, ...] = Field(min_length=1)
     policy: CommitPolicy
 
-    @field_validator("datasets")
-    @classmethod
-    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-        return patterns
+    _compiles = field_validator("datasets")(checked_patterns)
 
 
 class CommitSettings(_Section):

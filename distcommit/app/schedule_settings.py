@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distcommit.scheduling.schedule import Missed, Plan
@@ -46,6 +48,7 @@ class ScheduleSettings(BaseModel):
             return Cron(self.cron, self.time_zone)
         return Interval(round(self.interval_s * 1000))
 
-    def plan(self) -> Plan:
-        """How the job is scheduled."""
-        return Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000))
+    def plan(self, fresh_s: float = 0) -> Plan:
+        """How the job is scheduled. `fresh_s`: the smallest of its freshness targets, 0 if it has none."""
+        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000))
+        return replace(plan, fresh_ms=round(fresh_s * 1000)) if fresh_s else plan

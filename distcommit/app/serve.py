@@ -9,13 +9,15 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from distcommit.app.job import Job
 from distcommit.app.job_files import JobFile, read_job_files, require_served
+from distcommit.app.observing.metrics import require_client
+from distcommit.app.observing.scraping import ServiceMetrics, scraped
+from distcommit.app.served import Served, Tell
 from distcommit.app.served_job import Began, Ended, Launcher, Looked, Message, Outcome, ServedJob
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
+from distcommit.engine.observed import Several
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, ProcessLostError
 from distcommit.model.ports import Clock
@@ -31,21 +33,16 @@ _END_AGAIN_S = 0.5
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 
 
-class Served(msgspec.Struct, frozen=True):
-    """Something that a service has done or found. `what`: in a word; `job`: the name of its file, empty if it is about
-    all; `epoch`: of the run that it is about, else 0."""
-
-    at_ms: int
-    job: str
-    what: str
-    text: str = ""
-    epoch: int = 0
-
-
-Tell = Callable[[Served], None]
-
-
-def serve(folder: Path, overrides: Sequence[str], told: Tell, who: str, *, at_once: int = 4, look_s: float = 5) -> None:
+def serve(
+    folder: Path,
+    overrides: Sequence[str],
+    told: Tell,
+    who: str,
+    *,
+    at_once: int = 4,
+    look_s: float = 5,
+    metrics_at: tuple[str, int] | None = None,
+) -> None:
     """Runs the jobs of a folder by their schedules until a signal ends it, in one Spark session.
 
     Args:
@@ -55,6 +52,7 @@ def serve(folder: Path, overrides: Sequence[str], told: Tell, who: str, *, at_on
         who: serves.
         at_once: how many runs there are at one time at most.
         look_s: how often the folder, and each job's store, is looked at.
+        metrics_at: address and port at which Prometheus may scrape; None: nobody does.
 
     Raises:
         ConfigurationError: if one of the files can't be served, or Spark does not start; nothing has run.
@@ -66,14 +64,16 @@ def serve(folder: Path, overrides: Sequence[str], told: Tell, who: str, *, at_on
 
     files = read_job_files(folder, overrides, {})
     require_served(files, folder)
+    if metrics_at is not None:
+        require_client()
     spark_settings = next(file.job.config.spark for file in files.values() if file.job is not None)
     spark = open_session(spark_settings, f"distcommit serve {folder.name}")
     try:
-        with _interrupted_alone():
+        with _interrupted_alone(), scraped(metrics_at) as metrics:
             service = Service(
                 lambda known: read_job_files(folder, overrides, known or files, spark_settings),
-                _in_session(spark),
-                told,
+                _in_session(spark, metrics),
+                told if metrics is None else metrics.noting(told),
                 who,
                 lives=lambda: is_alive(spark),
                 at_once=at_once,
@@ -84,9 +84,10 @@ def serve(folder: Path, overrides: Sequence[str], told: Tell, who: str, *, at_on
         stop_session(spark)
 
 
-def _in_session(spark: SparkSession) -> Launcher:
+def _in_session(spark: SparkSession, metrics: ServiceMetrics | None) -> Launcher:
     def launch(job: Job, observer: Observer) -> RunResult:
-        return job.within(spark).run(observer)
+        also = observer if metrics is None else Several(observer, metrics.of_runs.observer())
+        return job.within(spark).run(also)
 
     return launch
 

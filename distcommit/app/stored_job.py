@@ -126,7 +126,8 @@ class StoredJob:
             lag: ask the source how far each is behind, which reaches it from this machine.
         """
         store = self.open_store(create=False)
-        return list_datasets(store, self.status(), query, partial(self._lags, store) if lag else None)
+        ask_lag = partial(self._lags, store) if lag else None
+        return list_datasets(store, self.status(), query, ask_lag, self.config.targets)
 
     def _lags(self, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
         wanted = set(urns)

@@ -11,8 +11,9 @@ from distcommit.app.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult, Trouble
 from distcommit.model.error_kinds import is_record
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
+from distcommit.model.freshness import BEHIND
 from distcommit.model.run_outcome import RunOutcome
-from distcommit.stores.run_records import NOT_PLANNED, RecordedReason
+from distcommit.stores.run_records import NOT_PLANNED, RecordedReason, RecordedReasons
 
 _NAMED = 20
 _TEXT = 300
@@ -51,6 +52,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
         *_of_unread(result, command, around),
         *_of_clocks(runs, command, around.now_ms),
         *_of_runs(result, runs, command, alive=alive),
+        *_of_freshness(result, runs, command, around, alive=alive),
         *_of_schedule(result, command),
     ]
 
@@ -249,6 +251,26 @@ def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive:
             " and lives no more. The next run replays what it had sealed, and reads the rest again"
         )
     yield Trouble(f"{count} failed: {_short(why)}", command("run"))
+
+
+def _of_freshness(
+    result: StatusResult, runs: RunsResult, command: Command, around: Around, *, alive: bool
+) -> Iterator[Trouble]:
+    """Who is behind its target: by what the newest run has found as it began, and as no run has begun for too long."""
+    noted = result.last_run.notes if result.last_run is not None else RecordedReasons()
+    behind = [note for note in noted.kept if note.kind == BEHIND]
+    if behind:
+        worst = behind[0]
+        names = _names([note.subject for note in behind])
+        be = "was" if len(behind) == 1 else "were"
+        what = f"{names} {be} behind the freshness target when the last run began: {worst.subject}: {worst.text}"
+        yield Trouble(what, command("datasets", "--lag", "--sort=behind"), len(behind))
+    began_ms = max((row.began_ms for row in runs.runs if row.epoch), default=0)
+    waited_s = (around.now_ms - began_ms) / 1000
+    target_s = around.freshness.smallest_s
+    if not alive and not result.paused_by and began_ms and 0 < target_s < waited_s:
+        what = f"no run has begun for {waited_s:,.0f} s, longer than the smallest freshness target, {target_s:g} s"
+        yield Trouble(what, command("trigger" if around.is_scheduled else "run"))
 
 
 def _of_schedule(result: StatusResult, command: Callable[..., str]) -> Iterator[Trouble]:

@@ -26,7 +26,7 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
     asked_lag = any(row.lag_records is not None or row.lag_problem for row in rows)
     read = result.last_epoch > 0
     columns = ["dataset", "status", ">position", ">last commit", ">records", ">files"]
-    columns += [">lag", ">lag s"] if asked_lag else []
+    columns += [">lag", ">lag s", ">target s"] if asked_lag else []
     columns += ["last run", ">read", ">MB", ">rejected", ">tries"] if read else []
     cells = [
         (*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ()), Text(_why(row)))
@@ -70,10 +70,11 @@ def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
     )
 
 
-def _lag(row: DatasetRow) -> tuple[str, ...]:
+def _lag(row: DatasetRow) -> tuple[Text | str, ...]:
     return (
         f"{row.lag_records:,}" if row.lag_records is not None else "?",
         f"{row.lag_seconds:,.0f}" if row.lag_seconds is not None else "?",
+        Text(f"{row.target_s:g}", style="red" if row.times_behind > 1 else "") if row.target_s else "",
     )
 
 

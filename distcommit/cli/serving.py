@@ -11,7 +11,8 @@ import typer
 
 from distcommit.app.ask_service import Wish
 from distcommit.app.job import Job, who_am_i
-from distcommit.app.serve import Served, serve
+from distcommit.app.serve import serve
+from distcommit.app.served import Served
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.serving_view import asked_view, served_line
 from distcommit.cli.terminal import Terminal
@@ -24,6 +25,9 @@ def serve_jobs(
     look: Annotated[
         float, typer.Option("--look", min=0.1, metavar="SECONDS", help="How often to look at folder and stores.")
     ] = 5,
+    metrics: Annotated[
+        str, typer.Option("--metrics", metavar="[HOST:]PORT", help="Let Prometheus scrape here; HOST: 127.0.0.1.")
+    ] = "",
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -38,7 +42,15 @@ def serve_jobs(
         sys.stdout.flush()
 
     with terminal.command(lasts=True):
-        serve(jobs, overrides or (), told, who_am_i(), at_once=at_once, look_s=look)
+        at = _address(metrics) if metrics else None
+        serve(jobs, overrides or (), told, who_am_i(), at_once=at_once, look_s=look, metrics_at=at)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) <= 65_535:
+        raise ConfigurationError("no port to serve metrics at", expected="PORT or HOST:PORT", found=text)
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def pause(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:

@@ -156,6 +156,7 @@ class Terminal:
         level = root.level
         root.addHandler(handler)
         root.setLevel(logging.INFO if self.verbose else logging.WARNING)
+        handler.setLevel(root.level)  # also where a run's log file has loggers tell more
         # What it logs when an interrupt cuts its calls short is no news.
         logging.getLogger("py4j").setLevel(logging.WARNING if self.verbose else logging.CRITICAL)
         try:

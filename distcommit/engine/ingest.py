@@ -18,6 +18,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import buckets_read, units_read
 from distcommit.engine.task_events import WorkUnitDone
 from distcommit.engine.task_times import TaskTimes
+from distcommit.engine.urgency import by_urgency, urgency_of
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.live import Live
 from distcommit.ingest.task_flow import TaskFlow
@@ -76,6 +77,10 @@ class _IngestTask:
                 self._take(manifest, bucket, read_bucket_plan(self._fs, root, manifest, bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
+        if settings.freshness:
+            self._units = by_urgency(self._units)
+        self._has_read = False
+        self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id)
         self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
@@ -219,11 +224,19 @@ class _IngestTask:
             area,
             identity,
             self._clock,
-            settings.deadline_ms,
+            self._deadline_ms(unit),
             keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
             kept=self._schemas,
             live=self._live,
         )
+
+    def _deadline_ms(self, unit: WorkUnit) -> int:
+        """When to stop reading it: what is backlogged also once the task has read something, and its time is up."""
+        ends = [self._settings.deadline_ms]
+        if self._has_read and self._settings.freshness.slice_s and urgency_of(unit) < 0:
+            ends.append(self._slice_ends_ms)
+        self._has_read = True
+        return min(filter(None, ends), default=0)
 
     def _add(self, state: TaskState) -> None:
         self._hopeless.discard(state.work_unit_id)

@@ -28,6 +28,17 @@ class Nobody:
         pass
 
 
+class Several:
+    """Observers that are told one after the other. One that raises is told nothing more, and the others are."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = [_Guarded(each) for each in observers]
+
+    def observe(self, event: Event) -> None:
+        for each in self._observers:
+            each.observe(event)
+
+
 class _Guarded:
     """An observer that can't harm what it observes."""
 

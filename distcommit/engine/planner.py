@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from distcommit.engine.retired import delete_retired
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import Loads, lent, packed
 from distcommit.engine.unread import why_stopped
+from distcommit.engine.urgency import with_urgency
 from distcommit.ingest.known_schemas import knowing
 from distcommit.model.errors import (
     ConfigurationError,
@@ -173,6 +174,7 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
         if units:
             plans.setdefault(bucket, []).append(replace(planned, work_units=units))
             _count(units, bucket, result)
+    _set_urgency(settings, plans, known, tally)
     for bucket, listed in plans.items():
         prepare_run(settings.store.fs, settings.store.roots.store, settings.run_id, bucket)
         prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
@@ -183,13 +185,25 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
         )
 
 
+def _set_urgency(
+    settings: RunSettings,
+    plans: dict[int, list[DatasetPlan]],
+    known: Mapping[str, DatasetState],
+    tally: Tally[PlanCounts],
+) -> None:
+    """Puts into the plans what is to be read first, if anything is."""
+    if settings.freshness:
+        urgent = iter(with_urgency(settings, [plan for listed in plans.values() for plan in listed], known, tally))
+        plans |= {bucket: list(islice(urgent, len(listed))) for bucket, listed in plans.items()}
+
+
 def share_out(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
     """The manifest: large work units get tasks of their own, packed worst-fit decreasing; the rest is read by its
     bucket's owner, unless that has much more of it than others. Costs O(partitions + buckets)."""
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
     known = sorted((unit for r in reports for unit in r.largest), reverse=True)
     share = max(1, sum(loads.values()) // (2 * settings.partitions))
-    large = [unit for unit in known if unit[0] >= share]
+    large = [unit for unit in known if unit[0] >= share and not settings.freshness]  # else backlogs would start first
     for load, bucket, _ in large:
         loads[bucket] -= load
     files = {bucket: name for r in reports for bucket, name in r.files.items()}
@@ -259,6 +273,10 @@ class _StoredState(SourceState):
             return None
         applies = self._settings.retry_across_runs.applies_to(self._settings.policy_of(urn))
         return state.unread.expected_high if applies else None
+
+    @property
+    def records_per_dataset(self) -> int:
+        return self._settings.freshness.records_per_run if self._settings.freshness else 0
 
     def anywhere(self, urn: str) -> DatasetState | None:
         bucket = self._store.planning_bucket(urn)

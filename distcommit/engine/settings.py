@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from distcommit.engine.clock import SystemClock
 from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.log_records import Gate, SealedSequence
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
@@ -28,6 +29,7 @@ class RunSettings:
     run plans a dataset (0: each does). `kept_cuts`: how many cuts stay, and with them what their readers need.
     `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only. `kept`: of how many
     older runs what they have left is kept. `replays_only`: the one dataset that is replayed, all if empty.
+    `freshness`: what is read first, and how much of what has a backlog.
     """
 
     store: JobStore
@@ -49,6 +51,7 @@ class RunSettings:
     kept: Retention = USUALLY_KEPT
     kept_cuts: int = 2
     replays_only: str = ""
+    freshness: Freshness = NO_TARGETS
     clock: Clock = field(default_factory=SystemClock)
 
     @property

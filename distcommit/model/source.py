@@ -153,6 +153,12 @@ class SourceState(dict[str, DatasetState]):
         source's newest end, and so are partitions that are not named."""
         return None
 
+    @property
+    def records_per_dataset(self) -> int:
+        """How many positions of one dataset are to be planned at most, so that one with a backlog keeps no other
+        waiting; 0 for all. A source that can't tell plans what it has."""
+        return 0
+
 
 class Source(ABC):
     """Where data comes from. Picklable: it is sent to the executors, which plan and read."""

@@ -16,6 +16,8 @@ LATE_MS = 60_000
 """A firing that is noticed later than this was missed; and clocks that are set back by less are waited for."""
 STUCK_MS = 120_000
 """A run that was told to end, and has not for so long, hangs."""
+USUAL_FRESH_MS = 600_000
+"""What a job without a freshness target counts as where places are few."""
 HELD_WAIT_MS = 10_000
 """How long a job that another run's lock has kept off waits before it tries again."""
 
@@ -32,11 +34,13 @@ class Missed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one job is scheduled. `cancel_after_ms`: when its run is to be told to end, 0 for never."""
+    """How one job is scheduled. `cancel_after_ms`: when its run is to be told to end, 0 for never. `fresh_ms`: the
+    smallest of its freshness targets, which says how much its waiting counts."""
 
     timetable: Timetable
     missed: Missed = Missed.RUN
     cancel_after_ms: int = 0
+    fresh_ms: int = USUAL_FRESH_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +155,13 @@ class Schedule:
         return self._with(name, entry)
 
     def ready(self, moment: Moment) -> tuple[str, ...]:
-        """Who is to begin now: as many as there are places for, and first who has waited longest."""
+        """Who is to begin now: as many as there are places for, and first who has waited longest for its target."""
         places = self.at_once - sum(entry.began_ms is not None for entry in self.entries.values())
-        waiting = [(entry.due_ms, name) for name, entry in self.entries.items() if entry.may_begin(moment)]
+        waiting = [
+            (-(moment.steady_ms - entry.due_ms + 1) / entry.plan.fresh_ms, name)
+            for name, entry in self.entries.items()
+            if entry.due_ms is not None and entry.may_begin(moment)
+        ]
         return tuple(name for _, name in sorted(waiting)[: max(0, places)])
 
     def overlong(self, moment: Moment) -> tuple[str, ...]:

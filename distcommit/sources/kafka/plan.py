@@ -55,6 +55,7 @@ def plan_dataset(
     topic_id: str = "",
     *,
     topic_followed: bool = False,
+    most: int = 0,
 ) -> DatasetPlan | None:
     """The plan of one dataset from what its partitions hold (or the error of one); None if there is nothing to do.
 
@@ -63,7 +64,8 @@ def plan_dataset(
     while they were read. If others of its topic are datasets that have positions (`topic_followed`), it may also be one
     that could not be read when they were: it begins at the oldest record, and what was deleted before that is recorded
     as lost, whatever `expired_offsets` says, but `latest`. A stored watermark without a topic id (from a cluster
-    without them, or set by hand) counts for the topic that is there.
+    without them, or set by hand) counts for the topic that is there. Of more than `most` offsets, if it is not 0, the
+    rest is left to later runs, as with `records_per_dataset`.
 
     Raises:
         SourceError: if a partition has an error, a stored position does not fit what it holds, or the topic is not the
@@ -71,7 +73,8 @@ def plan_dataset(
     """
     planned_low = state.watermark if state is not None else None
     start, skipped, ranges = _begins(rules, urn, logs, state, topic_id, topic_followed=topic_followed)
-    shares = fair_shares([high - low for _, low, high in ranges], rules.records_per_dataset)
+    limit = min(filter(None, (rules.records_per_dataset, most)), default=0)
+    shares = fair_shares([high - low for _, low, high in ranges], limit)
     kept = {*start, *(skip.partition for skip in skipped)}
     taken = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in kept]
     units: list[WorkUnit] = []

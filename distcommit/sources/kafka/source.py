@@ -274,6 +274,7 @@ class KafkaSource(BaseModel, SourceSettings):
             ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
         found = queries.logs(names, self.start, unseen)
         look_up = states.anywhere if isinstance(states, SourceState) else states.get
+        most = states.records_per_dataset if isinstance(states, SourceState) else 0
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
@@ -283,7 +284,7 @@ class KafkaSource(BaseModel, SourceSettings):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 followed = state is None and any(stored_positions(look_up(urn)) for urn in dataset.of_topic)
                 left = up_to(again, logs, state, topic_id)
-                planned = plan_dataset(self, dataset.urn, left, state, topic_id, topic_followed=followed)
+                planned = plan_dataset(self, dataset.urn, left, state, topic_id, topic_followed=followed, most=most)
             except SourceError as error:
                 remedy = error.remedy if isinstance(error, PlanError) else ()
                 yield DatasetProblem(dataset.urn, str(error), remedy)

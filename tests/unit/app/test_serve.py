@@ -20,7 +20,8 @@ from distcommit import Job
 from distcommit.app.ask_service import Wish
 from distcommit.app.job import who_am_i
 from distcommit.app.job_files import read_job_files, require_served
-from distcommit.app.serve import Served, Service
+from distcommit.app.serve import Service
+from distcommit.app.served import Served
 from distcommit.app.served_job import Began, Ended, Looked, Message, Outcome, ServedJob
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer, RunBegan

@@ -291,3 +291,10 @@ def test_another_timetable_counts_from_the_change_on_and_the_same_goes_on() -> N
     same = schedule.with_job("a", Plan(Interval(30_000), Missed.SKIP), at(20))
     assert (same.entries["a"].fires, same.entries["a"].plan.missed) == (30_000, Missed.SKIP)
     assert schedule.with_job("a", Plan(Interval(50_000)), at(20)).entries["a"].fires == 70_000
+
+
+def test_where_places_are_few_it_counts_how_long_one_may_wait() -> None:
+    schedule = Schedule(1).with_job("b", Plan(Interval(100_000)), at(0)).at(at(0))
+    schedule = schedule.with_job("fresh", Plan(Interval(100_000), fresh_ms=5_000), at(10)).at(at(10))
+    assert schedule.ready(at(10)) == ("b",), "it has waited ten seconds of ten minutes, and the other not at all"
+    assert schedule.ready(at(11)) == ("fresh",), "a fifth of what it may, which is more"

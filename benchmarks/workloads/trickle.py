@@ -1,0 +1,132 @@
+"""Topics into which records come now and then, and a reader of whole commits that notes when each can be seen."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+
+import distcommit
+from distcommit.model.errors import DistcommitError
+from distcommit.model.watermark import as_offset
+from distcommit.protocol.paths import cut_of
+
+_TICKS_S = os.sysconf("SC_CLK_TCK")
+_EACH_S = 0.05
+"""How often the reader looks whether there is a newer cut."""
+
+
+class Trickle:
+    """Records of these topics of one partition, when each was produced and when a committed reader could see it.
+
+    Args:
+        brokers: of the topics.
+        topics: their names.
+        rate: records a second, to topics that are drawn by lot.
+        seed: what is drawn from.
+    """
+
+    def __init__(self, brokers: str, topics: Sequence[str], rate: float, seed: int) -> None:
+        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 0})
+        self._topics, self._rate, self._random = topics, rate, random.Random(seed)
+        self._waiting: dict[str, deque[tuple[int, float]]] = {topic: deque() for topic in topics}
+        self._lock = threading.Lock()
+        self.errors: list[str] = []
+        self.delays: list[float] = []
+        self.produced = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many records nobody could see yet."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
+
+    def send(self, topics: Iterable[str]) -> None:
+        """One record to each, and waits until the broker has it."""
+        for topic in topics:
+            self._produce(topic)
+        self._producer.flush(60)
+
+    def go_on(self, seconds: float) -> None:
+        """Produces for so long."""
+        began_s, sent = time.monotonic(), 0
+        while (passed_s := time.monotonic() - began_s) < seconds:
+            while sent < passed_s * self._rate:
+                self._produce(self._random.choice(self._topics))
+                sent += 1
+            self._producer.poll(0.005)
+        self._producer.flush(60)
+
+    def see(self, topic: str, position: int) -> None:
+        """A reader has just seen all records of the topic below this offset."""
+        now_s = time.time()
+        with self._lock:
+            waiting = self._waiting.get(topic, deque())
+            while waiting and waiting[0][0] < position:
+                self.delays.append(now_s - waiting.popleft()[1])
+
+    def _produce(self, topic: str) -> None:
+        at_s = time.time()
+
+        def noted(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None or offset is None:
+                self.errors.append(str(error))
+                return
+            with self._lock:
+                self._waiting[topic].append((offset, at_s))
+
+        self._producer.produce(topic, f'{{"n": {self.produced}, "at": {at_s:.6f}}}', partition=0, on_delivery=noted)
+        self.produced += 1
+
+
+@contextmanager
+def watched(job: Path, trickle: Trickle) -> Iterator[None]:
+    """Reads all that the job has committed as long as the block lasts, whenever there is a newer cut."""
+    ended, failed = threading.Event(), list[Exception]()
+
+    def watch() -> None:
+        cuts, seen_last = job.parents[1] / "store" / "cuts", (0, 0)
+        while not ended.wait(_EACH_S):
+            with suppress(OSError):
+                names = filter(None, map(cut_of, os.listdir(cuts)))
+                if max(((epoch, int(phase)) for epoch, phase in names), default=seen_last) == seen_last:
+                    continue
+            try:
+                cut = distcommit.read(job)
+                seen_last = (cut.epoch, cut.phase)
+            except DistcommitError:  # none yet, or gone meanwhile: it is looked again
+                continue
+            except Exception as error:  # noqa: BLE001 - told where the block ends
+                failed.append(error)
+                return
+            for urn, seen in cut.datasets.items():
+                if seen.watermark is not None:
+                    trickle.see(urn, as_offset(seen.watermark.positions.get("0", 0)))
+
+    thread = threading.Thread(target=watch, name="reader", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Processor seconds that these processes, and those of theirs that have ended, have taken."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / _TICKS_S

@@ -1,0 +1,84 @@
+"""How soon what a source has is to be visible, as the job file says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from distcommit.app.job_sections import checked_patterns
+from distcommit.model.freshness import Freshness
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
+_SHARE = 0.5
+"""Of the smallest target: how long a task goes on with what is backlogged."""
+
+
+def _seconds(value: Any) -> Any:
+    """`30s`, `5m`, `1h` as seconds; numbers are seconds."""
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"{value!r} is no length of time: expected such as 30s, 5m, 1h, or a number of seconds")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0.1, le=366 * 86400)]
+
+
+class TargetSettings(BaseModel):
+    """A target of some datasets.
+
+    Attributes:
+        datasets: regular expressions that match their whole names.
+        target: as `freshness.target`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    datasets: tuple[str, ...] = Field(min_length=1)
+    target: Seconds
+
+    _compiles = field_validator("datasets")(checked_patterns)
+
+
+class FreshnessSettings(BaseModel):
+    """How soon what the source has is to be visible. What is most behind its target is read first, and a dataset with
+    much to read after the others. `freshness: 30s` is short for a target of all datasets.
+
+    Attributes:
+        target: from a record's appearance in the source to its being visible: `30s`, `5m`, `1h`, or seconds. Left out:
+            only datasets of `targets` have one.
+        targets: targets of some datasets, which win over `target`; of several that match the first.
+        records_per_run: how many offsets of one dataset a run reads (sources of type `kafka`); a dataset that has more
+            is read after the others, and goes on in the next run. 0: all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: Seconds | None = None
+    targets: tuple[TargetSettings, ...] = ()
+    records_per_run: int = Field(default=100_000, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | BaseModel) else {"target": value}
+
+    @model_validator(mode="after")
+    def _says_something(self) -> FreshnessSettings:
+        if self.target is None and not self.targets:
+            raise ValueError("say how fresh: target, or targets of some datasets")
+        return self
+
+    def freshness(self, *, can_stop: bool) -> Freshness:
+        """As a run is given it. `can_stop`: whether reading a work unit may end before its end."""
+        targets = tuple((pattern, each.target) for each in self.targets for pattern in each.datasets)
+        found = Freshness(self.target or 0, targets, self.records_per_run)
+        return Freshness(
+            found.target_s, targets, self.records_per_run, slice_s=found.smallest_s * _SHARE if can_stop else 0
+        )
