@@ -64,6 +64,7 @@ app.command()(by_hand.quarantine)
 app.command("set-watermark")(by_hand.set_watermark)
 app.command("import-watermarks")(moving.import_watermarks)
 app.command()(looking.compare)
+app.command("convert-gobblin")(moving.convert_gobblin)
 app.command()(moving.rebuild)
 app.command()(moving.rebucket)
 
