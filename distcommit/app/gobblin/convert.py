@@ -31,7 +31,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"jobconf\..*", "`distcommit serve FOLDER` takes each job file of a folder"),
     (
         r"extract\.(namespace|table\.name)",
-        "a dataset is its topic, and so is its folder in paths.output",
+        "a dataset is an extract of kafka, its topic; its folder in paths.output is named so",
     ),
     (
         r"extract\.table\.type",
