@@ -19,6 +19,7 @@ from distcommit.app.positions import ForeignPositions, read_positions, require_s
 from distcommit.app.rebucket import RebucketResult, rebucket_job
 from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.rebuild_plan import RebuildResult
+from distcommit.app.retain import RetainResult, retain_job
 from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
@@ -105,6 +106,19 @@ class Job(StoredJob):
         from distcommit.app.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
+
+    def retain(
+        self,
+        older_than: str,
+        observer: Observer | None = None,
+        *,
+        dry_run: bool = False,
+        when_unread: bool = False,
+    ) -> RetainResult:
+        """Takes published files away that are older than an age such as `90d`: see `retain_job`."""
+        return retain_job(
+            self._folders, self._session, older_than, who_am_i(), observer, dry_run=dry_run, when_unread=when_unread
+        )
 
     def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:
         """Tells live runs of the job to end, wherever they are, and waits for it: see `cancel_runs`."""
