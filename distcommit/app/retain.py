@@ -13,7 +13,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.retained import Horizon, RetainedFiles, past_files
+from distcommit.ingest.retained import Horizon, RetainedFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import DatasetStatus
@@ -74,7 +74,8 @@ def age_ms(text: str) -> int:
 
 def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> RetainResult:
     """What is too old. Reads only."""
-    result, horizon = RetainResult(before_ms, dry_run), Horizon(flow, before_ms)
+    result = RetainResult(before_ms, dry_run)
+    source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
         try:
             datasets = store.bucket_log(bucket).refresh().datasets
@@ -83,7 +84,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
             continue
         for urn, state in sorted(datasets.items()):
             try:
-                past = list(past_files(store.fs, store.roots.output, state, horizon))
+                past = list(source.aged(urn, state.done_epoch).past(Horizon(before_ms)))
             except (DistcommitError, OSError) as error:
                 _left_out(result, f"{urn}: {error}")
                 continue
@@ -176,8 +177,8 @@ def _run(
 def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = None) -> RunSettings:
     """A run's settings, for one that retires what is older than that instead of reading the source."""
     store, flow = settings.store, settings.flow
-    source = RetainedFiles(store.fs, store.roots.output, Horizon(flow, before_ms))
-    return replace(settings, flow=source.in_place_of(flow), kept_cuts=kept_cuts or settings.kept_cuts)
+    source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
+    return replace(settings, flow=source.in_place(), kept_cuts=kept_cuts or settings.kept_cuts)
 
 
 def _require_files(folders: JobFolders, flow: TaskFlow) -> None:

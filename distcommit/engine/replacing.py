@@ -1,4 +1,4 @@
-"""Publishers that replace, and retention: what a sequence that is about to be sealed takes the place of, or away.
+"""Publishers that replace: what a sequence that is about to be sealed takes the place of.
 
 Who seals looks at what is live on the dataset's done epoch, and stages a replacement (`stores.tombstones`) that names
 it. Its step is sealed with those of the new files. The record is valid only while nothing else is published of the
@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from distcommit.engine.settings import RunSettings
 from distcommit.ingest.fed_again import FedAgain
+from distcommit.ingest.known_records import KnownRecords
 from distcommit.ingest.retained import Horizon
 from distcommit.model.errors import DistcommitError, printable
-from distcommit.model.ports import FileStatus, FileSystem
-from distcommit.model.sink import AttemptIdentity
+from distcommit.model.ports import FileSystem
+from distcommit.model.sink import AttemptIdentity, Publish
 from distcommit.model.urn import folder_of
-from distcommit.model.work import MAIN_BRANCH, DatasetPlan, StagedFile
+from distcommit.model.work import DatasetPlan, StagedFile, TaskState, WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
 from distcommit.protocol.readiness import Ready
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
 from distcommit.stores.staging import StagedFiles, make_area
 from distcommit.stores.tombstones import (
     ReplacedRecords,
     RetiredFile,
-    Retires,
     Tombstone,
     newest_replacements,
     read_tombstone,
@@ -62,12 +61,13 @@ def with_replacements(
     Raises:
         OSError: if what was staged can't be made durable.
     """
+    if settings.flow.publish == "append":
+        return [(*each, None) for each in found]
     whole: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
     for plan, ready, staged in found:
-        urn = plan.dataset_urn
+        urn, again = plan.dataset_urn, any(map(_is_maintenance, plan.work_units))
         try:
-            chosen = _chosen(settings, plan, ready)
-            stone = _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch, *chosen) if chosen else None
+            stone = None if again else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
             whole.append((plan, ready, staged, stone))
         except (DistcommitError, OSError) as error:
             logger.warning("nothing can be replaced: %s", error, extra={"dataset": printable(urn)})
@@ -77,42 +77,19 @@ def with_replacements(
     return whole
 
 
-_IsChosen = Callable[[str, Footer, FileStatus], bool]
-"""Whether a live file, by its path below the output, goes."""
+def _is_maintenance(unit: WorkUnit) -> bool:
+    """Whether what it publishes stands beside what is there, whatever the job's publisher does."""
+    return FedAgain.of(unit) is not None or Horizon.of(unit) is not None
 
 
-def _chosen(settings: RunSettings, plan: DatasetPlan, ready: Ready) -> tuple[Retires, _IsChosen] | None:
-    """What goes of a dataset's files, and how; None if nothing does."""
-    horizon = Horizon.of(plan.work_units, settings.flow)
-    if horizon is not None:
-        past = horizon.is_past
-        return "retain", lambda path, of, found: of.kind == "data" and past(path, of.branch or MAIN_BRANCH, found)
-    publish = settings.flow.publish
-    if publish == "append" or any(FedAgain.of(unit) for unit in plan.work_units):  # that is added, always
-        return None
-    if publish == "replace":
-        return publish, lambda *_: True
-    folders = {file.final_path.rpartition("/")[0] for state in ready.winners for file in state.files}
-    errors = f"{REJECTED_FOLDER}/"  # these are in no partition
-    return publish, lambda path, *_: path.rpartition("/")[0] in folders and not path.startswith(errors)
-
-
-def _stage(
-    settings: RunSettings,
-    bucket: int,
-    plan: DatasetPlan,
-    ready: Ready,
-    done_epoch: int,
-    publish: Retires,
-    is_chosen: _IsChosen,
-) -> StagedFile:
-    store = settings.store
+def _stage(settings: RunSettings, bucket: int, plan: DatasetPlan, ready: Ready, done_epoch: int) -> StagedFile:
+    store, publish = settings.store, settings.flow.publish
     identity = AttemptIdentity(
         settings.run_id, settings.epoch, plan.dataset_urn, ready.winners[0].work_unit_id, uuid.uuid4().hex
     )
     published = [file.final_path for state in ready.winners for file in state.files]
     live = _Live(store.fs, store.roots.output, plan.dataset_urn, done_epoch)
-    files, replaced = live.retired(is_chosen, retained=publish == "retain")
+    files, replaced = live.retired(publish, ready.winners)
     stone = replacement_of(identity, publish, done_epoch, published, files, replaced)
     return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), stone)
 
@@ -129,17 +106,21 @@ class _Live:
         self._retired = retired_by(stones, done_epoch)
         self._before: Sequence[Tombstone] = newest_replacements(stones, done_epoch)
 
-    def retired(self, is_chosen: _IsChosen, *, retained: bool) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
-        """What goes, the replacements before this one last; and what is to be known of it."""
-        files, known = list[RetiredFile](), _Known()
+    def retired(
+        self, publish: Publish, winners: Sequence[TaskState]
+    ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
+        """What goes for these attempts' files, the replacements before this one last; and what is to be known of it."""
+        folders = {file.final_path.rpartition("/")[0] for state in winners for file in state.files}
+        files, known = list[RetiredFile](), KnownRecords()
         paths = [path for path in self._paths if path not in self._retired and not is_tombstone(path)]
+        if publish == "replace_partitions":
+            errors = f"{REJECTED_FOLDER}/"  # these are in no partition
+            paths = [path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(errors)]
         for path, footer in self._ours(paths):
-            status = self._status(path)
-            if is_chosen(path, footer, status):
-                files.append(RetiredFile(path, status.size_bytes, "", footer.records))
-                known.add(footer, retained=retained)
+            files.append(RetiredFile(path, self._size(path), "", footer.records))
+            known.add(footer, retained=False)
         for stone in self._before:
-            files.append(RetiredFile(stone.path, self._status(stone.path).size_bytes, "", 0))
+            files.append(RetiredFile(stone.path, self._size(stone.path), "", 0))
             known.keep(stone.replaced)
         return files, known.to_records()
 
@@ -149,42 +130,8 @@ class _Live:
             if footer is not None and footer.dataset_urn == self._urn and footer.epoch <= self._done_epoch:
                 yield path, footer
 
-    def _status(self, path: str) -> FileStatus:
+    def _size(self, path: str) -> int:
         found = self._fs.status(f"{self._output}/{path}")
         if found is None:
             raise FileNotFoundError(f"{self._output}/{path}")
-        return found
-
-
-class _Known:
-    """Input records of which retired files say what became of them."""
-
-    def __init__(self) -> None:
-        self._sets: dict[tuple[str, tuple[str, ...], bool], dict[str, OffsetSets]] = {}
-
-    def add(self, footer: Footer, *, retained: bool) -> None:
-        offsets, holes = parsed(footer.offsets), parsed(footer.holes)
-        branches = [footer.branch] if footer.branch else footer.branches
-        key = footer.incarnation, footer.branches, retained
-        self._update(key, branches, offsets)
-        self._update(key, footer.branches, holes)
-        for branch, text in footer.filtered.items():
-            self._update(key, [branch], parsed(text))
-
-    def keep(self, replaced: Iterable[ReplacedRecords]) -> None:
-        for each in replaced:
-            for branch, text in each.offsets.items():
-                self._update((each.incarnation, each.branches, each.retained), [branch], parsed(text))
-
-    def to_records(self) -> list[ReplacedRecords]:
-        return [
-            ReplacedRecords(
-                incarnation, branches, {branch: found.to_text() for branch, found in sorted(sets.items())}, retained
-            )
-            for (incarnation, branches, retained), sets in self._sets.items()
-        ]
-
-    def _update(self, key: tuple[str, tuple[str, ...], bool], branches: Iterable[str], offsets: OffsetSets) -> None:
-        sets = self._sets.setdefault(key, {})
-        for branch in branches if offsets.count() else ():
-            sets.setdefault(branch, OffsetSets()).update(offsets)
+        return found.size_bytes

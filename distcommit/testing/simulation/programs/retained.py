@@ -19,6 +19,7 @@ from distcommit.model.constructs import Converted, Converter
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
+from distcommit.protocol.paths import REJECTED_FOLDER
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores import by_hand
@@ -138,14 +139,10 @@ def _run_instead(machine: SimulatedPosix) -> str:
 
 def _half_published() -> SimulatedPosix:
     """The command dies as it publishes its second tombstone."""
-    machine, left = _found(_FIRST), [1]
+    machine, left, beside = _found(_FIRST), [1], f"{ROOTS.output}/{REJECTED_FOLDER}/"
 
     def gate(operation: Operation) -> None:
-        if (
-            operation.kind == "rename"
-            and operation.path.startswith(f"{ROOTS.output}/")
-            and "tombstone" in operation.path
-        ):
+        if operation.kind == "rename" and operation.path.startswith(beside):
             left[0] -= 1
             if left[0] < 0:
                 raise Crashed
