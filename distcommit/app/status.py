@@ -16,6 +16,7 @@ from distcommit.model.watermark import Position
 from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_head
+from distcommit.stores.horizons import RetentionHorizon
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import RunRecord, read_record
 
@@ -85,7 +86,8 @@ class StatusResult(msgspec.Struct, frozen=True):
     buckets there are to be, if a move to that is under way. `counts`: datasets by status; `positions_lost`: of all of
     them. `runs`: the newest ones that are kept; `failed_in_a_row`: of the newest, counted no further back than twenty.
     `troubles`: what is wrong. `left_out`: of rows that are not idle, as many as are not among `datasets`.
-    `paused_by`: who lets no service run the job by its schedule, empty if nobody.
+    `paused_by`: who lets no service run the job by its schedule, empty if nobody. `retained`: what retention was asked
+    for last.
     """
 
     job: str
@@ -109,6 +111,7 @@ class StatusResult(msgspec.Struct, frozen=True):
     unended: bool = False
     damaged: list[str] = []
     paused_by: str = ""
+    retained: RetentionHorizon | None = None
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:

@@ -7,6 +7,7 @@ What has really gone of a dataset its tombstones say; nothing else depends on th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -17,6 +18,8 @@ from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import HORIZONS, number_of, numbered_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
+
+logger = logging.getLogger(__name__)
 
 HORIZON_VERSION = 1
 
@@ -61,6 +64,15 @@ def newest_horizon(store: JobStore) -> RetentionHorizon | None:
     return decode_document(fs.read(path), RetentionHorizon, HORIZON_VERSION, "a horizon", path)
 
 
+def known_horizon(store: JobStore) -> RetentionHorizon | None:
+    """The same; None also if it can't be read, as nothing but people depends on it."""
+    try:
+        return newest_horizon(store)
+    except (DistcommitError, OSError) as error:
+        logger.warning("what retention was asked for can't be told: %s", error)
+        return None
+
+
 def taken_by_retention(store: JobStore, is_older: Callable[[RetentionHorizon], bool]) -> str:
     """That what a reader asks for was taken on purpose, for the text of an error; empty if it was not, or if nobody can
     tell.
@@ -69,10 +81,7 @@ def taken_by_retention(store: JobStore, is_older: Callable[[RetentionHorizon], b
         store: the job's.
         is_older: whether it was there before that was asked for.
     """
-    try:
-        horizon = newest_horizon(store)
-    except (DistcommitError, OSError):
-        return ""
+    horizon = known_horizon(store)
     if horizon is None or not is_older(horizon):
         return ""
     return f", taken by retention: {horizon.who} has asked for what is older than {shown_ms(horizon.before_ms)} to go"
