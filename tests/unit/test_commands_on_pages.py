@@ -33,7 +33,7 @@ PAGES = [
 COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009 - a group has them
 LOOKS = {"status", "datasets", "steps", "runs", "log", "verify-store", "files", "audit", "explain", "compare"}
 BY_HAND = {"convert-gobblin", "release", "quarantine", "set-watermark", "import-watermarks", "rebucket", "rebuild"}
-WITHOUT_SPARK = {"recover", "gc"}  # with --dry-run
+WITHOUT_SPARK = {"recover", "gc", "retain"}  # with --dry-run
 NAMES = ["d1", "items", "orders"]
 
 
@@ -131,6 +131,7 @@ class Job:
         error of usage, nor one that nobody has foreseen."""
         words = [self.put(word) for word in shlex.split(text)[1:]]
         words = [word.replace("positions.csv", "drawn.svg") if words[0] == "explain" else word for word in words]
+        words = [word.replace("job.yaml", "new.yaml") if words[0] == "convert-gobblin" else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
         result = CliRunner().invoke(app, words)
         assert result.exit_code in (0, 1, 3, 5, 6), result.output
