@@ -6,7 +6,7 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from distcommit.app.positions import ForeignPositions, read_positions, require_s
 from distcommit.app.rebucket import RebucketResult, rebucket_job
 from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.rebuild_plan import RebuildResult
+from distcommit.app.repair import RepairResult, repair_job
 from distcommit.app.retain import RetainResult, retain_job
 from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
@@ -231,6 +232,30 @@ class Job(StoredJob):
         """
         return rebuild_job(
             self._folders, who_am_i(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
+        )
+
+    def repair(self, observer: Observer | None = None, *, dry_run: bool = False) -> RepairResult:
+        """Mends what is wrong and needs nobody's decision, and names the rest: see `repair_job`."""
+
+        def abandon(urns: Sequence[str]) -> str:
+            for urn in urns:
+                self.abandon(urn)
+            return ""
+
+        def recover(_: Sequence[str]) -> str:
+            result = self.recover(observer)
+            return "" if result.succeeded else "; ".join(reason.text for reason in result.totals.reasons)
+
+        return repair_job(
+            self.status,
+            self.verify_store,
+            {
+                "rebucket": lambda words: self.rebucket(int(words[0])) and "",
+                "rebuild": lambda _: "; ".join(self.rebuild().problems),
+                "abandon": abandon,
+                "recover": recover,
+            },
+            dry_run=dry_run,
         )
 
     def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:

@@ -69,11 +69,13 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
 class Trouble(msgspec.Struct, frozen=True):
     """`what` is wrong, and the `command` that resolves it or, if only a person can say what is to be done, shows more.
-    `datasets`: how many it is about, 0 if it is about the job."""
+    `datasets`: how many it is about, 0 if it is about the job. `mend`: what `distcommit repair` does about it: an action
+    (rebucket, rebuild, abandon, recover), with its words; empty if that is for a person to say, or for the next run."""
 
     what: str
     command: str
     datasets: int = 0
+    mend: tuple[str, ...] = ()
 
 
 class StatusResult(msgspec.Struct, frozen=True):

@@ -70,13 +70,15 @@ def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
 def _of_stores(result: StatusResult, command: Command) -> Iterator[Trouble]:
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
-        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"))
+        mend = ("rebucket", str(result.moving_to))
+        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=mend)
     for name, error in list(result.unreadable.items())[:_NAMED]:
         bucket = name.removeprefix("bucket ")
         words = (
             ("log",) if bucket == name else ("rebuild",) if name in result.damaged else ("log", f"--bucket={bucket}")
         )
-        yield Trouble(f"{name} can't be read: {_short(error)}", command(*words))
+        mend = ("rebuild",) if name in result.damaged else ()
+        yield Trouble(f"{name} can't be read: {_short(error)}", command(*words), mend=mend)
 
 
 _STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}
@@ -112,7 +114,8 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
                 f" {_short(lost.why)}. Move that away, then release it"
             )
         words = ("--all", how) if len(rows) > 1 and how == "retry" else (first.dataset, how)
-        yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows))
+        mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
+        yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
     left = list(groups.items())[_NAMED:]
     if left:
         count = sum(len(rows) for _, rows in left)
@@ -174,7 +177,7 @@ def _of_pending(result: StatusResult, command: Command, *, alive: bool) -> Itera
     why = f"; of {failing.dataset} it was said: {_short(failing.reason)}" if failing else ""
     if replayed:
         what = f"{_names(replayed)} sealed and not closed: the next run replays them{why}"
-        yield Trouble(what, command("recover"), len(replayed))
+        yield Trouble(what, command("recover"), len(replayed), ("recover",))
     if dropped:
         what = f"{_names(dropped)} held back with their run: the next one drops them, and reads their records again"
         yield Trouble(what, command("run"), len(dropped))

@@ -16,6 +16,7 @@ from distcommit.cli.explain_view import explain_view
 from distcommit.cli.flow_svg import flow_svg
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.output import recover_view, run_view
+from distcommit.cli.repair_view import repair_view
 from distcommit.cli.retain_view import retain_view
 from distcommit.cli.runs_view import cancel_view
 from distcommit.cli.try_out_view import run_or_try_out_view
@@ -111,6 +112,22 @@ def retain(
             result = configured.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
         terminal.show(result, retain_view)
     ended_with(0 if result.succeeded else 1)
+
+
+def repair(
+    job: JobFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be mended.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Mend what is wrong and needs nobody's decision (what was begun and not finished, damaged logs), and name the
+    rest. Exit code 5 if something is left."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
+            result = configured.repair(shown, dry_run=dry_run)
+        terminal.show(result, repair_view)
+    ended_with(0 if result.is_well else 5)
 
 
 def cancel(
