@@ -13,6 +13,7 @@ from distcommit.app.steps import StepRow, read_steps
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
 from distcommit.model.steps import StepContext
+from distcommit.stores.fencing import newer_runs
 from distcommit.stores.job_store import JobStore
 
 _LOOKED_AT = 20
@@ -24,13 +25,15 @@ _ROOM_BYTES = 1 << 20
 class Around(NamedTuple):
     """`lacking`: by quarantined dataset the first of its steps that is lost now. `closed`: folders that this user can't
     write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
-    fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does."""
+    fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
+    `newer`: what the output knows of runs, or of a rebuild, that the store does not."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
     now_ms: int = 0
     turned_away_fails: bool = False
     fails_for_fields: str = ""
+    newer: str = ""
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
@@ -41,7 +44,15 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_
         now_ms=now_ms,
         turned_away_fails=folders.config.on_rejected == "fail",
         fails_for_fields=_fails_for_fields(folders.tree),
+        newer=_newer(store),
     )
+
+
+def _newer(store: JobStore) -> str:
+    try:
+        return newer_runs(store)
+    except (DistcommitError, OSError):  # it is told elsewhere that the job log, or the output, can't be read
+        return ""
 
 
 def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iterator[tuple[str, StepRow]]:

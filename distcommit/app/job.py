@@ -246,11 +246,15 @@ class Job(StoredJob):
             result = self.recover(observer)
             return "" if result.succeeded else "; ".join(reason.text for reason in result.totals.reasons)
 
+        def rebucket(words: Sequence[str]) -> str:
+            self.rebucket(int(words[0]))
+            return ""
+
         return repair_job(
             self.status,
             self.verify_store,
             {
-                "rebucket": lambda words: self.rebucket(int(words[0])) and "",
+                "rebucket": rebucket,
                 "rebuild": lambda _: "; ".join(self.rebuild().problems),
                 "abandon": abandon,
                 "recover": recover,

@@ -28,8 +28,8 @@ class RepairRow(msgspec.Struct, frozen=True):
 
 
 class RepairResult(msgspec.Struct):
-    """What was found wrong, what was mended, and what is wrong now. `problems`: what `distcommit verify-store` says then;
-    with a dry run as it is. Of `problems` the first hundred are named."""
+    """What was found wrong, what was mended, and what is wrong now. `problems`: what `distcommit verify-store` says
+    then. Of `problems` the first hundred are named."""
 
     job: str
     dry_run: bool

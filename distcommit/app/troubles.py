@@ -12,6 +12,7 @@ from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult, Troub
 from distcommit.model.error_kinds import is_record
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
 from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.fencing import UNFINISHED_REBUILD
 from distcommit.stores.run_records import NOT_PLANNED, RecordedReason
 
 _NAMED = 20
@@ -43,7 +44,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
     return [
         *_of_folders(around, command),
         *_of_locks(runs, command),
-        *_of_stores(result, command),
+        *_of_stores(result, command, around),
         *_of_quarantined(result, command, around),
         *_of_whole_jobs(result, command),
         *_of_unplanned(result, command),
@@ -67,11 +68,16 @@ def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
             yield Trouble(f"the job lock is stuck: {which} holds it, and {row.reason}", command("cancel"))
 
 
-def _of_stores(result: StatusResult, command: Command) -> Iterator[Trouble]:
+def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+    if around.newer:
+        mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
+        yield Trouble(
+            f"the store is older than what was published from it: {around.newer}", command("rebuild"), mend=mend
+        )
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
-        mend = ("rebucket", str(result.moving_to))
-        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=mend)
+        move = ("rebucket", str(result.moving_to))
+        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
     for name, error in list(result.unreadable.items())[:_NAMED]:
         bucket = name.removeprefix("bucket ")
         words = (

@@ -17,7 +17,7 @@ def repair_view(result: RepairResult) -> RenderableType:
             "as it should be", f"{len(mended):,} things were mended" if mended else "nothing is wrong"
         )
     elif result.dry_run:
-        verdict = bad_verdict("dry run", f"{len(mended):,} of {len(result.rows):,} things would be mended")
+        verdict = bad_verdict("dry run", f"{len(mended):,} of {len(result.rows):,} troubles would be mended")
     else:
         verdict = bad_verdict("something is left", "for a person to decide, or for the next run")
     table = new_table("mended", "what")

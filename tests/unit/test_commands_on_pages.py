@@ -33,7 +33,7 @@ PAGES = [
 COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009 - a group has them
 LOOKS = {"status", "datasets", "steps", "runs", "log", "verify-store", "files", "audit", "explain", "compare"}
 BY_HAND = {"convert-gobblin", "release", "quarantine", "set-watermark", "import-watermarks", "rebucket", "rebuild"}
-WITHOUT_SPARK = {"recover", "gc", "retain"}  # with --dry-run
+WITHOUT_SPARK = {"recover", "gc", "retain", "repair"}  # with --dry-run
 NAMES = ["d1", "items", "orders"]
 
 
