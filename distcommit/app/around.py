@@ -14,6 +14,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
+from distcommit.stores.fencing import newer_runs
 from distcommit.stores.job_store import JobStore
 
 _LOOKED_AT = 20
@@ -26,7 +27,8 @@ class Around(NamedTuple):
     """`lacking`: by quarantined dataset the first of its steps that is lost now. `closed`: folders that this user can't
     write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
     fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
-    `freshness`: targets of datasets; `is_scheduled`: whether services run it."""
+    `freshness`: targets of datasets; `is_scheduled`: whether services run it.
+    `newer`: what the output knows of runs, or of a rebuild, that the store does not."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
@@ -35,6 +37,7 @@ class Around(NamedTuple):
     fails_for_fields: str = ""
     freshness: Freshness = NO_TARGETS
     is_scheduled: bool = False
+    newer: str = ""
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
@@ -47,7 +50,15 @@ def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_
         fails_for_fields=_fails_for_fields(folders.tree),
         freshness=folders.config.targets,
         is_scheduled=folders.config.schedule is not None,
+        newer=_newer(store),
     )
+
+
+def _newer(store: JobStore) -> str:
+    try:
+        return newer_runs(store)
+    except (DistcommitError, OSError):  # it is told elsewhere that the job log, or the output, can't be read
+        return ""
 
 
 def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iterator[tuple[str, StepRow]]:

@@ -61,7 +61,8 @@ class AuditResult(Shown, msgspec.Struct):
     not those that were sealed last. `unsummed_files` are older than the sums that tell: of their records, offsets alone
     are checked. `retired`: files that others have taken the place of and that no run has deleted yet, and the
     tombstones that say so, but for the newest replacement, which stays; they count nowhere else. `replaced` input
-    records were published, or turned away, and a publisher that replaces has put others in their place.
+    records were published, or turned away, and a publisher that replaces has put others in their place; `retained` ones
+    `distcommit retain` has taken, as they were too old.
     `ledger_rows`: what targets say of what was committed to them, a row for each dataset and branch; `not_as_stored`
     are those that differ from what the store knows: of datasets unknown to it, or of epochs that no DONE names.
     """
@@ -101,6 +102,7 @@ class AuditResult(Shown, msgspec.Struct):
     not_as_stored: list[str] = []
     not_as_stored_count: int = 0
     replaced: int = 0
+    retained: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +362,7 @@ class _Audit:
             self._result.holes += row.holes
             self._result.filtered += row.filtered
             self._result.replaced += row.replaced
+            self._result.retained += row.retained
 
     def _unknown(self, path: str, why: str) -> None:
         self._result.unknown_files_count += 1

@@ -14,7 +14,8 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 class AuditRow(msgspec.Struct, frozen=True):
     """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
-    `holes`, `filtered` (input records of which nothing was to be written in that branch) and `replaced` ones."""
+    `holes`, `filtered` (input records of which nothing was to be written in that branch), `replaced` and `retained`
+    ones."""
 
     dataset: str
     partition: str
@@ -30,6 +31,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     branch: str = MAIN_BRANCH
     filtered: int = 0
     replaced: int = 0
+    retained: int = 0
 
 
 def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> tuple[list[AuditRow], int]:
@@ -59,6 +61,7 @@ def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: Offs
         filtered = missing.intersection(found.not_owed)
         missing = missing.difference(filtered)
         replaced = filtered.intersection(found.replaced).count()
+        retained = filtered.intersection(found.retained.difference(found.replaced)).count()
         skipped, without = missing.intersection(given_up), missing.intersection(holes)
         rows.append(
             AuditRow(
@@ -74,8 +77,9 @@ def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: Offs
                 skipped=skipped.count(),
                 holes=without.count(),
                 branch=branch,
-                filtered=filtered.count() - replaced,
+                filtered=filtered.count() - replaced - retained,
                 replaced=replaced,
+                retained=retained,
             )
         )
     return rows, total.difference(expected_all).count()

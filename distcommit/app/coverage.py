@@ -4,7 +4,8 @@ ledger rows of its targets.
 In each branch an input record ends in exactly one of three ways: published there, rejected (in the branch, or before
 the fork, for all of them), or filtered on purpose. Where a construct makes several records of one, the files of one
 attempt may share an input record; those of two may never. Branches that a flow did not have when a file was written are
-not owed what is in it. Nor is any branch owed what a replacement says was replaced in it.
+not owed what is in it. Nor is any branch owed what a replacement says was replaced in it,
+or went by retention.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class BranchCoverage:
     rejected: OffsetSets = field(default_factory=OffsetSets)
     filtered: OffsetSets = field(default_factory=OffsetSets)
     replaced: OffsetSets = field(default_factory=OffsetSets)
+    retained: OffsetSets = field(default_factory=OffsetSets)
     twice: OffsetSets = field(default_factory=OffsetSets)
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
     _mine: dict[_Attempt, OffsetSets] = field(default_factory=dict)
@@ -42,8 +44,8 @@ class BranchCoverage:
 
     @property
     def not_owed(self) -> OffsetSets:
-        """Filtered, replaced, or read before there was this branch."""
-        return self.filtered.union(self.elsewhere).union(self.replaced)
+        """Filtered, replaced, taken by retention, or read before there was this branch."""
+        return self.filtered.union(self.elsewhere).union(self.replaced).union(self.retained)
 
     def publish(self, footer: Footer, offsets: OffsetSets) -> None:
         """Counts a file's input records as published here."""
@@ -124,7 +126,8 @@ class Coverage:
         for branch, text in replaced.offsets.items():
             sets = parsed(text)
             known.update(sets)
-            self._branch(branch).replaced.update(sets)
+            found = self._branch(branch)
+            (found.retained if replaced.retained else found.replaced).update(sets)
 
     def branches(self) -> dict[str, BranchCoverage]:
         """All branches that any file or row names, by name; `main` where there is none."""

@@ -9,6 +9,7 @@ from distcommit.model.errors import ConfigurationError, CutGoneError, NotSettled
 from distcommit.model.log_records import CutPhase
 from distcommit.protocol.fold import Fold
 from distcommit.stores.cuts import CutRoot, counted_roots, newest_cut
+from distcommit.stores.horizons import taken_by_retention
 from distcommit.stores.job_store import JobStore
 
 AsOf = int | datetime | None
@@ -62,7 +63,8 @@ def _at_time(store: JobStore, roots: Iterator[CutRoot], at: datetime) -> CutRoot
             found=at.isoformat(),
             todo="ask for a later time",
         )
-    raise _gone(store, oldest, at.isoformat())
+    taken = taken_by_retention(store, lambda horizon: wanted <= horizon.asked_ms)
+    raise _gone(store, oldest, at.isoformat() + taken)
 
 
 def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int) -> CutRoot:
@@ -86,7 +88,8 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[CutRoot], epoch: int
             later = root
     else:
         if oldest is None or oldest.parent is None or oldest.parent[0] > epoch:
-            raise _gone(store, oldest, f"epoch {epoch}")
+            taken = taken_by_retention(store, lambda horizon: epoch <= horizon.after_epoch)
+            raise _gone(store, oldest, f"epoch {epoch}{taken}")
     if later is not None:
         return later
     raise NotSettledError(

@@ -6,7 +6,7 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from distcommit.app.positions import ForeignPositions, read_positions, require_s
 from distcommit.app.rebucket import RebucketResult, rebucket_job
 from distcommit.app.rebuild_job import rebuild_job
 from distcommit.app.rebuild_plan import RebuildResult
+from distcommit.app.repair import RepairResult, repair_job
+from distcommit.app.retain import RetainResult, retain_job
 from distcommit.app.stored_job import StoredJob, is_job_file
 from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
 from distcommit.app.watermarks import set_watermark
@@ -105,6 +107,19 @@ class Job(StoredJob):
         from distcommit.app.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
+
+    def retain(
+        self,
+        older_than: str,
+        observer: Observer | None = None,
+        *,
+        dry_run: bool = False,
+        when_unread: bool = False,
+    ) -> RetainResult:
+        """Takes published files away that are older than an age such as `90d`: see `retain_job`."""
+        return retain_job(
+            self._folders, self._session, older_than, who_am_i(), observer, dry_run=dry_run, when_unread=when_unread
+        )
 
     def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:
         """Tells live runs of the job to end, wherever they are, and waits for it: see `cancel_runs`."""
@@ -217,6 +232,34 @@ class Job(StoredJob):
         """
         return rebuild_job(
             self._folders, who_am_i(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
+        )
+
+    def repair(self, observer: Observer | None = None, *, dry_run: bool = False) -> RepairResult:
+        """Mends what is wrong and needs nobody's decision, and names the rest: see `repair_job`."""
+
+        def abandon(urns: Sequence[str]) -> str:
+            for urn in urns:
+                self.abandon(urn)
+            return ""
+
+        def recover(_: Sequence[str]) -> str:
+            result = self.recover(observer)
+            return "" if result.succeeded else "; ".join(reason.text for reason in result.totals.reasons)
+
+        def rebucket(words: Sequence[str]) -> str:
+            self.rebucket(int(words[0]))
+            return ""
+
+        return repair_job(
+            self.status,
+            self.verify_store,
+            {
+                "rebucket": rebucket,
+                "rebuild": lambda _: "; ".join(self.rebuild().problems),
+                "abandon": abandon,
+                "recover": recover,
+            },
+            dry_run=dry_run,
         )
 
     def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:

@@ -27,6 +27,7 @@ from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.cut_pieces import read_chain
 from distcommit.stores.cuts import BucketInCut, CutRoot, root_path
 from distcommit.stores.fencing import newer_runs, older_output
+from distcommit.stores.horizons import taken_by_retention
 from distcommit.stores.job_store import JobStore, Roots, open_any_store
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Cut:
             "this cut went while it was read",
             store=self._store.roots.store,
             expected=f"the cut of epoch {self.epoch}, phase {self.phase}",
-            found=found,
+            found=found + taken_by_retention(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
             todo="read a newer one; readers.kept_cuts in the job file says how many are kept",
         )
 

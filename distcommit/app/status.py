@@ -17,6 +17,7 @@ from distcommit.model.watermark import Position
 from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.stores.anchors import require_head
+from distcommit.stores.horizons import RetentionHorizon
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import RunRecord, read_record
 
@@ -69,11 +70,14 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
 
 class Trouble(msgspec.Struct, frozen=True):
     """`what` is wrong, and the `command` that resolves it or, if only a person can say what is to be done, shows more.
-    `datasets`: how many it is about, 0 if it is about the job."""
+    `datasets`: how many it is about, 0 if it is about the job. `mend`: what `distcommit repair` does about it: an
+    action (rebucket, rebuild, abandon, recover), with its words; empty: that is a person's, or the next
+    run's."""
 
     what: str
     command: str
     datasets: int = 0
+    mend: tuple[str, ...] = ()
 
 
 class StatusResult(Shown, msgspec.Struct, frozen=True):
@@ -86,7 +90,8 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     buckets there are to be, if a move to that is under way. `counts`: datasets by status; `positions_lost`: of all of
     them. `runs`: the newest ones that are kept; `failed_in_a_row`: of the newest, counted no further back than twenty.
     `troubles`: what is wrong. `left_out`: of rows that are not idle, as many as are not among `datasets`.
-    `paused_by`: who lets no service run the job by its schedule, empty if nobody.
+    `paused_by`: who lets no service run the job by its schedule, empty if nobody. `retained`: what retention was asked
+    for last.
     """
 
     job: str
@@ -110,6 +115,7 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     unended: bool = False
     damaged: list[str] = []
     paused_by: str = ""
+    retained: RetentionHorizon | None = None
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:

@@ -31,6 +31,7 @@ from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem
 from distcommit.model.source import Lag
 from distcommit.model.steps import StepContext
+from distcommit.stores.horizons import known_horizon
 from distcommit.stores.job_store import JobStore, Roots
 from distcommit.stores.retention import Retention
 from distcommit.stores.schedule_requests import paused_by
@@ -115,6 +116,7 @@ class StoredJob:
             status,
             runs=runs.runs[:_NEWEST_SHOWN],
             failed_in_a_row=runs.failed_in_a_row,
+            retained=known_horizon(store),
             troubles=troubles_of(status, runs, command_for(self._folders), around),
         )
 

@@ -13,6 +13,7 @@ from distcommit.model.error_kinds import is_record
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
 from distcommit.model.freshness import BEHIND
 from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.fencing import UNFINISHED_REBUILD
 from distcommit.stores.run_records import NOT_PLANNED, RecordedReason, RecordedReasons
 
 _NAMED = 20
@@ -44,7 +45,7 @@ def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around
     return [
         *_of_folders(around, command),
         *_of_locks(runs, command),
-        *_of_stores(result, command),
+        *_of_stores(result, command, around),
         *_of_quarantined(result, command, around),
         *_of_whole_jobs(result, command),
         *_of_unplanned(result, command),
@@ -69,16 +70,23 @@ def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
             yield Trouble(f"the job lock is stuck: {which} holds it, and {row.reason}", command("cancel"))
 
 
-def _of_stores(result: StatusResult, command: Command) -> Iterator[Trouble]:
+def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+    if around.newer:
+        mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
+        yield Trouble(
+            f"the store is older than what was published from it: {around.newer}", command("rebuild"), mend=mend
+        )
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
-        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"))
+        move = ("rebucket", str(result.moving_to))
+        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
     for name, error in list(result.unreadable.items())[:_NAMED]:
         bucket = name.removeprefix("bucket ")
         words = (
             ("log",) if bucket == name else ("rebuild",) if name in result.damaged else ("log", f"--bucket={bucket}")
         )
-        yield Trouble(f"{name} can't be read: {_short(error)}", command(*words))
+        mend = ("rebuild",) if name in result.damaged else ()
+        yield Trouble(f"{name} can't be read: {_short(error)}", command(*words), mend=mend)
 
 
 _STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}
@@ -114,7 +122,8 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
                 f" {_short(lost.why)}. Move that away, then release it"
             )
         words = ("--all", how) if len(rows) > 1 and how == "retry" else (first.dataset, how)
-        yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows))
+        mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
+        yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
     left = list(groups.items())[_NAMED:]
     if left:
         count = sum(len(rows) for _, rows in left)
@@ -176,7 +185,7 @@ def _of_pending(result: StatusResult, command: Command, *, alive: bool) -> Itera
     why = f"; of {failing.dataset} it was said: {_short(failing.reason)}" if failing else ""
     if replayed:
         what = f"{_names(replayed)} sealed and not closed: the next run replays them{why}"
-        yield Trouble(what, command("recover"), len(replayed))
+        yield Trouble(what, command("recover"), len(replayed), ("recover",))
     if dropped:
         what = f"{_names(dropped)} held back with their run: the next one drops them, and reads their records again"
         yield Trouble(what, command("run"), len(dropped))

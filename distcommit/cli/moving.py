@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from distcommit.app.gobblin.convert import convert_job
+from distcommit.cli.convert_view import convert_view
 from distcommit.cli.display import shown_progress
 from distcommit.cli.options import AsJson, FromFile, FromGroup, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.output import import_view, rebucket_view, rebuild_view
+from distcommit.cli.terminal import Terminal
 from distcommit.stores.job_store import MAX_BUCKETS
 
 
@@ -67,3 +71,28 @@ def rebucket(
         with shown_progress(terminal.err, "look") as shown:
             result = configured.rebucket(buckets, shown)
         terminal.show(result, rebucket_view)
+
+
+def convert_gobblin(
+    file: Annotated[Path, typer.Argument(metavar="FILE.pull", help="A Gobblin job's properties.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="JOB.yaml", help="The new job file; without it, stdout.")
+    ] = None,
+    sysconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Properties of all jobs, as Gobblin's launcher takes them.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of all jobs; .properties of the folders down from it count, too."),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Make a job file of a Gobblin job that brings Kafka topics into files, and name each property it leaves out."""
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        result = convert_job(file, output, sysconfig=sysconfig, root=root)
+        if output is None and not as_json:
+            typer.echo(result.job_file, nl=False)
+        else:
+            terminal.show(result, convert_view)

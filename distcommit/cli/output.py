@@ -33,6 +33,7 @@ from distcommit.cli.views import (
 from distcommit.engine.reports import Totals
 from distcommit.engine.run import RecoverResult, RunResult
 from distcommit.model.watermark import Position, shown
+from distcommit.stores.horizons import shown_ms
 
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
@@ -119,6 +120,7 @@ def status_view(result: StatusResult) -> RenderableType:
         "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}",
         **_moving(result),
         **_lost(result.positions_lost),
+        **_retained(result),
     }
     blocks.append(fact_table(facts))
     if result.last_run is not None:
@@ -135,6 +137,12 @@ def _troubles(result: StatusResult) -> RenderableType:
         lines.append(Padding(Text(" ".join(trouble.what.split()), overflow="fold"), (0, 0, 0, 2)))
         lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
     return Group(*lines)
+
+
+def _retained(result: StatusResult) -> dict[str, str]:
+    if (last := result.retained) is None:
+        return {}
+    return {"retained": f"what is older than {shown_ms(last.before_ms)} is taken; {escape(last.who)} has asked for it"}
 
 
 def _moving(result: StatusResult) -> dict[str, str]:

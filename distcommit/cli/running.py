@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ from distcommit.cli.explain_view import explain_view
 from distcommit.cli.flow_svg import flow_svg
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.output import recover_view, run_view
+from distcommit.cli.repair_view import repair_view
+from distcommit.cli.retain_view import retain_view
 from distcommit.cli.runs_view import cancel_view
 from distcommit.cli.try_out_view import run_or_try_out_view
 from distcommit.cli.verify_view import sweep_view
@@ -86,6 +89,45 @@ def reprocess(
             result = configured.reprocess(dataset, shown)
         terminal.show(result, run_view)
     ended_with(0 if result.succeeded else 1)
+
+
+def retain(
+    job: JobFile,
+    older_than: Annotated[
+        str,
+        typer.Option(metavar="AGE", help="Such as 90d, 36h or 12w; a time folder is as old as its end."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    when_unread: Annotated[
+        bool,
+        typer.Option("--when-unread", help="Leave older cuts alone: files go once no kept cut shows them."),
+    ] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Take published files away that are too old. Audit, rebuild and readers know them to be gone; watermarks stay."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
+            result = configured.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
+        terminal.show(result, retain_view)
+    ended_with(0 if result.succeeded else 1)
+
+
+def repair(
+    job: JobFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be mended.")] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Mend what is wrong and needs nobody's decision (what was begun and not finished, damaged logs), and name the
+    rest. Exit code 5 if something is left."""
+    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
+            result = configured.repair(shown, dry_run=dry_run)
+        terminal.show(result, repair_view)
+    ended_with(0 if result.is_well else 5)
 
 
 def cancel(

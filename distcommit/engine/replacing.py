@@ -13,16 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from distcommit.engine.settings import RunSettings
 from distcommit.ingest.fed_again import FedAgain
+from distcommit.ingest.known_records import KnownRecords
+from distcommit.ingest.retained import Horizon
 from distcommit.model.errors import DistcommitError, printable
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Publish
 from distcommit.model.urn import folder_of
-from distcommit.model.work import DatasetPlan, StagedFile, TaskState
+from distcommit.model.work import DatasetPlan, StagedFile, TaskState, WorkUnit
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
 from distcommit.protocol.readiness import Ready
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
 from distcommit.stores.staging import StagedFiles, make_area
 from distcommit.stores.tombstones import (
@@ -64,7 +65,7 @@ def with_replacements(
         return [(*each, None) for each in found]
     whole: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
     for plan, ready, staged in found:
-        urn, again = plan.dataset_urn, any(FedAgain.of(unit) for unit in plan.work_units)  # that is added, always
+        urn, again = plan.dataset_urn, any(map(_is_maintenance, plan.work_units))
         try:
             stone = None if again else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
             whole.append((plan, ready, staged, stone))
@@ -74,6 +75,11 @@ def with_replacements(
     if any(stone is not None for *_, stone in whole):
         settings.store.fs.sync_tree(settings.store.roots.staging)
     return whole
+
+
+def _is_maintenance(unit: WorkUnit) -> bool:
+    """Whether what it publishes stands beside what is there, whatever the job's publisher does."""
+    return FedAgain.of(unit) is not None or Horizon.of(unit) is not None
 
 
 def _stage(settings: RunSettings, bucket: int, plan: DatasetPlan, ready: Ready, done_epoch: int) -> StagedFile:
@@ -105,14 +111,14 @@ class _Live:
     ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
         """What goes for these attempts' files, the replacements before this one last; and what is to be known of it."""
         folders = {file.final_path.rpartition("/")[0] for state in winners for file in state.files}
-        files, known = list[RetiredFile](), _Known()
+        files, known = list[RetiredFile](), KnownRecords()
         paths = [path for path in self._paths if path not in self._retired and not is_tombstone(path)]
         if publish == "replace_partitions":
             errors = f"{REJECTED_FOLDER}/"  # these are in no partition
             paths = [path for path in paths if path.rpartition("/")[0] in folders and not path.startswith(errors)]
         for path, footer in self._ours(paths):
             files.append(RetiredFile(path, self._size(path), "", footer.records))
-            known.add(footer)
+            known.add(footer, retained=False)
         for stone in self._before:
             files.append(RetiredFile(stone.path, self._size(stone.path), "", 0))
             known.keep(stone.replaced)
@@ -129,34 +135,3 @@ class _Live:
         if found is None:
             raise FileNotFoundError(f"{self._output}/{path}")
         return found.size_bytes
-
-
-class _Known:
-    """Input records of which retired files say what became of them."""
-
-    def __init__(self) -> None:
-        self._sets: dict[tuple[str, tuple[str, ...]], dict[str, OffsetSets]] = {}
-
-    def add(self, footer: Footer) -> None:
-        offsets, holes = parsed(footer.offsets), parsed(footer.holes)
-        branches = [footer.branch] if footer.branch else footer.branches
-        self._update(footer, branches, offsets)
-        self._update(footer, footer.branches, holes)
-        for branch, text in footer.filtered.items():
-            self._update(footer, [branch], parsed(text))
-
-    def keep(self, replaced: Iterable[ReplacedRecords]) -> None:
-        for each in replaced:
-            for branch, text in each.offsets.items():
-                self._update(each, [branch], parsed(text))
-
-    def to_records(self) -> list[ReplacedRecords]:
-        return [
-            ReplacedRecords(incarnation, branches, {branch: found.to_text() for branch, found in sorted(sets.items())})
-            for (incarnation, branches), sets in self._sets.items()
-        ]
-
-    def _update(self, of: Footer | ReplacedRecords, branches: Iterable[str], offsets: OffsetSets) -> None:
-        sets = self._sets.setdefault((of.incarnation, of.branches), {})
-        for branch in branches if offsets.count() else ():
-            sets.setdefault(branch, OffsetSets()).update(offsets)

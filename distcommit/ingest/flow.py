@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from distcommit.ingest.branching import Branches
 from distcommit.ingest.fed_again import ErrorFilesExtraction
 from distcommit.ingest.live import READ, Live
+from distcommit.ingest.retained import AgedExtraction
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import RecordError, SourceError, error_text, printable
 from distcommit.model.ports import Clock
@@ -93,7 +94,9 @@ def run_work_unit(
 def _prepared(
     branches: Branches, actual_high: Watermark, extraction: Extraction, area: StagingArea, identity: AttemptIdentity
 ) -> tuple[BranchResult, ...]:
-    """What all branches have prepared; of records that were fed again with the tombstone of where they were."""
+    """What all branches have prepared; of maintenance units with the tombstone of what goes."""
+    if isinstance(extraction, AgedExtraction):
+        return extraction.retire(branches.prepare(actual_high), area, identity)
     if not isinstance(extraction, ErrorFilesExtraction):
         return branches.prepare(actual_high)
     filtered, holes = extraction.said()

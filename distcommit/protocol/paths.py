@@ -47,6 +47,9 @@ SCHEDULE = "schedule"
 PAUSED = "paused.json"
 """In there: that the job is not to run by its schedule."""
 
+HORIZONS = "horizons"
+"""Folder in the store of what retention was asked to take, in numbered documents: the newest says how far."""
+
 RUN_DATASETS = "run_datasets"
 """Folder in the store of what became of each dataset in each run."""
 

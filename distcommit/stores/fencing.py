@@ -100,6 +100,10 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
         )
 
 
+UNFINISHED_REBUILD = "a rebuild that began and was not finished"
+"""Of what the output knows that the store does not: what the same command goes on with."""
+
+
 def newer_runs(store: JobStore) -> str:
     """What the output knows of runs that the store does not; empty if the store is the newest there is.
 
@@ -112,7 +116,7 @@ def newer_runs(store: JobStore) -> str:
         marks = read_marks(store.fs, store.roots.output)
     newest, ended = max(marks.values()), newest_end(marks)
     if marks[Mark.REBUILD] > ended:
-        return "a rebuild that began and was not finished"
+        return UNFINISHED_REBUILD
     if newest > fold.fence_epoch:
         return f"runs up to epoch {newest} in the output, up to {fold.fence_epoch} in the store"
     if ended == fold.fence_epoch and not fold.has_ended:

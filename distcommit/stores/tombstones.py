@@ -3,15 +3,17 @@
 A tombstone is staged, sealed and published as any file of its sequence, and counts once that is done: from then on the
 files that it names are retired, whether they are deleted or not. `tests/spec/replace_model.py` is the model of it.
 
-There are two kinds. One names error files whose records were fed again, and goes with them. A *replacement* is of a
+There are three kinds. One names error files whose records were fed again, and goes with them. A *replacement* is of a
 sequence whose publisher replaces: it names files of records too, and the replacement before it, and keeps what is known
 of the input records of all these. So the newest one is there for good, and the audit tells by it what was replaced from
-what is missing.
+what is missing. What *retention* has taken is said as a replacement says it: the files of records that went, with
+nothing in their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
@@ -23,7 +25,9 @@ from distcommit.model.work import StagedFile
 from distcommit.protocol.paths import REJECTED_FOLDER, check_relative, tombstone_path
 from distcommit.stores.documents import decode_document, encode_document
 
-TOMBSTONE_VERSION = 2
+TOMBSTONE_VERSION = 3
+_REPLACEMENT_VERSION = 2
+"""Of replacements beside which nothing was retained, which version 2 did not know."""
 FED_AGAIN_VERSION = 1
 """Of tombstones that are no replacements, which version 1 did not know."""
 
@@ -47,14 +51,19 @@ class RetiredFile(msgspec.Struct, frozen=True):
         )
 
 
-class ReplacedRecords(msgspec.Struct, frozen=True):
+Retires = Publish | Literal["retain"]
+"""How what a sequence publishes stands to what it retires; `retain`: nothing is published, what is old just goes."""
+
+
+class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
     """Input records of which nobody is to look for anything any more: files that had them, or said why not, are
     replaced. `offsets`: by branch, as text of `OffsetSets`, in positions of that `incarnation`; `branches`: all that
-    the flow had when they were read."""
+    the flow had when they were read. `retained`: they went by retention, and nothing took their place."""
 
     incarnation: str
     branches: tuple[str, ...]
     offsets: dict[str, str]
+    retained: bool = False
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,7 +92,7 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
     written: int
     rejected: int
     files: tuple[RetiredFile, ...]
-    publish: Publish = "append"
+    publish: Retires = "append"
     published: tuple[str, ...] = ()
     replaced: tuple[ReplacedRecords, ...] = ()
 
@@ -112,15 +121,17 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def replacement_of(
     identity: AttemptIdentity,
-    publish: Publish,
+    publish: Retires,
     base: int,
     published: Iterable[str],
     files: Iterable[RetiredFile],
     replaced: Iterable[ReplacedRecords],
 ) -> Tombstone:
-    """What retires those files for a sequence that publishes others."""
+    """What retires those files for a sequence that publishes others, or none."""
+    known = tuple(replaced)
+    of_retention = publish == "retain" or any(each.retained for each in known)
     return Tombstone(
-        version=TOMBSTONE_VERSION,
+        version=TOMBSTONE_VERSION if of_retention else _REPLACEMENT_VERSION,
         dataset_urn=identity.dataset_urn,
         epoch=identity.epoch,
         run_id=identity.run_id,
@@ -134,7 +145,7 @@ def replacement_of(
         files=tuple(files),
         publish=publish,
         published=tuple(published),
-        replaced=tuple(replaced),
+        replaced=known,
     )
 
 

@@ -47,6 +47,7 @@ GOLDEN_16 = Path(__file__).parent / "v16"
 GOLDEN_17 = Path(__file__).parent / "v17"
 GOLDEN_18 = Path(__file__).parent / "v18"
 GOLDEN_REPLACED = Path(__file__).parent / "replaced_v1"
+GOLDEN_RETAINED = Path(__file__).parent / "retained_v1"
 GOLDEN_CUTS = Path(__file__).parent / "cuts_v1"
 GOLDEN_FORMATS = Path(__file__).parent / "formats_v1"
 GOLDEN_RUNS = Path(__file__).parent / "runs_v1"
@@ -193,6 +194,13 @@ def make_replaced(folder: Path) -> None:
     (folder / "footer.txt").write_text(samples.footer_of_replacing().to_metadata()["distcommit"], encoding="utf-8")
 
 
+def make_retained(folder: Path) -> None:
+    """Writes what came with retention: of tombstones version 3, and what was asked for."""
+    folder.mkdir(parents=True)
+    (folder / "retained.json").write_bytes(encode_document(samples.RETAINED))
+    (folder / "horizon.json").write_bytes(encode_document(samples.HORIZON))
+
+
 def make_13(folder: Path) -> None:
     """Writes what came with optional branches and schemas: version 6 of task states, and fields at the end of sequences
     and states."""
@@ -313,6 +321,7 @@ if __name__ == "__main__":
         GOLDEN_17: make_17,
         GOLDEN_18: make_18,
         GOLDEN_REPLACED: make_replaced,
+        GOLDEN_RETAINED: make_retained,
         GOLDEN_CUTS: make_cuts,
         GOLDEN_FORMATS: make_formats,
         GOLDEN_RUNS: make_runs,

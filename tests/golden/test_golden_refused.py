@@ -33,6 +33,7 @@ from tests.golden.make import (
     GOLDEN_10,
     GOLDEN_12,
     GOLDEN_REPLACED,
+    GOLDEN_RETAINED,
 )
 from tests.golden.test_golden import golden
 
@@ -45,6 +46,7 @@ JSON = [
     (f"../{GOLDEN_10.name}/manifest.json", "manifest"),
     (f"../{GOLDEN_12.name}/tombstone.json", "tombstone"),
     (f"../{GOLDEN_REPLACED.name}/replacement.json", "tombstone"),
+    (f"../{GOLDEN_RETAINED.name}/retained.json", "tombstone"),
     ("store.json", "store marker"),
     ("footer.txt", "footer"),
 ]
@@ -66,7 +68,7 @@ OTHER_VERSIONS = [
     case("store marker", lambda: of_version(golden("store.json"), 2)),
     case("store marker", lambda: of_version(b'{"version": 1, "all": "else"}\nxxh3 ', 2)),
     case("run record", lambda: of_version((GOLDEN_7 / "run.json").read_bytes(), 2)),
-    case("tombstone", lambda: of_version((GOLDEN_12 / "tombstone.json").read_bytes(), 3)),
+    case("tombstone", lambda: of_version((GOLDEN_12 / "tombstone.json").read_bytes(), 4)),
     case("footer", lambda: golden("footer.txt").replace(b'"version":1', b'"version":5', 1)),
     case("footer", lambda: b'{"version":5,"all":"else"}'),
     case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),

@@ -5,12 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from distcommit.stores.documents import decode_document, encode_document
+from distcommit.stores.horizons import RetentionHorizon
 from distcommit.stores.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.run_records import CancelRequest, RunBeginning
 from distcommit.stores.run_times import decode_run_times, encode_run_times
 from distcommit.stores.schedule_requests import ScheduleRequest
+from distcommit.stores.tombstones import Tombstone
 from distcommit.testing.models import samples
-from tests.golden.make import GOLDEN_RUNS, GOLDEN_SCHEDULE, GOLDEN_TIMES, make_runs, make_schedule, make_times
+from tests.golden.make import (
+    GOLDEN_RETAINED,
+    GOLDEN_RUNS,
+    GOLDEN_SCHEDULE,
+    GOLDEN_TIMES,
+    make_retained,
+    make_runs,
+    make_schedule,
+    make_times,
+)
 from tests.golden.test_golden import SPECIFICATION
 
 PATH = "path"
@@ -55,3 +66,14 @@ def test_the_golden_files_are_those_that_are_made(tmp_path: Path) -> None:
     assert "| RunTime | phase, task, host, pid, daemon_pid, kind, dataset, began_ms, ended_ms, count |" in SPECIFICATION
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {path.name for path in GOLDEN_RUNS.iterdir()}
     assert "| RunDataset | dataset, bucket, outcome, records, files, positions_lost, kind, reason |" in SPECIFICATION
+
+
+def test_what_came_with_retention_is_read_as_what_was_written(tmp_path: Path) -> None:
+    data = (GOLDEN_RETAINED / "retained.json").read_bytes()
+    assert decode_document(data, Tombstone, 3, "a tombstone", PATH) == samples.RETAINED
+    assert not samples.RETAINED.objection()
+    data = (GOLDEN_RETAINED / "horizon.json").read_bytes()
+    assert decode_document(data, RetentionHorizon, 1, "a horizon", PATH) == samples.HORIZON
+    make_retained(tmp_path / "retained")
+    made = {path.name: path.read_bytes() for path in (tmp_path / "retained").iterdir()}
+    assert made == {path.name: path.read_bytes() for path in GOLDEN_RETAINED.iterdir()}

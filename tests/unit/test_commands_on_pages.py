@@ -32,8 +32,8 @@ PAGES = [
 ]
 COMMANDS: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009 - a group has them
 LOOKS = {"status", "datasets", "steps", "runs", "log", "verify-store", "files", "audit", "explain", "compare"}
-BY_HAND = {"release", "quarantine", "set-watermark", "import-watermarks", "rebucket", "rebuild"}
-WITHOUT_SPARK = {"recover", "gc"}  # with --dry-run
+BY_HAND = {"convert-gobblin", "release", "quarantine", "set-watermark", "import-watermarks", "rebucket", "rebuild"}
+WITHOUT_SPARK = {"recover", "gc", "retain", "repair"}  # with --dry-run
 NAMES = ["d1", "items", "orders"]
 
 
@@ -103,6 +103,7 @@ class Job:
         self.file = self._write("job.yaml", "output")
         self._write("OTHER.yaml", "output")
         (folder / "positions.csv").write_text("dataset,partition,next_offset\nd1,0,3\n")
+        (folder / "FILE.pull").write_text("job.name=j\nkafka.brokers=b:9092\nsource.class=KafkaSimpleSource\n")
 
     def _write(self, name: str, output: str) -> Path:
         file = self.folder / name
@@ -115,7 +116,12 @@ class Job:
 
     def put(self, word: str) -> str:
         """The same word with this job's files."""
-        known = {"OTHER.yaml": "OTHER.yaml", "FILE": "positions.csv", "positions.csv": "positions.csv"}
+        known = {
+            "OTHER.yaml": "OTHER.yaml",
+            "FILE.pull": "FILE.pull",
+            "FILE": "positions.csv",
+            "positions.csv": "positions.csv",
+        }
         if word in known or word == "later-positions.csv":
             return str(self.folder / known.get(word, "positions.csv"))
         return str(self.file) if word.endswith(".yaml") else filled(word)
@@ -125,6 +131,7 @@ class Job:
         error of usage, nor one that nobody has foreseen."""
         words = [self.put(word) for word in shlex.split(text)[1:]]
         words = [word.replace("positions.csv", "drawn.svg") if words[0] == "explain" else word for word in words]
+        words = [word.replace("job.yaml", "new.yaml") if words[0] == "convert-gobblin" else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
         result = CliRunner().invoke(app, words)
         assert result.exit_code in (0, 1, 3, 5, 6), result.output

@@ -95,6 +95,30 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
     )
 
 
+def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
+    """Milliseconds since 1970 at which a folder's time is over; None if it is no folder of such a partition."""
+    parts = folder.split("-")
+    units = ("year", "month", "day", "hour")
+    if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):
+        return None
+    year, month, day, hour = (*map(int, parts), *(1, 1, 0)[len(parts) - 1 :])
+    try:
+        begins = datetime(year, month, day, hour)
+        match partition.granularity:
+            case "year":
+                ends = begins.replace(year=year + 1)
+            case "month":
+                ends = (begins + timedelta(days=31)).replace(day=1)
+            case "day":
+                ends = begins + timedelta(days=1)
+            case "hour":
+                ends = begins + timedelta(hours=1)
+        # of an hour that clocks have twice the second, so that both are over
+        return round(ends.replace(tzinfo=ZoneInfo(partition.time_zone), fold=1).timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return None
+
+
 def _timestamps(batch: pa.RecordBatch, column: str) -> pa.Array:
     check_time_column(batch.schema, column)
     return batch.column(column)

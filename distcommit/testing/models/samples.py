@@ -54,6 +54,7 @@ from distcommit.model.work import (
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.claims import Owner
+from distcommit.stores.horizons import RetentionHorizon
 from distcommit.stores.job_lock import LockRecord
 from distcommit.stores.job_store import StoreMarker
 from distcommit.stores.kept_schemas import KeptSchema
@@ -572,6 +573,22 @@ REPLACEMENT = Tombstone(
     publish="replace",
     published=(f"{folder_of(_URN)}/0000000007-00003_000000-ccdd-0001.parquet",),
     replaced=(ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}),),
+)
+
+RETAINED = msgspec.structs.replace(
+    REPLACEMENT,
+    version=3,
+    epoch=8,
+    base=7,
+    publish="retain",
+    published=(),
+    replaced=(
+        *REPLACEMENT.replaced,
+        ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}, retained=True),
+    ),
+)
+HORIZON = RetentionHorizon(
+    version=1, before_ms=1_690_000_000_000, asked_ms=1_700_000_000_000, who="á@host", after_epoch=7
 )
 
 KEPT_SCHEMA = KeptSchema(

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.app.audit import audit_store
+from distcommit.app.retain import retaining
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError, Launch, Result
 from distcommit.engine.observed import observed
@@ -134,6 +135,14 @@ class World:
         errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
         settings = replace(settings, flow=settings.flow.with_source(errors))
         with observed(settings, f"reprocess {urn}", "world") as told:
+            result = run(launch_here, settings, observer=told)
+            end_run(settings.store, settings.epoch, clean=result.succeeded)
+            return result
+
+    def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
+        """A run that retires what is older than that, as a process would do it."""
+        settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
+        with observed(settings, "retain", "world") as told:
             result = run(launch_here, settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result

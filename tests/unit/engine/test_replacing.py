@@ -331,5 +331,5 @@ def replace_path(stone: Tombstone, path: str) -> Tombstone:
 def later_version(machine: Machine) -> None:
     fs = SimulatedFileSystem(machine)
     path = next(path for path in machine.paths(OUTPUT) if is_tombstone(path))
-    machine.put(path, encode_document(msgspec.structs.replace(read_tombstone(fs, path), version=3)))
+    machine.put(path, encode_document(msgspec.structs.replace(read_tombstone(fs, path), version=4)))
     read_tombstone(fs, path)

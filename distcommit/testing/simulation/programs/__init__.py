@@ -28,6 +28,7 @@ from distcommit.testing.simulation.programs.replacing import REPLACING
 from distcommit.testing.simulation.programs.reprocess import REPROCESS
 from distcommit.testing.simulation.programs.restored_targets import RESTORED_TARGETS
 from distcommit.testing.simulation.programs.restores import RESTORES
+from distcommit.testing.simulation.programs.retained import RETAINED
 from distcommit.testing.simulation.programs.retention import RETENTION
 from distcommit.testing.simulation.programs.settings import SETTINGS
 from distcommit.testing.simulation.programs.sink import SINK
@@ -57,6 +58,7 @@ _ALL = (
     *SETTINGS,
     *REPROCESS,
     *REPLACING,
+    *RETAINED,
     *UNREAD,
     *PARTIAL,
     *CUTS,

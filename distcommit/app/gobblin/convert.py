@@ -1,0 +1,151 @@
+"""A job file out of a Gobblin job's properties."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from distcommit.app.config import parse_config
+from distcommit.app.gobblin.folders import put_folders
+from distcommit.app.gobblin.properties import read_properties
+from distcommit.app.gobblin.rules import RULES
+from distcommit.app.gobblin.translation import LeftProperty, TranslatedProperty, Translation
+from distcommit.model.errors import ConfigurationError, printable
+
+_WIDTH = 118
+_SECRET = "is a secret, which is not copied: say it as ${VARIABLE} or ${file:PATH}"
+_NOT_NEEDED = "needs no setting"
+_WHY: tuple[tuple[str, str], ...] = (
+    (r"email\.(password|user)", "is a secret, or goes with one: alerts.emails, with tls"),
+    (r".*(password|secret|jaas).*|encrypt\..*", _SECRET),
+    (r"job\.(group|description)", "is kept as a comment"),
+    (r"job\.disabled", "`distcommit pause job.yaml` keeps services from it; what runs it otherwise is yours"),
+    (r"job\.class|job\.jars|job\.(hdfs|local)\..*|framework\.jars", "classes of yours: conf/own-parts.md"),
+    (r"job\.lock\..*|zookeeper\..*", "the lock is in paths.store; lock.lease_ttl_s is how long a dead run's holds"),
+    (r"job\.template", "what the template says is not here: convert with it as --sysconfig"),
+    (r"jobconf\..*", "`distcommit serve FOLDER` takes each job file of a folder"),
+    (
+        r"extract\.(namespace|table\.name)",
+        "a dataset is an extract of kafka, its topic; its folder in paths.output is named so",
+    ),
+    (
+        r"extract\.table\.type",
+        "of Kafka it is append_only; sources sql and spark have snapshots",
+    ),
+    (r"extract\.(delta|primary\.key)\.fields", "of tables: source.watermark, and keys as the database has them"),
+    (r"extract\.limit\..*|extract\.pull\.limit", "limits are limits.seconds and source.records_per_dataset"),
+    (r"extract\..*", "is of a query's extract; a Kafka source has none"),
+    (r"topics\.move\.to\.latest\.offset", "`distcommit set-watermark`, once"),
+    (r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size", "work units are as source.records_per_work_unit says"),
+    (
+        r"source\.kafka\..*|gobblin\.kafka\..*|kafka\..*",
+        "the client's settings are source.client, by librdkafka's names",
+    ),
+    (r"source\..*", "is of a source's class; those of the Kafka source are source.* in the job file"),
+    (r"converter\..*", "converters of the job file: conf/README.md#constructs"),
+    (r"fork\..*", "fork of the job file: conf/README.md#constructs"),
+    (r"qualitychecker\.row\..*", "row_checkers of the job file; what they turn away: on_rejected"),
+    (r"writer\.builder\.class", "sink.type and sink.format say what is written"),
+    (
+        r"writer\.file\..*|data\.publisher\.final\.name",
+        "the job names its files and folders: its proofs rest on it",
+    ),
+    (r"data\.publisher\.type", f"{_NOT_NEEDED}: all is published by renaming, written ahead"),
+    (r"data\.publisher\.replace\.final\.dir", "sink.publish: replace or replace_partitions; of Kafka it is append"),
+    (r"(writer|data\.publisher)\..*(permissions|group|user)", "sink.access: mode, owner and group"),
+    (r"writer\.output\.dir", f"{_NOT_NEEDED}: what is staged is published by one rename"),
+    (r"writer\..*|simplewriter\..*|data\.publisher\..*", "sink of the job file: conf/configuration.md#sinks"),
+    (r"metrics\..*", "`distcommit runs`, `report` and `status --json` tell what runs did"),
+    (r"email\..*", "alerts of the job file tell of runs that fail, and of quarantine"),
+    (r"mr\..*|yarn\..*|gobblin\.yarn\..*|hadoop\..*|mapreduce\..*", "spark.conf, by Spark's names"),
+    (r"task.*|cleanup\..*|state\.store\..*", f"{_NOT_NEEDED}: runs sweep, track and store by themselves"),
+)
+"""Why properties became nothing, or where they belong: the first pattern that matches the name."""
+_UNKNOWN = "nothing here is known for it"
+_DEFAULTS = {
+    "bootstrap.with.offset": "source.start is latest, as Gobblin's default is",
+    "reset.on.offset.out.of.range": "source.expired_offsets is fail: Gobblin would pass over what expired (nearest)",
+    "data.publisher.final.dir": "paths.output is a folder beside the job file",
+    "state.store.dir": "paths.store is beside the output",
+}
+
+
+class ConvertResult(msgspec.Struct, frozen=True):
+    """A converted job. `job_file`: its text; `path`: where it was written, or empty; `assumed`: what is as it is
+    because a property is missing."""
+
+    job: str
+    job_file: str
+    path: str
+    translated: list[TranslatedProperty]
+    left: list[LeftProperty]
+    assumed: list[str]
+
+
+def convert_job(
+    file: Path, output: Path | None = None, *, sysconfig: Path | None = None, root: Path | None = None
+) -> ConvertResult:
+    """Makes a job file of a Gobblin job with a Kafka source that writes files. It loads, or nothing is written.
+
+    Args:
+        file: the job's properties.
+        output: the new job file, which must not be there.
+        sysconfig: as `read_properties` has it.
+        root: as `read_properties` has it.
+
+    Raises:
+        ConfigurationError: with file and line, of properties that are wrong, or of which no job can be made.
+    """
+    properties = read_properties(file, sysconfig=sysconfig, root=root)
+    job = Translation(properties)
+    name = job.take("job.name")
+    if name is None:
+        raise ConfigurationError("the job has no name", path=file, expected="job.name")
+    job.put(name, "job", name.value)
+    for rule in RULES:
+        rule(job)
+    put_folders(job, name.value)
+    for each in job.remaining():
+        job.leave(each, next((why for pattern, why in _WHY if re.fullmatch(pattern, each.name)), _UNKNOWN))
+    assumed = [f"no {name}: {what}" for name, what in _DEFAULTS.items() if name not in properties]
+    text = _text(job, file, assumed)
+    parse_config(yaml.safe_load(text), output or file)
+    if output is not None:
+        _write_new(output, text)
+    left = sorted(job.left, key=lambda row: row.name)
+    return ConvertResult(name.value, text, str(output or ""), job.translated, left, assumed)
+
+
+def _text(job: Translation, file: Path, assumed: list[str]) -> str:
+    """The job file, below comments that say what is not in it."""
+    lines = [f"Made of {file.name}, a job of Gobblin's."]
+    lines += [f"{key}: {job.text(key)}" for key in ("job.group", "job.description") if job.text(key)]
+    rows = sorted(job.left, key=lambda row: row.name)
+    left = {row.name: row.why for row in rows if row.why != "is kept as a comment"}
+    lines += ["Not translated:"] if left else []
+    lines += [f"  {name}: {why}" for name, why in left.items()]
+    lines += ["Said by nobody:", *(f"  {each}" for each in assumed)] if assumed else []
+    wrapped = [part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="    ")]
+    noted = [f"  {row.setting.partition(':')[0]}: {row.note}" for row in job.translated if row.note]
+    wrapped += [part for line in dict.fromkeys(noted) for part in textwrap.wrap(line, _WIDTH, subsequent_indent="    ")]
+    body = yaml.safe_dump(job.tree, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return "".join(f"# {line}\n" for line in map(printable, wrapped)) + "\n" + body
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+    except FileExistsError:
+        raise ConfigurationError(
+            "the job file is there already", path=path, expected="a new one", todo="name another, or remove it"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError("the job file can't be written", path=path, found=str(error)) from error

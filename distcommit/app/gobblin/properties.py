@@ -1,0 +1,154 @@
+"""A Gobblin job's properties: of its own file, of those that it includes, and of the folders above."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+from distcommit.model.errors import ConfigurationError
+
+_VARIABLE = re.compile(r"\$\{([^${}]+)\}")
+_UNPRINTABLE = re.compile(r"[\0-\x08\x0e-\x1f]")
+_INCLUDE = "include"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property, and where it is said: `line` counts from 1."""
+
+    name: str
+    value: str
+    file: Path
+    line: int
+
+    @property
+    def place(self) -> str:
+        """The file's name and the line."""
+        return f"{self.file.name}:{self.line}"
+
+    def wrong(self, what: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
+        """The error that this one is wrong."""
+        return ConfigurationError(
+            what, path=self.file, line=self.line, expected=expected, found=f"{self.name}={self.value}", todo=todo
+        )
+
+
+def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | None = None) -> dict[str, Property]:
+    """The properties of a job, by name, with variables filled in, as Gobblin's scheduler would load them.
+
+    What is special wins: the file over the `.properties` of its own folder, that over those of the folders above, and
+    those over `sysconfig`. `${name}` stands for another property; `${env:NAME}` becomes `${NAME}`, which a job file
+    takes from the environment.
+
+    Args:
+        file: the job's, `.pull`, `.job` or `.properties`.
+        sysconfig: properties of all jobs, as Gobblin's launcher takes them.
+        root: the folder of all jobs' files; without it only the file's own folder is looked at.
+
+    Raises:
+        ConfigurationError: with file and line, of what can't be read, or can mean two things.
+    """
+    found: dict[str, Property] = {}
+    for each in (*([sysconfig] if sysconfig else []), *_of_folders(file, root), file):
+        found |= _read(each, ())
+    return {name: replace(each, value=_filled(each, found, (name,))) for name, each in found.items()}
+
+
+def _of_folders(file: Path, root: Path | None) -> Iterator[Path]:
+    own = file.resolve().parent
+    if root is not None and not own.is_relative_to(root.resolve()):
+        raise ConfigurationError("the job is not below the folder of all jobs", path=file, expected=f"below {root}")
+    above = [own, *own.parents] if root is not None else [own]
+    for folder in reversed([each for each in above if root is None or each.is_relative_to(root.resolve())]):
+        common = sorted(each for each in folder.glob("*.properties") if each != file.resolve())
+        if len(common) > 1:
+            raise ConfigurationError(
+                "a folder has several files of common properties",
+                path=folder,
+                expected="one, as Gobblin takes them",
+                found=", ".join(each.name for each in common),
+            )
+        yield from common
+
+
+def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
+    found: dict[str, Property] = {}
+    for each in _parsed(file):
+        if each.name == _INCLUDE:
+            other = file.parent / each.value.strip()
+            if other in (*by, file):
+                raise each.wrong("files include each other")
+            if not other.is_file():
+                raise each.wrong("the included file is not there", expected=str(other))
+            new = _read(other, (*by, file))
+        else:
+            new = {each.name: each}
+        for name, later in new.items():
+            before = found.get(name)
+            if before is not None and before.value != later.value:
+                raise later.wrong(
+                    f"the property is also at {before.place}, with another value, and readers differ in which counts",
+                    todo="say it once",
+                )
+        found |= new
+    return found
+
+
+def _parsed(file: Path) -> Iterator[Property]:
+    if file.suffix in (".conf", ".json", ".yaml", ".yml", ".template"):
+        raise ConfigurationError("this is no properties file", path=file, expected=".pull, .job or .properties")
+    javaproperties = _parser()
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError("the properties can't be read", path=file, found=str(error)) from error
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")  # what Java takes them for
+    if (odd := _UNPRINTABLE.search(text)) is not None:
+        line = text.count("\n", 0, odd.start()) + 1
+        raise ConfigurationError("this is no text", path=file, line=line, found=repr(odd[0]))
+    line = 1
+    try:
+        for item in javaproperties.parse(text):
+            if isinstance(item, javaproperties.KeyValue):
+                yield Property(item.key, item.value.strip(), file, line)
+            line += item.source.count("\n") or 1
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigurationError("an escape is cut short", path=file, line=line, found=str(error)) from error
+
+
+def _parser() -> ModuleType:
+    try:
+        import javaproperties  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigurationError(
+            "reading Gobblin's files needs a package",
+            expected="javaproperties",
+            todo="pip install 'distcommit[gobblin]'",
+        ) from error
+    return javaproperties
+
+
+def _filled(of: Property, all_of_them: dict[str, Property], by: tuple[str, ...]) -> str:
+    def put(match: re.Match[str]) -> str:
+        name = match[1]
+        if name.startswith("env:"):
+            return "${" + name.removeprefix("env:") + "}"
+        if name in by:
+            raise of.wrong("variables name each other", expected=" -> ".join((*by, name)))
+        if name in all_of_them:
+            return _filled(all_of_them[name], all_of_them, (*by, name))
+        return match[0]
+
+    return _VARIABLE.sub(put, of.value)
+
+
+def unfilled(value: str) -> str:
+    """The first variable of a value that nobody fills in; empty if there is none."""
+    return next((name for name in _VARIABLE.findall(value) if "." in name or name not in os.environ), "")

@@ -1,0 +1,256 @@
+"""What the properties of a Gobblin job with a Kafka source come to, part by part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from distcommit.app.gobblin.translation import Translation, listed, one_of, truth, whole_number
+from distcommit.model.errors import ConfigurationError
+from distcommit.scheduling.quartz import from_quartz
+from distcommit.scheduling.timetables import Cron
+
+_OWN_EXTRACTOR = "what its extractor makes of a record is converters here; records come with key and value as bytes"
+_BYTES = {"KafkaSimpleSource", "KafkaSource", "UniversalKafkaSource", "KafkaDeserializerSource"}
+
+
+def _source(job: Translation) -> None:
+    source = job.take("source.class")
+    brokers = job.take("kafka.brokers")
+    if source is None:
+        raise ConfigurationError("the job names no source", expected="source.class", todo="add the common properties")
+    if brokers is None:
+        raise source.wrong("only jobs with a Kafka source are converted", expected="kafka.brokers beside it")
+    kind = source.value.rpartition(".")[2]
+    job.put(source, "source.type", "kafka", "" if kind in _BYTES else _OWN_EXTRACTOR)
+    job.put(brokers, "source.brokers", ",".join(listed(brokers)))
+    _topics(job)
+    start = job.take("bootstrap.with.offset")
+    if start is not None and start.value.lower() == "skip":
+        job.leave(
+            start, "a new topic is not passed over by itself: name it in source.exclude, else it begins at its end"
+        )
+        start = None
+    starts = {"earliest": "earliest", "latest": "latest", "nearest": "latest", "skip": "latest"}
+    job.put(start, "source.start", one_of(start, starts) if start is not None else "latest")
+    expired = job.take("reset.on.offset.out.of.range")
+    if expired is not None:
+        ours = one_of(expired, {name: name for name in ("earliest", "latest", "nearest", "skip")})
+        job.put(expired, "source.expired_offsets", ours, "what it passes over is recorded as lost")
+    _decoding(job)
+    for name, key in {"security.protocol": "security.protocol", "sasl.mechanism": "sasl.mechanism"}.items():
+        found = job.take(f"source.kafka.consumerConfig.{name}")
+        if found is not None:
+            job.tree["source"].setdefault("client", {})[key] = found.value
+            job.put(found, "source.client", job.tree["source"]["client"])
+
+
+def _topics(job: Translation) -> None:
+    for name, key in {"topic.whitelist": "topic_patterns", "topic.blacklist": "exclude_patterns"}.items():
+        found = job.take(name)
+        patterns = listed(found) if found is not None else []
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                assert found is not None
+                raise found.wrong(f"{pattern!r} is no regular expression as Python has them: {error}") from None
+        if patterns or name == "topic.whitelist":
+            job.put(found, f"source.{key}", patterns or [".*"])
+
+
+def _decoding(job: Translation) -> None:
+    kind, registry = job.take("kafka.deserializer.type"), job.take("kafka.schema.registry.url")
+    if kind is None:
+        job.leave(registry, "a registry goes with a converter: avro, protobuf or json_schema")
+        return
+    match kind.value.upper():
+        case "CONFLUENT_AVRO" | "CONFLUENT_JSON" if registry is not None:
+            converter = {"CONFLUENT_AVRO": "avro", "CONFLUENT_JSON": "json_schema"}[kind.value.upper()]
+            section = {"type": converter, "registry": {"url": registry.value}}
+            job.put(kind, "converters", [section])
+            job.put(registry, "converters", [section])
+        case "GSON":
+            job.put(kind, "converters", [{"type": "json"}], "fields are inferred from the first records")
+            job.leave(registry, "records are plain JSON")
+        case "BYTE_ARRAY" | "STRING":
+            job.leave(kind, "needs no setting: records come with key and value as bytes")
+            job.leave(registry, "records are bytes")
+        case _:
+            job.leave(kind, "a class of your own is a converter (type: python)")
+            job.leave(registry, "a registry goes with a converter: avro, protobuf or json_schema")
+
+
+def _committing(job: Translation) -> None:
+    policy = job.take("job.commit.policy")
+    if policy is not None:
+        ours = one_of(policy, {name: name for name in ("full", "successful", "partial")})
+        note = "here of each topic by itself; commit.scope: job is all or nothing" if ours == "full" else ""
+        job.put(policy, "commit.policy", ours, note)
+    lock = job.take("job.lock.enabled")
+    if lock is not None:
+        job.put(lock, "lock.enabled", truth(lock), "" if truth(lock) else "two runs at once are safe also without it")
+    semantics = job.take("gobblin.runtime.delivery.semantics") or job.take("delivery.semantics")
+    if semantics is not None:
+        ours = one_of(semantics, {"AT_LEAST_ONCE": "at_least_once", "EXACTLY_ONCE": "exactly_once"})
+        job.put(semantics, "commit.delivery", ours)
+
+
+def _retrying(job: Translation) -> None:
+    retries, wait = job.take("task.maxretries"), job.take("task.retry.intervalinsec")
+    if retries is not None:
+        job.put(retries, "task.attempts", whole_number(retries) + 1)
+    if wait is not None:
+        job.put(wait, "task.retry_wait_s", whole_number(wait), "doubled each time, up to a minute")
+    enabled, policy = job.take("workunit.retry.enabled"), job.take("workunit.retry.policy")
+    if policy is not None:
+        ours = one_of(policy, {"always": "always", "onfull": "on_full", "onpartial": "on_partial", "never": "never"})
+        job.put(policy, "task.retry_across_runs", ours)
+    if enabled is not None and truth(enabled) and policy is None:
+        job.put(enabled, "task.retry_across_runs", "always")
+    elif enabled is not None and not truth(enabled):
+        job.put(enabled, "task.retry_across_runs", "never", "what failed is read again with what is new")
+    elif enabled is not None:
+        job.leave(enabled, "said by workunit.retry.policy")
+
+
+def _scheduling(job: Translation) -> None:
+    schedule, once = job.take("job.schedule"), job.take("job.runonce")
+    if once is not None and truth(once):
+        job.leave(once, "`distcommit run` runs once")
+        job.leave(schedule, "job.runonce is true")
+        return
+    job.leave(once, "needs no setting: a job with a schedule runs by it")
+    if schedule is None:
+        return
+    try:
+        ours = from_quartz(schedule.value)
+        if "cron" in ours:
+            Cron(str(ours["cron"]))
+    except ValueError as error:
+        job.leave(schedule, f"set schedule by hand: {error}")
+        return
+    note = "times are UTC: Gobblin's were its machine's, see schedule.time_zone" if "cron" in ours else ""
+    job.put(schedule, "schedule", ours, note)
+
+
+def _launching(job: Translation) -> None:
+    kind, threads = job.take("launcher.type"), job.take("taskexecutor.threadpool.size")
+    tasks = job.take("mr.job.max.mappers")
+    master = one_of(kind, {"LOCAL": "", "MAPREDUCE": "yarn", "YARN": "yarn"}) if kind is not None else ""
+    slots = str(whole_number(threads, least=1)) if threads is not None else "2"
+    ours = master or f"local[{slots},4]"
+    if kind is not None:
+        job.put(kind, "spark.master", ours, "executors need this package (conf/README.md)" if master else "")
+    elif threads is not None:
+        job.put(None, "spark.master", ours)
+    if threads is not None and not master:
+        job.put(threads, "spark.master", ours)
+    elif threads is not None:
+        job.leave(threads, "how many tasks an executor runs is spark.conf, spark.executor.cores")
+    if tasks is not None:
+        job.put(tasks, "spark.partitions", whole_number(tasks, least=1))
+
+
+def _limits(job: Translation) -> None:
+    enabled, kind = job.take("extract.limit.enabled"), job.take("extract.limit.type")
+    limit = job.take("extract.limit.timeLimit") or job.take("extract.limit.time.limit")
+    unit = job.take("extract.limit.timeLimitTimeunit") or job.take("extract.limit.time.limit.timeunit")
+    if enabled is None or not truth(enabled) or kind is None or kind.value.lower() != "time" or limit is None:
+        for each in (enabled, kind, limit, unit):
+            why = "limits are limits.seconds, source.records_per_dataset and source.bytes_per_dataset"
+            job.leave(each, "the limit is off" if enabled is None or not truth(enabled) else why)
+        return
+    seconds = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
+    factor = one_of(unit, seconds) if unit is not None else 1
+    for each in (enabled, kind, limit, unit):
+        if each is not None:
+            job.put(each, "limits.seconds", whole_number(limit, least=1) * factor, "of a run, there of each task")
+
+
+def _telling(job: Translation) -> None:
+    names = ("email.host", "email.smtp.port", "email.from", "email.tos")
+    enabled, failures = job.take("email.alert.enabled"), job.take("job.max.failures")
+    host, port, sender, recipients = (job.take(name) for name in names)
+    if enabled is None or not truth(enabled):
+        for each in (failures, enabled, host, port, sender, recipients):
+            job.leave(each, "alerts are off (email.alert.enabled)")
+        return
+    if host is None or sender is None or recipients is None:
+        raise enabled.wrong("an e-mail needs more than this", expected=", ".join(names))
+    mail: dict[str, Any] = {"host": host.value, "sender": sender.value, "recipients": listed(recipients)}
+    if port is not None:
+        mail["port"] = whole_number(port, least=1)
+    for each in (enabled, host, port, sender, recipients):
+        if each is not None:
+            job.put(each, "alerts.emails", [mail])
+    after = whole_number(failures, least=1) if failures is not None else 1
+    job.put(failures, "alerts.after_failed_runs", after)
+
+
+def _checking(job: Translation) -> None:
+    policies, types = job.take("qualitychecker.task.policies"), job.take("qualitychecker.task.policy.types")
+    if policies is None:
+        job.leave(types, "there are no policies")
+        return
+    levels = [each.upper() for each in listed(types)] if types is not None else []
+    checkers, others = [], []
+    for index, policy in enumerate(listed(policies)):
+        level = "mandatory" if levels[index : index + 1] == ["FAIL"] else "optional"
+        if policy.rpartition(".")[2] == "RowCountPolicy":
+            checkers.append({"type": "row_count_of_source", "level": level})
+        else:
+            others.append(policy.rpartition(".")[2])
+    for each in (policies, types):
+        if checkers and each is not None:
+            job.put(each, "task_checkers", checkers)
+        if others or not checkers:
+            job.leave(each, f"these are task_checkers of yours (type: python), or of ours: {', '.join(others)}")
+
+
+def _writing(job: Translation) -> None:
+    destination = job.take("writer.destination.type")
+    if destination is not None and destination.value.upper() != "HDFS":
+        raise destination.wrong("only jobs that write files are converted", expected="HDFS", todo="see conf/sinks")
+    job.leave(destination, "needs no setting: where files go is paths.output")
+    form = job.take("writer.output.format")
+    ours = {"AVRO": "avro", "PARQUET": "parquet", "ORC": "orc"}.get(form.value.upper() if form else "AVRO")
+    if ours is None:
+        job.leave(form, "files of plain text are not written: Parquet is, with the record's bytes in the column value")
+    job.put(form if ours else None, "sink.format", ours or "parquet")
+    codec = job.take("writer.codec.type")
+    if codec is not None:
+        known = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTANDARD": "zstd", "ZSTD": "zstd", "NOCOMPRESSION": "none"}
+        if (compression := known.get(codec.value.upper())) is None:
+            job.leave(codec, "sink.compression is zstd, snappy, gzip or none")
+        else:
+            job.put(codec, "sink.compression", compression)
+    _partitioning(job)
+
+
+def _partitioning(job: Translation) -> None:
+    partitioner, granularity = job.take("writer.partitioner.class"), job.take("writer.partition.granularity")
+    zone, columns = job.take("writer.partition.timezone"), job.take("writer.partition.columns")
+    if partitioner is None or "TimeBased" not in partitioner.value:
+        for each in (partitioner, granularity, zone, columns):
+            job.leave(each, "folders by a field's values are sink.partition_by")
+        return
+    by = {"column": "kafka_timestamp", "granularity": "hour", "time_zone": "America/Los_Angeles"}
+    if granularity is not None:
+        by["granularity"] = one_of(granularity, {name: name for name in ("year", "month", "day", "hour")})
+    if zone is not None:
+        by["time_zone"] = zone.value
+    note = "by the time that Kafka has of a record"
+    for each in (partitioner, granularity, zone):
+        if each is not None:
+            job.put(each, "sink.partition_by", by, note)
+    job.leave(
+        columns, "folders go by Kafka's time; by a field of yours: sink.partition_by.column, once it is a timestamp"
+    )
+
+
+RULES: tuple[Callable[[Translation], None], ...] = (
+    *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _telling, _checking),
+)
+"""In the order in which sections come in the job file."""

@@ -1,0 +1,120 @@
+"""What has been said of a job of ours so far, and of which properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from distcommit.app.gobblin.properties import Property, unfilled
+
+_TRUTHS = {"true": True, "false": False}
+
+
+class TranslatedProperty(msgspec.Struct, frozen=True):
+    """A property, where it stands, and the settings of the job file that it became, `key: value`; `note`: what differs
+    there."""
+
+    name: str
+    place: str
+    setting: str
+    note: str = ""
+
+
+class LeftProperty(msgspec.Struct, frozen=True):
+    """A property that became nothing, where it stands, and why, or where it belongs."""
+
+    name: str
+    place: str
+    why: str
+
+
+class Translation:
+    """A job file that grows property by property. Each property is asked for by one rule, which puts a setting, or
+    leaves it with a reason; what no rule asks for is left in the end.
+
+    Args:
+        properties: by name.
+    """
+
+    def __init__(self, properties: Mapping[str, Property]) -> None:
+        self._properties = dict(properties)
+        self._open = dict(properties)
+        self.tree: dict[str, Any] = {}
+        self.translated: list[TranslatedProperty] = []
+        self.left: list[LeftProperty] = []
+
+    def take(self, name: str) -> Property | None:
+        """A property, which its caller puts or leaves; None if it is not there, or empty.
+
+        Raises:
+            ConfigurationError: if it has a variable that nobody fills in.
+        """
+        found = self._open.pop(name, None)
+        if found is None or not found.value:
+            return None
+        if variable := unfilled(found.value):
+            raise found.wrong(
+                f"nobody says what ${{{variable}}} is", todo="give the file that does by --sysconfig, or write it out"
+            )
+        return found
+
+    def text(self, name: str) -> str:
+        """A property's value, whoever asks for the property; empty if it is not there."""
+        return self._properties[name].value if name in self._properties else ""
+
+    def put(self, of: Property | None, key: str, value: Any, note: str = "") -> None:
+        """Sets `section.key` of the job file. `of`: the property that says so; None: nobody's, and not told of."""
+        *sections, last = key.split(".")
+        holder = self.tree
+        for section in sections:
+            holder = holder.setdefault(section, {})
+        holder[last] = value
+        if of is not None:
+            self.translated.append(TranslatedProperty(of.name, of.place, f"{key}: {shown(value)}", note))
+
+    def leave(self, of: Property | None, why: str) -> None:
+        """Nothing became of it."""
+        if of is not None:
+            self.left.append(LeftProperty(of.name, of.place, why))
+
+    def remaining(self) -> Iterable[Property]:
+        """What no rule has asked for; empty ones are none."""
+        return [each for each in self._open.values() if each.value]
+
+
+def truth(of: Property) -> bool:
+    """Its value as a truth value."""
+    if of.value.lower() not in _TRUTHS:
+        raise of.wrong("this is neither true nor false", expected="true or false")
+    return _TRUTHS[of.value.lower()]
+
+
+def whole_number(of: Property, *, least: int = 0) -> int:
+    """Its value as a number."""
+    try:
+        found = int(of.value)
+    except ValueError:
+        raise of.wrong("this is no whole number", expected="digits") from None
+    if found < least:
+        raise of.wrong("the number is too small", expected=f"{least} or more")
+    return found
+
+
+def one_of(of: Property, known: Mapping[str, Any]) -> Any:
+    """What its value stands for, whatever case it is in."""
+    by_name = {name.lower(): value for name, value in known.items()}
+    if of.value.lower() not in by_name:
+        raise of.wrong("there is no such value", expected=", ".join(known))
+    return by_name[of.value.lower()]
+
+
+def listed(of: Property) -> list[str]:
+    """The parts of its value between commas."""
+    return [part for each in of.value.split(",") if (part := each.strip())]
+
+
+def shown(value: Any) -> str:
+    """A setting's value in one line."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,229 @@
+"""Published files that are too old to be kept: which these are, and the maintenance units that retire them.
+
+A unit has no range and no records: it is planned on the watermark that is stored, and leaves it where it is. All that
+an attempt at it stages is the tombstone that names the files, so that a run which dies in the midst is finished as any
+other; the files are deleted once no cut that is kept shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+
+from distcommit.ingest.known_records import KnownRecords
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.errors import DistcommitError
+from distcommit.model.extract import Extract
+from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.ports import FileStatus, FileSystem
+from distcommit.model.sink import AttemptIdentity, StagingArea
+from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Provenance, Source
+from distcommit.model.urn import folder_of
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
+from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
+from distcommit.stores.listing import files_below
+from distcommit.stores.tombstones import (
+    RetiredFile,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    replacement_of,
+    retired_by,
+    stage_tombstone,
+)
+
+_PROPERTY = "retained"
+
+
+@dataclass(frozen=True, slots=True)
+class PastFile:
+    """A file that is too old: its path below the output, its footer, and what the file system says of it."""
+
+    path: str
+    footer: Footer
+    status: FileStatus
+
+
+class Horizon(msgspec.Struct, frozen=True):
+    """What is too old, as a property of a maintenance unit.
+
+    `before_ms`, milliseconds since 1970: files are too old if all that their time folder stands for is before; where
+    they are in none, if they were written before. `base`: the done epoch that the unit was planned on.
+    """
+
+    before_ms: int
+    base: int = 0
+
+    @classmethod
+    def of(cls, unit: WorkUnit) -> Horizon | None:
+        """That of a work unit; None if it is another one."""
+        text = unit.properties.get(_PROPERTY)
+        return None if text is None else msgspec.json.decode(text, type=cls)
+
+    def is_past(self, flow: TaskFlow, path: str, branch: str, status: FileStatus) -> bool:
+        """Whether a file of a branch, by its path below the output, is too old. One without any time never is."""
+        end_ms = _folder_end_ms(flow, path, branch)
+        if end_ms is None:
+            return 0 < status.mtime_ns < self.before_ms * 1_000_000
+        return end_ms <= self.before_ms
+
+
+def _folder_end_ms(flow: TaskFlow, path: str, branch: str) -> int | None:
+    sink = next((each.sink for each in flow.branches if each.name == branch), flow.sinks[0])
+    levels = sink.partitions if isinstance(sink, FileSink) else ()
+    folders = path.split("/")[:-1][-len(levels) :] if levels else []
+    for level, folder in zip(levels, folders, strict=False):
+        if isinstance(level, TimePartition):
+            return folder_end_ms(folder, level)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class AgedDataset:
+    """A dataset's published files, of which some may be too old.
+
+    Attributes:
+        fs: where
+        output: the job's output is.
+        dataset_urn: the dataset.
+        done_epoch: what newer epochs have published does not count.
+        flow: the job's, whose sinks say how folders are named by time.
+    """
+
+    fs: FileSystem
+    output: str
+    dataset_urn: str
+    done_epoch: int
+    flow: TaskFlow
+
+    def stones(self) -> list[Tombstone]:
+        """Its tombstones. Raises as `past`."""
+        beside = f"{self.output}/{REJECTED_FOLDER}/{folder_of(self.dataset_urn)}"
+        names = [entry.name for entry in self.fs.list_folder(beside) if is_tombstone(entry.name)]
+        return [read_tombstone(self.fs, f"{beside}/{name}") for name in names]
+
+    def past(self, horizon: Horizon) -> Iterator[PastFile]:
+        """Live files that are too old; what was turned away is not among them.
+
+        Raises:
+            DistcommitError, OSError: if what says so can't be read.
+        """
+        retired = retired_by(self.stones(), self.done_epoch)
+        for path in files_below(self.fs, f"{self.output}/{folder_of(self.dataset_urn)}"):
+            below = path.removeprefix(f"{self.output}/")
+            if below in retired:
+                continue
+            status, footer = self.fs.status(path), read_footer(self.fs, path)
+            if status is None or footer is None:
+                continue
+            is_ours = footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch
+            if is_ours and horizon.is_past(self.flow, below, footer.branch or MAIN_BRANCH, status):
+                yield PastFile(below, footer, status)
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedFiles(Source):
+    """All idle datasets of which something is too old, in the place of the job's source.
+
+    Attributes:
+        fs: where
+        output: the job's output is.
+        flow: the job's.
+        before_ms: see `Horizon`.
+    """
+
+    fs: FileSystem
+    output: str
+    flow: TaskFlow
+    before_ms: int
+
+    @property
+    def provenance(self) -> Provenance | None:  # type: ignore[override]
+        return self.flow.source.provenance
+
+    def extract_of(self, dataset_urn: str) -> Extract | None:
+        return self.flow.source.extract_of(dataset_urn)
+
+    def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for urn, state in states.items():
+            if not owned(urn) or state.status is not DatasetStatus.IDLE or state.watermark is None:
+                continue
+            aged, horizon = self.aged(urn, state.done_epoch), Horizon(self.before_ms, state.done_epoch)
+            try:
+                if next(aged.past(horizon), None) is not None:
+                    yield _plan(urn, state.watermark, horizon)
+            except (DistcommitError, OSError) as error:
+                yield DatasetProblem(urn, str(error))
+
+    def open(self) -> Extractor:
+        return _AgedExtractor(self)
+
+    def in_place(self) -> TaskFlow:
+        """The job's flow with this source, and with no construct that would look at records: there are none."""
+        branches = tuple(replace(each, stages=(), checks=()) for each in self.flow.branches)
+        return replace(self.flow.with_source(self), branches=branches, stages=())
+
+    def aged(self, urn: str, done_epoch: int) -> AgedDataset:
+        """A dataset of the job."""
+        return AgedDataset(self.fs, self.output, urn, done_epoch, self.flow)
+
+
+def _plan(urn: str, watermark: Watermark, horizon: Horizon) -> DatasetPlan:
+    nothing = Watermark({}, watermark.incarnation)
+    unit = WorkUnit("", urn, nothing, nothing, 1, {_PROPERTY: msgspec.json.encode(horizon).decode()})
+    return DatasetPlan(urn, watermark, nothing, (unit,))
+
+
+@dataclass(slots=True)
+class _AgedExtractor(Extractor):
+    source: RetainedFiles
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return AgedExtraction(self.source, unit)
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(slots=True)
+class AgedExtraction(Extraction):
+    """Of a maintenance unit that retires what is too old: no records."""
+
+    source: RetainedFiles
+    unit: WorkUnit
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def actual_high(self) -> Watermark:
+        return self.unit.expected_high
+
+    def bytes_read(self) -> int:
+        return 0
+
+    def retire(
+        self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
+    ) -> tuple[BranchResult, ...]:
+        """The results, with a staged tombstone that names what is too old, and the replacement before it."""
+        horizon = Horizon.of(self.unit)
+        if horizon is None:
+            return tuple(results)
+        aged, known, files = self.source.aged(self.unit.dataset_urn, horizon.base), KnownRecords(), list[RetiredFile]()
+        for past in aged.past(horizon):
+            files.append(RetiredFile(past.path, past.status.size_bytes, "", past.footer.records))
+            known.add(past.footer, retained=True)
+        for stone in newest_replacements(aged.stones(), horizon.base):
+            found = aged.fs.status(f"{aged.output}/{stone.path}")
+            if found is None:
+                raise FileNotFoundError(stone.path)
+            files.append(RetiredFile(stone.path, found.size_bytes, "", 0))
+            known.keep(stone.replaced)
+        tombstone = replacement_of(identity, "retain", horizon.base, (), files, known.to_records())
+        return (*results, BranchResult(ERRORS, self.source.flow.errors.name, (stage_tombstone(area, tombstone),)))

@@ -1,0 +1,61 @@
+"""`distcommit retain` as people type it, killed in the middle of its commit and given again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distcommit import read
+from distcommit.app.demo.kill import RunProcess
+from distcommit.app.job import Job
+from distcommit.model.errors import ConfigurationError, CutGoneError
+from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, kafka_job
+
+TOPICS = {f"t{number:02d}": 1 for number in range(8)}
+
+
+def age_of_first_day() -> str:
+    """An age by which the first day of the records is over, and the second is not."""
+    ends_ms = (FIRST_DAY_MS // DAY_MS + 1) * DAY_MS
+    return f"{int((time.time() * 1000 - ends_ms) / 3_600_000)}h"
+
+
+@pytest.mark.slow
+def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark: SparkSession) -> None:
+    with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}) as job:
+        job.produce(4, days=2)
+        here = Job.from_file(job.path, session=spark)
+        assert here.run().succeeded
+        older, age = read(job.path), age_of_first_day()
+        command = ["retain", str(job.path), "--older-than", age]
+        with RunProcess(command, tmp_path / "killed.out", tmp_path / "killed.err") as run:
+            while not run.has_ended and not list(tmp_path.glob("output/_rejected/*/*.tombstone")):
+                time.sleep(0.001)
+            assert not run.has_ended, run.stderr.read_text()[-3000:]
+            run.kill()
+        done = here.retain(age)
+        assert (done.succeeded, done.deleted) == (True, True), done
+        audit = job.audit()
+        assert (audit.exact, audit.retained, audit.records, audit.retired) == (True, 16, 16, 0)
+        assert {path.parent.name for path in tmp_path.glob("output/t*/*/*.parquet")} == {"2023-11-15"}
+        assert all(read(job.path).to_arrow(topic).num_rows == 2 for topic in TOPICS)
+        with pytest.raises(CutGoneError, match="taken by retention"):
+            older.files()
+        assert here.status().retained is not None
+        job.produce(2, days=2)
+        assert here.run().succeeded
+        assert job.audit().exact
+
+
+def test_only_files_that_are_added_or_replaced_by_partition_are_retained(tmp_path: Path) -> None:
+    with kafka_job(tmp_path, {"t": 1}, sink={"partition_by": None, "publish": "replace"}) as job:
+        with pytest.raises(ConfigurationError, match=r"sink\.publish: replace"):
+            Job.from_file(job.path).retain("1d", dry_run=True)
+        job.write(sink={"publish": "append"}, commit={"delivery": "at_least_once"})
+        with pytest.raises(ConfigurationError, match="at_least_once"):
+            Job.from_file(job.path).retain("1d")
+        job.write(sink={"type": "sqlite", "database": str(tmp_path / "db")}, commit={"delivery": "exactly_once"})
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,208 @@
+"""A Gobblin job's properties as a job file: what each becomes, and that none goes without a word."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from distcommit.app.config import load_config
+from distcommit.app.gobblin.convert import ConvertResult, convert_job
+from distcommit.app.gobblin.properties import read_properties
+from distcommit.cli.main import app
+from distcommit.model.errors import ConfigurationError
+
+LEAST = (
+    "job.name=clicks\nkafka.brokers=b1:9092, b2:9092\n"
+    "source.class=org.apache.gobblin.source.extractor.extract.kafka.KafkaSimpleSource\n"
+)
+
+
+def converted(folder: Path, more: str = "", **options: Any) -> tuple[dict[str, Any], ConvertResult]:
+    file = folder / "clicks.pull"
+    file.write_text(LEAST + more)
+    result = convert_job(file, **options)
+    return yaml.safe_load(result.job_file), result
+
+
+def value_at(tree: Any, key: str) -> Any:
+    for part in key.split("."):
+        tree = tree[part]
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "value"),
+    [
+        ("topic.whitelist=clicks\\\\..*,views", "source.topic_patterns", ["clicks\\..*", "views"]),
+        ("topic.blacklist=.*_test", "source.exclude_patterns", [".*_test"]),
+        ("", "source.topic_patterns", [".*"]),
+        ("", "source.brokers", "b1:9092,b2:9092"),
+        ("", "source.start", "latest"),
+        ("bootstrap.with.offset=EARLIEST", "source.start", "earliest"),
+        ("reset.on.offset.out.of.range=nearest", "source.expired_offsets", "nearest"),
+        ("job.lock.enabled=false", "lock.enabled", False),
+        ("job.commit.policy=partial", "commit.policy", "partial"),
+        ("job.schedule=0 0/2 * * * ?", "schedule.cron", "*/2 * * * *"),
+        ("launcher.type=MAPREDUCE", "spark.master", "yarn"),
+        ("launcher.type=LOCAL\ntaskexecutor.threadpool.size=3", "spark.master", "local[3,4]"),
+        ("mr.job.max.mappers=7", "spark.partitions", 7),
+        ("task.maxretries=5", "task.attempts", 6),
+        ("task.retry.intervalinsec=300", "task.retry_wait_s", 300),
+        ("workunit.retry.policy=onfull", "task.retry_across_runs", "on_full"),
+        ("workunit.retry.enabled=false\nworkunit.retry.policy=always", "task.retry_across_runs", "never"),
+        ("writer.output.format=ORC", "sink.format", "orc"),
+        ("writer.codec.type=SNAPPY", "sink.compression", "snappy"),
+        (
+            "writer.partitioner.class=a.b.TimeBasedAvroWriterPartitioner\nwriter.partition.granularity=day",
+            "sink.partition_by",
+            {"column": "kafka_timestamp", "granularity": "day", "time_zone": "America/Los_Angeles"},
+        ),
+        (
+            "kafka.deserializer.type=CONFLUENT_AVRO\nkafka.schema.registry.url=http://r:8081",
+            "converters",
+            [{"type": "avro", "registry": {"url": "http://r:8081"}}],
+        ),
+        (
+            "qualitychecker.task.policies=a.RowCountPolicy\nqualitychecker.task.policy.types=FAIL",
+            "task_checkers",
+            [{"type": "row_count_of_source", "level": "mandatory"}],
+        ),
+        (
+            "extract.limit.enabled=true\nextract.limit.type=time\nextract.limit.timeLimit=15\n"
+            "extract.limit.timeLimitTimeunit=minutes",
+            "limits.seconds",
+            900,
+        ),
+        (
+            "email.alert.enabled=true\nemail.host=mail\nemail.from=a@b\nemail.tos=c@d,e@f\nemail.smtp.port=25",
+            "alerts.emails",
+            [{"host": "mail", "sender": "a@b", "recipients": ["c@d", "e@f"], "port": 25}],
+        ),
+        ("data.publisher.final.dir=/data/out", "paths.output", "/data/out/clicks"),
+        ("data.publisher.final.dir=/data/out", "paths.store", "/data/out/distcommit/clicks/store"),
+        (
+            "fs.uri=hdfs://nn:9000\nstate.store.fs.uri=hdfs://nn:9000\nstate.store.dir=/state\n"
+            "data.publisher.final.dir=/data/out",
+            "paths.store",
+            "hdfs://nn:9000/state/distcommit/clicks/store",
+        ),
+    ],
+)
+def test_a_property_lands_where_it_belongs(tmp_path: Path, said: str, key: str, value: Any) -> None:
+    tree, result = converted(tmp_path, said)
+    assert value_at(tree, key) == value
+    if said:
+        told = {row.name for row in result.translated} | {row.name for row in result.left}
+        assert {line.partition("=")[0] for line in said.splitlines()} <= told
+
+
+def test_no_property_goes_without_a_word_and_the_job_file_says_those_that_were_left(tmp_path: Path) -> None:
+    more = (
+        "extract.namespace=ns\nextract.table.name=t\nextract.table.type=snapshot_only\njob.group=g\nmy.own=1\n"
+        "source.kafka.consumerConfig.sasl.jaas.config=password\nconverter.classes=a.B\nfork.branches=2\n"
+        "job.schedule=0 0 0 ? * 6#3\nwriter.file.path.type=tablename\nmetrics.enabled=true\nempty.one=\n"
+    )
+    tree, result = converted(tmp_path, more)
+    told = [row.name for row in result.translated] + [row.name for row in result.left]
+    assert set(told) == set(read_properties(tmp_path / "clicks.pull")) - {"empty.one"}
+    left = {row.name: row for row in result.left}
+    assert left["my.own"].why == "nothing here is known for it"
+    assert left["my.own"].place == "clicks.pull:8"
+    assert "6#3" in left["job.schedule"].why
+    assert "schedule" not in tree
+    assert "secret" in left["source.kafka.consumerConfig.sasl.jaas.config"].why
+    for row in result.left:
+        assert f"{row.name}: " in result.job_file
+
+
+def test_what_is_special_wins_as_the_scheduler_of_gobblin_has_it(tmp_path: Path) -> None:
+    root, system = tmp_path / "jobs", tmp_path / "gobblin.properties"
+    (root / "kafka").mkdir(parents=True)
+    system.write_text("work=/srv\nmr.job.max.mappers=1\nstate.store.dir=${work}/state\n")
+    (root / "all.properties").write_text(
+        "mr.job.max.mappers=2\ntask.maxretries=1\ndata.publisher.final.dir=${work}/out\n"
+    )
+    (root / "kafka" / "some.properties").write_text("task.maxretries=2\njob.lock.enabled=true\n")
+    (root / "kafka" / "common.inc").write_text("job.commit.policy=full\n")
+    tree, result = converted(
+        root / "kafka", "include=common.inc\njob.lock.enabled=false\n", sysconfig=system, root=root
+    )
+    assert tree["spark"]["partitions"] == 2
+    assert tree["task"]["attempts"] == 3
+    assert tree["lock"] == {"enabled": False}
+    assert tree["commit"] == {"policy": "full"}
+    assert tree["paths"]["output"] == "/srv/out/clicks"
+    assert tree["paths"]["store"] == "/srv/state/distcommit/clicks/store"
+    assert {row.name: row.place for row in result.translated}["job.commit.policy"] == "common.inc:1"
+    assert "state.store.dir" not in converted(root / "kafka")[0]["paths"]["store"]
+
+
+def test_a_variable_of_the_environment_is_one_of_the_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUT", "/elsewhere")
+    tree, _ = converted(tmp_path, "data.publisher.final.dir=${env:OUT}/files")
+    assert tree["paths"]["output"] == "${OUT}/files/clicks"
+
+
+@pytest.mark.parametrize(
+    ("more", "line", "what"),
+    [
+        ("job.lock.enabled=maybe", 4, "neither true nor false"),
+        ("# a comment\nmr.job.max.mappers=many", 5, "no whole number"),
+        ("task.maxretries=-1", 4, "too small"),
+        ("job.commit.policy=most", 4, "expected full, successful, partial"),
+        ("bootstrap.with.offset=somewhere", 4, "no such value"),
+        ("topic.whitelist=a,\\\n  (b", 4, "no regular expression"),
+        ("job.name=other", 4, "also at clicks.pull:1"),
+        ("include=nowhere.properties", 4, "not there"),
+        ("include=clicks.pull", 4, "include each other"),
+        ("data.publisher.final.dir=${gobblin.work.dir}/out", 4, "nobody says what ${gobblin.work.dir} is"),
+        ("a=${b}\nb=${a}", 5, "name each other"),
+        ("x=\\u12", 4, "cut short"),
+        ("x=\0", 4, "no text"),
+        ("writer.destination.type=KAFKA", 4, "only jobs that write files"),
+        ("email.alert.enabled=true", 4, "more than this"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line_and_nothing_is_written(
+    tmp_path: Path, more: str, line: int, what: str
+) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        converted(tmp_path, more, output=tmp_path / "job.yaml")
+    assert what in str(told.value)
+    assert f"clicks.pull, line={line}]" in str(told.value)
+    assert not (tmp_path / "job.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "no name"),
+        ("job.name=a", "names no source"),
+        ("job.name=a\nsource.class=x.MysqlSource", "only jobs with a Kafka source"),
+        (LEAST + "writer.partitioner.class=TimeBased\nwriter.partition.timezone=Nowhere", "Nowhere"),
+    ],
+)
+def test_no_job_can_be_made_of_it(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "clicks.pull").write_text(text)
+    with pytest.raises(ConfigurationError, match=what):
+        convert_job(tmp_path / "clicks.pull")
+
+
+def test_the_command_writes_a_new_job_file_that_loads_and_never_another_ones(tmp_path: Path) -> None:
+    (tmp_path / "clicks.pull").write_text(LEAST)
+    arguments = ["convert-gobblin", str(tmp_path / "clicks.pull"), "-o", str(tmp_path / "job.yaml")]
+    told = CliRunner().invoke(app, [*arguments, "--json"])
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["job"] == "clicks"
+    assert load_config(tmp_path / "job.yaml").job == "clicks"
+    before = (tmp_path / "job.yaml").read_text()
+    again = CliRunner().invoke(app, arguments)
+    assert again.exit_code == 2
+    assert (tmp_path / "job.yaml").read_text() == before
+    shown = CliRunner().invoke(app, ["convert-gobblin", str(tmp_path / "clicks.pull")])
+    assert yaml.safe_load(shown.stdout) == yaml.safe_load(before)

@@ -1,0 +1,194 @@
+"""Retention: what is too old goes on purpose; audit, rebuild and readers know it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.retain import age_ms, look_for_past, retaining
+from distcommit.engine.run import RunResult, run
+from distcommit.ingest.retained import Horizon
+from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError
+from distcommit.protocol.paths import is_tombstone
+from distcommit.sinks.files.sink import FileSink
+from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
+from distcommit.stores.claims import read_owner
+from distcommit.stores.fencing import end_run
+from distcommit.stores.horizons import newest_horizon, put_horizon
+from distcommit.stores.job_store import open_store
+from distcommit.stores.tombstones import read_tombstone
+from tests.unit.app.test_readers import Place
+
+OLD_S, OLD_MS = 1_000_000_000, 1_000_000_000_000
+"""When a file was written that is old, in seconds, and before when files are."""
+
+
+def aged(place: Place) -> None:
+    """All that is published by now was written long ago."""
+    for path in Path(place.roots.output).rglob("*.parquet"):
+        os.utime(path, (OLD_S - 1, OLD_S - 1))
+
+
+def retain(place: Place, kept_cuts: int | None = None) -> RunResult:
+    settings = retaining(place.begin({}), OLD_MS, kept_cuts)
+    result = run(place.launch, settings)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    assert result.succeeded, result
+    return result
+
+
+def retain_and_delete(place: Place) -> None:
+    put_horizon(place.store(), OLD_MS, place.clock.now_ms(), "somebody")
+    retain(place)
+    retain(place, 2)
+
+
+def audit(place: Place) -> AuditResult:
+    found = audit_store(place.store(), place.begin({}).flow.source.provenance, deep=True)
+    assert found.exact, found
+    return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    place.run(3, ["a", "b"])
+    aged(place)
+    place.run(5, ["a", "b"])
+    return place
+
+
+def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -> None:
+    assert look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).records == 6
+    retain_and_delete(place)
+    found = audit(place)
+    assert (found.records, found.retained, found.gaps, found.retired) == (4, 6, 0, 0)
+    assert place.counts(place.read()) == {"a": 2, "b": 2}
+    assert len(list(Path(place.roots.output).rglob("*.parquet"))) == 2
+    place.run(6, ["a", "b"])
+    assert audit(place).records == 6
+    assert place.counts(place.read()) == {"a": 3, "b": 3}
+    assert not look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).files
+
+
+def test_a_reader_of_an_older_cut_is_told_that_retention_has_taken_it(place: Place) -> None:
+    old, at = place.read(), datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
+    epoch = old.epoch
+    retain_and_delete(place)
+    for ask in (lambda: place.read(as_of=epoch), lambda: place.read(as_of=at), old.files):
+        with pytest.raises(CutGoneError, match="taken by retention: somebody has asked for what is older than 2001-09"):
+            ask()
+
+
+def test_files_stay_as_long_as_a_kept_cut_shows_them(place: Place) -> None:
+    old = place.read()
+    files = old.files()
+    retain(place)
+    retain(place)
+    assert old.files() == files
+    assert place.counts(old) == {"a": 5, "b": 5}
+    assert place.counts(place.read()) == {"a": 2, "b": 2}
+    assert audit(place).retired == 2
+    retain(place, 2)
+    assert audit(place).retired == 0
+
+
+def test_a_store_that_is_lost_is_rebuilt_to_where_it_was(place: Place) -> None:
+    retain_and_delete(place)
+    before = {urn: state.watermark for urn, state in known_states(place.store()).items()}
+    owner = read_owner(place.fs, place.roots.output)
+    assert owner is not None
+    shutil.rmtree(place.roots.store)
+    store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)
+    done = rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "rebuild", "somebody", accept_gaps=False)
+    assert done.written, done.problems
+    assert {urn: state.watermark for urn, state in known_states(place.store()).items()} == before
+    assert audit(place).retained == 6
+
+
+def test_what_is_retained_is_known_once_partitions_are_replaced(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.run(3, ["a"])
+    aged(place)
+    retain_and_delete(place)
+    place.publish = "replace"  # as another publisher, which goes on from what retention has said
+    place.run(5, ["a"])
+    place.run(6, ["a"])
+    found = audit(place)
+    assert (found.retained, found.replaced, found.records) == (3, 2, 1)
+    stones = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
+    assert max(read_tombstone(place.fs, str(path)).version for path in stones) == 3
+
+
+def test_of_several_retentions_the_newest_says_all(place: Place) -> None:
+    retain_and_delete(place)
+    aged(place)
+    place.run(7, ["a", "b"])
+    retain_and_delete(place)
+    assert audit(place).retained == 10
+    stones = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
+    assert len(stones) == 2
+    horizon = newest_horizon(place.store())
+    assert horizon is not None
+    assert horizon.before_ms == OLD_MS
+
+
+def test_a_horizon_that_is_damaged_is_told(place: Place) -> None:
+    retain_and_delete(place)
+    (path,) = Path(place.roots.store, "horizons").iterdir()
+    path.write_text("nothing")
+    with pytest.raises(CorruptError):
+        newest_horizon(place.store())
+    with pytest.raises(CutGoneError, match="not kept any more"):
+        place.read(as_of=2)
+
+
+@pytest.mark.parametrize(
+    ("folder", "granularity", "zone", "end"),
+    [
+        ("2024", "year", "UTC", datetime(2025, 1, 1, tzinfo=UTC)),
+        ("2024-12", "month", "UTC", datetime(2025, 1, 1, tzinfo=UTC)),
+        ("2024-02-28", "day", "UTC", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("2024-02-28-23", "hour", "UTC", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("2024-02-28", "day", "America/New_York", datetime(2024, 2, 29, 5, tzinfo=UTC)),
+        ("2024-10-27-02", "hour", "Europe/Brussels", datetime(2024, 10, 27, 2, tzinfo=UTC)),
+        ("2024-13-01", "day", "UTC", None),
+        ("time=unknown", "day", "UTC", None),
+        ("9999", "year", "UTC", None),
+        ("2024-01", "day", "UTC", None),
+    ],
+)
+def test_a_folder_is_past_once_its_whole_time_is(
+    folder: str, granularity: str, zone: str, end: datetime | None
+) -> None:
+    partition = TimePartition.model_validate({"granularity": granularity, "time_zone": zone})
+    assert folder_end_ms(folder, partition) == (None if end is None else end.timestamp() * 1000)
+
+
+def test_a_time_folder_counts_and_not_when_its_file_was_written(place: Place) -> None:
+    flow = place.begin({}).flow
+    sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
+    flow = replace(flow, branches=(replace(flow.branches[0], sink=sink),))
+    file = next(Path(place.roots.output).rglob("*.parquet"))
+    status = place.fs.status(str(file))
+    assert status is not None
+    horizon = Horizon(OLD_MS)
+    assert horizon.is_past(flow, "a/2001-09-08/x", "main", status)
+    assert not horizon.is_past(flow, "a/2001-09-09/x", "main", status)
+
+
+@pytest.mark.parametrize("text", ["90", "d", "-1d", "0d", "90x", "1.5d", "", "٣d"])
+def test_what_is_no_age_is_told(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="no age"):
+        age_ms(text)
+
+
+def test_ages() -> None:
+    assert (age_ms("36h"), age_ms("90d"), age_ms("2w")) == (129_600_000, 7_776_000_000, 1_209_600_000)
