@@ -102,9 +102,10 @@ class OpenDatasets:
                     del self._plans[urn]
                     self._states.pop(urn, None)
                     self.nothing[urn] = (reason + self._unreadable_states if failed else reason, failed)
-                case Ready(winners, high, left_out):
-                    told = left_out + self._unreadable_states if left_out else ""
-                    yield plan, Ready(winners, high, told), staged
+                case Ready(winners, high, left_out) if left_out:
+                    yield plan, Ready(winners, high, left_out + self._unreadable_states), staged
+                case Ready():
+                    yield plan, answer, staged
 
     def settle(self, fold: Fold) -> list[DatasetPlan]:
         """Takes off the datasets that this run has published, and returns their plans."""

@@ -186,6 +186,9 @@ def _execute_kind(
     if kind.tries is not CommitStep.tries:  # else of many thousands none has any
         for name, step in zip(owners, steps, strict=True):
             outcomes.tries.setdefault(name, Counter()).update(step.tries)
+    if verdicts is None and not any(errors):  # nearly always
+        outcomes.executed.update({name: len(group) for name, group in groups.items()})
+        return
     for index, (name, error) in enumerate(zip(owners, errors, strict=True)):
         if error is None:
             if verdicts is None or verdicts[index] is not Verdict.DONE:

@@ -33,7 +33,8 @@ class GuardedFolders:
         """
         if folder in self._safe or not self._fs.has_folders:  # nor links
             return
-        above, name = posixpath.split(folder)
+        above, _, name = folder.rpartition("/")  # absolute, without empty components
+        above = above or "/"
         self.check(above)
         with self._looking:  # once, though many threads ask at a time
             if above not in self._links:

@@ -36,7 +36,7 @@ def register(kind: StepType) -> StepType:
 
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
     """The steps as data, in order, consecutive ones of a type together."""
-    kinds = groupby(steps, key=lambda step: step.__class__)
+    kinds = groupby(steps, key=type)
     return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import methodcaller
 
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, FolderEntry
@@ -142,10 +143,11 @@ class StagedFiles:
         folder, slash, _ = first.staged_path.rpartition("/")
         target, target_slash, _ = first.final_path.rpartition("/")
         staged_in, final_in = folder + slash, target + target_slash
-        names = [file.staged_path[len(staged_in) :] for file in outputs]
+        paths = [file.staged_path for file in outputs]
+        names = [path[len(staged_in) :] for path in paths]
         return (
             dict(zip(names, [file.file_id for file in outputs], strict=True)) == self._names_in(folder)
-            and [file.staged_path for file in outputs] == [staged_in + name for name in names]
+            and all(map(methodcaller("startswith", staged_in), paths))
             and [file.final_path for file in outputs] == [final_in + name for name in names]
         )
 
