@@ -39,7 +39,8 @@ class Steady(msgspec.Struct, frozen=True):
 
 class Struck(msgspec.Struct, frozen=True):
     """What an audit found after one kind of trouble: `duplicates` and `missing` that were not there before it.
-    `*_in_folder`: of readers who know only the folder; -1 where the system has no such readers."""
+    `*_in_folder`: of readers who know only the folder; -1 where the system has no such readers. `unreadable_in_folder`:
+    files of 0 bytes, or torn ones, that these meet."""
 
     what: str
     times: int
@@ -47,6 +48,7 @@ class Struck(msgspec.Struct, frozen=True):
     duplicates: int
     missing: int
     duplicates_in_folder: int = -1
+    unreadable_in_folder: int = 0
     note: str = ""
 
 
@@ -170,6 +172,8 @@ def _struck_cell(struck: Struck | None) -> str:
         text = f"**{text}**"
     if struck.duplicates_in_folder > struck.duplicates:
         text += f" (by the folder {struck.duplicates_in_folder:,})"
+    if struck.unreadable_in_folder:
+        text += f" ({struck.unreadable_in_folder:,} unreadable files in the folder)"
     return f"{text} of {struck.records:,}, {struck.times} times"
 
 

@@ -36,7 +36,7 @@ class Trial:
     tell: Tell
     found: list[Struck] = field(default_factory=list)
     _before: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
-    _before_in_folder: int = 0
+    _before_in_folder: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
 
     def killed(self, times: int, *, coordinator: bool) -> None:
         """Killed as soon as a commit is seen to have begun, or up to 0.3 s later, and started again, so many times.
@@ -122,21 +122,18 @@ class Trial:
         time.sleep(0.5)
         stream, peer = self.place.stream, self.peer
         now = audit(peer.visible(self.place), stream.sent, stream.topics)
-        in_folder = self._before_in_folder - 1
-        if peer.reads_folders:
-            in_folder = audit(peer.lying(self.place), stream.sent, stream.topics).duplicates
+        in_folder = audit(peer.lying(self.place) if peer.reads_folders else (), stream.sent, stream.topics)
         one = Struck(
             what,
             times,
             stream.sent - begin,
             now.duplicates - self._before.duplicates,
             now.missing - self._before.missing,
-            in_folder - self._before_in_folder,
+            in_folder.duplicates - self._before_in_folder.duplicates if peer.reads_folders else -1,
+            in_folder.unreadable - self._before_in_folder.unreadable,
             note,
         )
-        self._before = now
-        if peer.reads_folders:
-            self._before_in_folder = in_folder
+        self._before, self._before_in_folder = now, in_folder
         self.found.append(one)
         self.tell(f"{peer.name}: {one}")
 

@@ -43,6 +43,8 @@ def test_an_audit_of_all_that_was_sent(tmp_path: Path) -> None:
 def test_an_audit_finds_what_is_missing_doubled_or_elsewhere(tmp_path: Path) -> None:
     files = [write(tmp_path, 0, 0, 0), write(tmp_path, 0, 0, 2), write(tmp_path, 1, 1, 4, 9)]
     assert audit(files, 6, TOPICS) == Counted(sent=6, found=7, missing=2, duplicates=2, foreign=2)
+    (tmp_path / "torn.parquet").touch()
+    assert audit([tmp_path / "torn.parquet"], 0, TOPICS).unreadable == 1
     assert audit([], 6, TOPICS) == Counted(sent=6, found=0, missing=6, duplicates=0, foreign=0)
 
 
