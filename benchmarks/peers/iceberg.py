@@ -70,7 +70,7 @@ class IcebergConnect(Peer):
 
     def command(self, place: Place) -> list[str]:
         worker, connector = place.root / "worker.properties", place.root / "connector.properties"
-        _write(worker, self._worker(place))
+        _write(worker, self._worker(place) | {"offset.storage.file.filename": str(place.root / "offsets")})
         _write(connector, self._sink(place))
         return [*_java(), "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(connector)]
 
@@ -81,7 +81,6 @@ class IcebergConnect(Peer):
             "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "offset.storage.file.filename": str(place.root / "offsets"),
             "plugin.discovery": "only_scan",
             "consumer.session.timeout.ms": str(_SESSION_MS),
             "consumer.metadata.max.age.ms": "10000",
