@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,8 +69,10 @@ def peers(
         for name in only or PEERS:
             peer = PEERS[name]()
             command = f"python -m benchmarks peers --json --peer {name} --topics {topics} --records {records}"
-            report = PeerReport(name, peer.system, "measured", f"{command} --kills {kills}", dict(peer.settings))
+            command = f"{command} --kills {kills} --interval-s {interval_s} --idle-s {idle_s:g}"
+            report = PeerReport(name, peer.system, "measured", command, dict(peer.settings))
             reports.append(report)
+            report.load_1m = round(os.getloadavg()[0], 2)
             if reason := peer.missing():
                 report.status, report.reason = "not started", reason
                 continue

@@ -54,7 +54,9 @@ class Struck(msgspec.Struct, frozen=True):
 
 class PeerReport(msgspec.Struct):
     """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason, and then with no figures
-    but those of what came before."""
+    but those of what came before.
+    `load_1m`: the machine's load before it was started.
+    """
 
     peer: str
     system: str
@@ -62,6 +64,7 @@ class PeerReport(msgspec.Struct):
     command: str
     settings: dict[str, str]
     reason: str = ""
+    load_1m: float = 0.0
     steady: list[Steady] = []
     struck: list[Struck] = []
 
@@ -92,6 +95,10 @@ _STEADY = (
 )
 
 
+BUSY = 0.5
+"""A machine is called busy where its load, less one, is above that for each core."""
+
+
 def markdown(results: PeerResults) -> str:
     """The tables: nothing going wrong, one for each number of topics, the best of each in bold; then under kills."""
     lines = [f"## {results.question}", ""]
@@ -111,9 +118,17 @@ def markdown(results: PeerResults) -> str:
         if struck.note
     ]
     lines += [f"- {peer.peer} {peer.status}: {peer.reason}" for peer in results.peers if peer.status != "measured"]
+    lines += [_busy(peer) for peer in results.peers if peer.load_1m > 1 + BUSY * int(results.host.get("cores", 1))]
     lines += [f"- {note}" for note in results.notes]
     about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
     return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
+
+
+def _busy(peer: PeerReport) -> str:
+    return (
+        f"- {peer.peer} had a busy machine (load {peer.load_1m:.1f} before its start): its seconds and records/s are "
+        "not to be compared; processor seconds, memory, files and counts are"
+    )
 
 
 def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:

@@ -119,6 +119,12 @@ def test_the_table_says_who_is_better_and_what_was_lost() -> None:
     assert "run gone" not in shown
 
 
+def test_a_busy_machine_is_told() -> None:
+    calm, busy = (msgspec.structs.replace(OTHER, load_1m=load) for load in (1.9, 2.1))
+    assert "had a busy machine" not in markdown(results_of(OURS, calm))
+    assert "- other had a busy machine (load 2.1 before its start)" in markdown(results_of(OURS, busy))
+
+
 def test_a_peer_that_did_not_show_all_is_the_best_of_nothing() -> None:
     failing = msgspec.structs.replace(OTHER, steady=[a_steady(records_per_s=9999.0, complete=False)])
     shown = markdown(results_of(OURS, failing))
