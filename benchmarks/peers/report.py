@@ -132,6 +132,31 @@ def _busy(peer: PeerReport) -> str:
 
 
 def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
+    """Results of commands that asked the same of different peers, as if one had. What a later one has of the same peer,
+    steady or under kills, takes the place of what an earlier one has: kills may be asked for by themselves."""
+    found: dict[str, PeerResults] = {}
+    for results in all_results:
+        asked = sorted((name, value) for name, value in results.parameters.items() if name != "kills")
+        first = found.setdefault(repr((asked, results.seed)), results)
+        if first is results:
+            continue
+        reports = {peer.peer: peer for peer in first.peers}
+        for peer in results.peers:
+            if before := reports.get(peer.peer):
+                before.steady, before.struck = peer.steady or before.steady, peer.struck or before.struck
+            else:
+                first.peers.append(peer)
+    return list(found.values())
+
+
+def _busy(peer: PeerReport) -> str:
+    return (
+        f"- {peer.peer} had a busy machine (load {peer.load_1m:.1f} before its start): its seconds and records/s are "
+        "not to be compared; processor seconds, memory, files and counts are"
+    )
+
+
+def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
     """Results of commands that asked the same of different peers, as if one had."""
     found: dict[str, PeerResults] = {}
     for results in all_results:
