@@ -149,23 +149,6 @@ def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
     return list(found.values())
 
 
-def _busy(peer: PeerReport) -> str:
-    return (
-        f"- {peer.peer} had a busy machine (load {peer.load_1m:.1f} before its start): its seconds and records/s are "
-        "not to be compared; processor seconds, memory, files and counts are"
-    )
-
-
-def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
-    """Results of commands that asked the same of different peers, as if one had."""
-    found: dict[str, PeerResults] = {}
-    for results in all_results:
-        first = found.setdefault(repr((sorted(results.parameters.items()), results.seed)), results)
-        if first is not results:
-            first.peers.extend(results.peers)
-    return list(found.values())
-
-
 def _settings(peer: PeerReport) -> str:
     return "; ".join(f"{name}: {value}" for name, value in peer.settings.items())
 
