@@ -84,7 +84,8 @@ def peers(
                 with scratch(folder) as root:
                     place = _place(kafka, root, f"{name}-k", min(topics, FEW_TOPICS), interval_s, seed)
                     batch = max(place.stream.topics, records // _BATCHES)
-                    report.struck = struck(peer, place, kafka, kills=kills, batch=batch, seed=seed, tell=tell)
+                    tried = {"kills": kills, "batch": batch, "seed": seed}
+                    struck(peer, place, kafka, **tried, tell=tell, found=report.struck)
             except NotStartedError as error:
                 report.status, report.reason = "not started", str(error)
             except Exception as error:  # noqa: BLE001 - the others are measured all the same
