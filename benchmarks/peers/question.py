@@ -30,7 +30,8 @@ _NOTES = [
     "records/s: one burst, from its first record sent to its last one visible, on a peer that runs; with few records "
     "the interval bounds it, and CPU s / million says more",
     "memory: resident, of all its processes, added up: pages that they share count twice",
-    "bold: the best of those that showed every record; in brackets: of a peer that did not",
+    "bold: the best of those that showed every record; in brackets: of a peer that did not; "
+    "nothing by the wall's clock is in bold where any of them had a busy machine",
     "duplicates and missing: by an audit that reads visible Parquet files and compares numbers with those sent",
 ]
 

@@ -95,6 +95,7 @@ _STEADY = (
 )
 
 
+_BY_THE_WALL = {"start_s", "records_per_s", "freshness_p50_s"}
 BUSY = 0.5
 """A machine is called busy where its load, less one, is above that for each core."""
 
@@ -103,7 +104,7 @@ def markdown(results: PeerResults) -> str:
     """The tables: nothing going wrong, one for each number of topics, the best of each in bold; then under kills."""
     lines = [f"## {results.question}", ""]
     for topics in sorted({steady.topics for peer in results.peers for steady in peer.steady}):
-        lines += [*_steady_table(results.peers, topics), ""]
+        lines += [*_steady_table(results, topics), ""]
     kinds = list(dict.fromkeys(struck.what for peer in results.peers for struck in peer.struck))
     if kinds:
         lines += ["Duplicates / missing records, after", ""]
@@ -118,10 +119,14 @@ def markdown(results: PeerResults) -> str:
         if struck.note
     ]
     lines += [f"- {peer.peer} {peer.status}: {peer.reason}" for peer in results.peers if peer.status != "measured"]
-    lines += [_busy(peer) for peer in results.peers if peer.load_1m > 1 + BUSY * int(results.host.get("cores", 1))]
+    lines += [_busy(peer) for peer in results.peers if _is_busy(peer, results)]
     lines += [f"- {note}" for note in results.notes]
     about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
     return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
+
+
+def _is_busy(peer: PeerReport, results: PeerResults) -> bool:
+    return peer.load_1m > 1 + BUSY * int(results.host.get("cores", 1))
 
 
 def _busy(peer: PeerReport) -> str:
@@ -153,7 +158,8 @@ def _settings(peer: PeerReport) -> str:
     return "; ".join(f"{name}: {value}" for name, value in peer.settings.items())
 
 
-def _steady_table(peers: Sequence[PeerReport], topics: int) -> list[str]:
+def _steady_table(results: PeerResults, topics: int) -> list[str]:
+    peers, busy = results.peers, any(_is_busy(peer, results) for peer in results.peers)
     rows_of = [(peer.peer, steady, peer.command) for peer in peers for steady in peer.steady if steady.topics == topics]
     whole = [steady for _, steady, _ in rows_of if steady.complete]
     lines = [
@@ -163,13 +169,13 @@ def _steady_table(peers: Sequence[PeerReport], topics: int) -> list[str]:
         f"| --- |{' ---: |' * (len(_STEADY) + 1)} --- |",
     ]
     for name, steady, command in rows_of:
-        cells = [_cell(steady, field, shape, best, whole) for _, field, shape, best in _STEADY]
+        cells = [_cell(steady, field, shape, best, whole, busy=busy) for _, field, shape, best in _STEADY]
         counted = f"{steady.counted.duplicates:,} / {steady.counted.missing:,}"
         lines.append(f"| {name} | {' | '.join(cells)} | {counted} | `{command}` |")
     return lines
 
 
-def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[Steady]) -> str:
+def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[Steady], *, busy: bool) -> str:
     if not field:
         text = f"{steady.freshness_p50_s:.1f} / {steady.freshness_p99_s:.1f}"
         field = "freshness_p50_s"
@@ -177,6 +183,8 @@ def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[
         text = f"{getattr(steady, field):{shape}}"
     if not steady.complete:
         return f"({text})"
+    if busy and field in _BY_THE_WALL:
+        return text
     values = [getattr(one, field) for one in whole]
     least_or_most = min(values) if best is min else max(values)
     return f"**{text}**" if getattr(steady, field) == least_or_most else text

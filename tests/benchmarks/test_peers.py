@@ -122,6 +122,9 @@ def test_the_table_says_who_is_better_and_what_was_lost() -> None:
 def test_a_busy_machine_is_told() -> None:
     calm, busy = (msgspec.structs.replace(OTHER, load_1m=load) for load in (1.9, 2.1))
     assert "had a busy machine" not in markdown(results_of(OURS, calm))
+    assert "| **2,000** |" in markdown(results_of(OURS, calm))
+    assert "| 2,000 |" in markdown(results_of(OURS, busy))
+    assert "| **50** |" in markdown(results_of(OURS, busy))
     assert "- other had a busy machine (load 2.1 before its start)" in markdown(results_of(OURS, busy))
 
 
