@@ -146,16 +146,22 @@ class IcebergConnect(Peer):
         if not isinstance(kept, ConsumerGroupTopicPartitions):
             raise TypeError(kept)
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
-        deadline_s = time.monotonic() + 3 * _SESSION_MS / 1000
-        while True:  # the group of a killed worker has members until their sessions end
-            try:
+        deadline_s = time.monotonic() + 9 * _SESSION_MS / 1000
+        while True:  # the group of a killed worker has members until their sessions end, and takes no offsets
+            with contextlib.suppress(KafkaException):
                 (future,) = admin.alter_consumer_group_offsets([kept]).values()
-                future.result()
-                return
-            except KafkaException:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(1)
+                refused = [one.error for one in future.result().topic_partitions if one.error is not None]
+                if not refused and _offsets(self.keep(place)) == _offsets(kept):
+                    return
+            if time.monotonic() > deadline_s:
+                raise TimeoutError("the consumer group takes no offsets")
+            time.sleep(1)
+
+
+def _offsets(group: object) -> set[tuple[str, int, int]]:
+    if not isinstance(group, ConsumerGroupTopicPartitions):
+        raise TypeError(group)
+    return {(one.topic, one.partition, one.offset) for one in group.topic_partitions}
 
 
 class IcebergWorkers(IcebergConnect):
