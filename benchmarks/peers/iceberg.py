@@ -150,7 +150,7 @@ class IcebergConnect(Peer):
         while True:  # the group of a killed worker has members until their sessions end, and takes no offsets
             with contextlib.suppress(KafkaException):
                 (future,) = admin.alter_consumer_group_offsets([kept]).values()
-                refused = [one.error for one in future.result().topic_partitions if one.error is not None]
+                refused = [one.error for one in future.result().topic_partitions or [] if one.error is not None]
                 if not refused and _offsets(self.keep(place)) == _offsets(kept):
                     return
             if time.monotonic() > deadline_s:
@@ -161,7 +161,7 @@ class IcebergConnect(Peer):
 def _offsets(group: object) -> set[tuple[str, int, int]]:
     if not isinstance(group, ConsumerGroupTopicPartitions):
         raise TypeError(group)
-    return {(one.topic, one.partition, one.offset) for one in group.topic_partitions}
+    return {(one.topic, one.partition, one.offset) for one in group.topic_partitions or []}
 
 
 class IcebergWorkers(IcebergConnect):
