@@ -21,13 +21,14 @@ Numbers = npt.NDArray[np.int64]
 
 class Counted(msgspec.Struct, frozen=True):
     """What an audit found, in records. `missing` were sent and are nowhere, `duplicates` are there once more than once
-    each, `foreign` were never sent or are with another topic's."""
+    each, `foreign` were never sent or are with another topic's. `unreadable` are files that are no Parquet."""
 
     sent: int
     found: int
     missing: int
     duplicates: int
     foreign: int
+    unreadable: int = 0
 
 
 def numbers_of(path: Path) -> tuple[Numbers, Numbers]:
@@ -42,9 +43,13 @@ def numbers_of(path: Path) -> tuple[Numbers, Numbers]:
 def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
     """Counts the records of files, of which `sent` were sent to as many topics in turn."""
     times = np.zeros(sent, np.int64)
-    found = foreign = 0
+    found = foreign = unreadable = 0
     for path in files:
-        numbers, _ = numbers_of(path)
+        try:
+            numbers, _ = numbers_of(path)
+        except pa.ArrowInvalid:
+            unreadable += 1
+            continue
         found += len(numbers)
         known = numbers[(numbers >= 0) & (numbers < sent)]
         of_topics, counts = np.unique(known % topics, return_counts=True)
@@ -53,7 +58,7 @@ def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
         )
         foreign += len(numbers) - at_home
         np.add.at(times, known, 1)
-    return Counted(sent, found, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign)
+    return Counted(sent, found, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign, unreadable)
 
 
 class Watch:

@@ -70,7 +70,7 @@ class IcebergConnect(Peer):
 
     def command(self, place: Place) -> list[str]:
         worker, connector = place.root / "worker.properties", place.root / "connector.properties"
-        _write(worker, self._worker(place))
+        _write(worker, self._worker(place) | {"offset.storage.file.filename": str(place.root / "offsets")})
         _write(connector, self._sink(place))
         return [*_java(), "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(connector)]
 
@@ -81,7 +81,6 @@ class IcebergConnect(Peer):
             "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "offset.storage.file.filename": str(place.root / "offsets"),
             "plugin.discovery": "only_scan",
             "consumer.session.timeout.ms": str(_SESSION_MS),
             "consumer.metadata.max.age.ms": "10000",
@@ -147,16 +146,22 @@ class IcebergConnect(Peer):
         if not isinstance(kept, ConsumerGroupTopicPartitions):
             raise TypeError(kept)
         admin = AdminClient({"bootstrap.servers": place.stream.brokers})
-        deadline_s = time.monotonic() + 3 * _SESSION_MS / 1000
-        while True:  # the group of a killed worker has members until their sessions end
-            try:
+        deadline_s = time.monotonic() + 9 * _SESSION_MS / 1000
+        while True:  # the group of a killed worker has members until their sessions end, and takes no offsets
+            with contextlib.suppress(KafkaException):
                 (future,) = admin.alter_consumer_group_offsets([kept]).values()
-                future.result()
-                return
-            except KafkaException:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(1)
+                refused = [one.error for one in future.result().topic_partitions or [] if one.error is not None]
+                if not refused and _offsets(self.keep(place)) == _offsets(kept):
+                    return
+            if time.monotonic() > deadline_s:
+                raise TimeoutError("the consumer group takes no offsets")
+            time.sleep(1)
+
+
+def _offsets(group: object) -> set[tuple[str, int, int]]:
+    if not isinstance(group, ConsumerGroupTopicPartitions):
+        raise TypeError(group)
+    return {(one.topic, one.partition, one.offset) for one in group.topic_partitions or []}
 
 
 class IcebergWorkers(IcebergConnect):

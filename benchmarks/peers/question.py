@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,8 @@ _NOTES = [
     "records/s: one burst, from its first record sent to its last one visible, on a peer that runs; with few records "
     "the interval bounds it, and CPU s / million says more",
     "memory: resident, of all its processes, added up: pages that they share count twice",
-    "bold: the best of those that showed every record; in brackets: of a peer that did not",
+    "bold: the best of those that showed every record; in brackets: of a peer that did not; "
+    "nothing by the wall's clock is in bold where any of them had a busy machine",
     "duplicates and missing: by an audit that reads visible Parquet files and compares numbers with those sent",
 ]
 
@@ -68,8 +70,10 @@ def peers(
         for name in only or PEERS:
             peer = PEERS[name]()
             command = f"python -m benchmarks peers --json --peer {name} --topics {topics} --records {records}"
-            report = PeerReport(name, peer.system, "measured", f"{command} --kills {kills}", dict(peer.settings))
+            command = f"{command} --kills {kills} --interval-s {interval_s} --idle-s {idle_s:g}"
+            report = PeerReport(name, peer.system, "measured", command, dict(peer.settings))
             reports.append(report)
+            report.load_1m = round(os.getloadavg()[0], 2)
             if reason := peer.missing():
                 report.status, report.reason = "not started", reason
                 continue
@@ -81,7 +85,8 @@ def peers(
                 with scratch(folder) as root:
                     place = _place(kafka, root, f"{name}-k", min(topics, FEW_TOPICS), interval_s, seed)
                     batch = max(place.stream.topics, records // _BATCHES)
-                    report.struck = struck(peer, place, kafka, kills=kills, batch=batch, seed=seed, tell=tell)
+                    tried = {"kills": kills, "batch": batch, "seed": seed}
+                    struck(peer, place, kafka, **tried, tell=tell, found=report.struck)
             except NotStartedError as error:
                 report.status, report.reason = "not started", str(error)
             except Exception as error:  # noqa: BLE001 - the others are measured all the same

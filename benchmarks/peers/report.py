@@ -39,7 +39,8 @@ class Steady(msgspec.Struct, frozen=True):
 
 class Struck(msgspec.Struct, frozen=True):
     """What an audit found after one kind of trouble: `duplicates` and `missing` that were not there before it.
-    `*_in_folder`: of readers who know only the folder; -1 where the system has no such readers."""
+    `*_in_folder`: of readers who know only the folder; -1 where the system has no such readers. `unreadable_in_folder`:
+    files of 0 bytes, or torn ones, that these meet."""
 
     what: str
     times: int
@@ -47,12 +48,15 @@ class Struck(msgspec.Struct, frozen=True):
     duplicates: int
     missing: int
     duplicates_in_folder: int = -1
+    unreadable_in_folder: int = 0
     note: str = ""
 
 
 class PeerReport(msgspec.Struct):
     """One peer. `status`: `measured`; `not started`, or `failed` on the way, with the reason, and then with no figures
-    but those of what came before."""
+    but those of what came before.
+    `load_1m`: the machine's load before it was started.
+    """
 
     peer: str
     system: str
@@ -60,6 +64,7 @@ class PeerReport(msgspec.Struct):
     command: str
     settings: dict[str, str]
     reason: str = ""
+    load_1m: float = 0.0
     steady: list[Steady] = []
     struck: list[Struck] = []
 
@@ -90,11 +95,16 @@ _STEADY = (
 )
 
 
+_BY_THE_WALL = {"start_s", "records_per_s", "freshness_p50_s"}
+BUSY = 0.5
+"""A machine is called busy where its load, less one, is above that for each core."""
+
+
 def markdown(results: PeerResults) -> str:
     """The tables: nothing going wrong, one for each number of topics, the best of each in bold; then under kills."""
     lines = [f"## {results.question}", ""]
     for topics in sorted({steady.topics for peer in results.peers for steady in peer.steady}):
-        lines += [*_steady_table(results.peers, topics), ""]
+        lines += [*_steady_table(results, topics), ""]
     kinds = list(dict.fromkeys(struck.what for peer in results.peers for struck in peer.struck))
     if kinds:
         lines += ["Duplicates / missing records, after", ""]
@@ -109,18 +119,38 @@ def markdown(results: PeerResults) -> str:
         if struck.note
     ]
     lines += [f"- {peer.peer} {peer.status}: {peer.reason}" for peer in results.peers if peer.status != "measured"]
+    lines += [_busy(peer) for peer in results.peers if _is_busy(peer, results)]
     lines += [f"- {note}" for note in results.notes]
     about = [*results.parameters.items(), ("seed", results.seed), *results.versions.items(), *results.host.items()]
     return "\n".join([*lines, "", "; ".join(f"{name} {value}" for name, value in about), ""])
 
 
+def _is_busy(peer: PeerReport, results: PeerResults) -> bool:
+    return peer.load_1m > 1 + BUSY * int(results.host.get("cores", 1))
+
+
+def _busy(peer: PeerReport) -> str:
+    return (
+        f"- {peer.peer} had a busy machine (load {peer.load_1m:.1f} before its start): its seconds and records/s are "
+        "not to be compared; processor seconds, memory, files and counts are"
+    )
+
+
 def merged(all_results: Sequence[PeerResults]) -> list[PeerResults]:
-    """Results of commands that asked the same of different peers, as if one had."""
+    """Results of commands that asked the same of different peers, as if one had. What a later one has of the same peer,
+    steady or under kills, takes the place of what an earlier one has: kills may be asked for by themselves."""
     found: dict[str, PeerResults] = {}
     for results in all_results:
-        first = found.setdefault(repr((sorted(results.parameters.items()), results.seed)), results)
-        if first is not results:
-            first.peers.extend(results.peers)
+        asked = sorted((name, value) for name, value in results.parameters.items() if name != "kills")
+        first = found.setdefault(repr((asked, results.seed)), results)
+        if first is results:
+            continue
+        reports = {peer.peer: peer for peer in first.peers}
+        for peer in results.peers:
+            if before := reports.get(peer.peer):
+                before.steady, before.struck = peer.steady or before.steady, peer.struck or before.struck
+            else:
+                first.peers.append(peer)
     return list(found.values())
 
 
@@ -128,7 +158,8 @@ def _settings(peer: PeerReport) -> str:
     return "; ".join(f"{name}: {value}" for name, value in peer.settings.items())
 
 
-def _steady_table(peers: Sequence[PeerReport], topics: int) -> list[str]:
+def _steady_table(results: PeerResults, topics: int) -> list[str]:
+    peers, busy = results.peers, any(_is_busy(peer, results) for peer in results.peers)
     rows_of = [(peer.peer, steady, peer.command) for peer in peers for steady in peer.steady if steady.topics == topics]
     whole = [steady for _, steady, _ in rows_of if steady.complete]
     lines = [
@@ -138,13 +169,13 @@ def _steady_table(peers: Sequence[PeerReport], topics: int) -> list[str]:
         f"| --- |{' ---: |' * (len(_STEADY) + 1)} --- |",
     ]
     for name, steady, command in rows_of:
-        cells = [_cell(steady, field, shape, best, whole) for _, field, shape, best in _STEADY]
+        cells = [_cell(steady, field, shape, best, whole, busy=busy) for _, field, shape, best in _STEADY]
         counted = f"{steady.counted.duplicates:,} / {steady.counted.missing:,}"
         lines.append(f"| {name} | {' | '.join(cells)} | {counted} | `{command}` |")
     return lines
 
 
-def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[Steady]) -> str:
+def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[Steady], *, busy: bool) -> str:
     if not field:
         text = f"{steady.freshness_p50_s:.1f} / {steady.freshness_p99_s:.1f}"
         field = "freshness_p50_s"
@@ -152,6 +183,8 @@ def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[
         text = f"{getattr(steady, field):{shape}}"
     if not steady.complete:
         return f"({text})"
+    if busy and field in _BY_THE_WALL:
+        return text
     values = [getattr(one, field) for one in whole]
     least_or_most = min(values) if best is min else max(values)
     return f"**{text}**" if getattr(steady, field) == least_or_most else text
@@ -170,7 +203,9 @@ def _struck_cell(struck: Struck | None) -> str:
         text = f"**{text}**"
     if struck.duplicates_in_folder > struck.duplicates:
         text += f" (by the folder {struck.duplicates_in_folder:,})"
-    return f"{text} of {struck.records:,}, {struck.times} times"
+    if struck.unreadable_in_folder:
+        text += f" ({struck.unreadable_in_folder:,} unreadable files in the folder)"
+    return f"{text} of {struck.records:,}, {struck.times} time{'s' * (struck.times != 1)}"
 
 
 def middle(values: Sequence[int]) -> int:

@@ -62,17 +62,26 @@ class SparkStream(Peer):
         pattern = f"{place.stream.prefix}\\..*"
         told = [self.kind, place.stream.brokers, pattern, str(place.root), str(place.interval_s)]
         found = ",".join(sorted(map(str, jars(self.connector).glob("*.jar"))))
-        return [*self._submit(), "--master", "local[2]", "--jars", found, *options, spark_stream.__file__, *told]
+        return [
+            str(self._home() / "bin" / "spark-submit"),
+            "--master",
+            "local[2]",
+            "--jars",
+            found,
+            *options,
+            spark_stream.__file__,
+            *told,
+        ]
 
     def _conf(self) -> Mapping[str, str]:
         return {}
 
-    def _submit(self) -> list[str]:
-        """The `spark-submit` of the PySpark that runs it."""
-        return [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+    def _home(self) -> Path:
+        """The PySpark that runs it."""
+        return Path(pyspark.__file__).parent
 
     def environment(self) -> dict[str, str]:
-        return {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": "", "PYTHONPATH": ""}
+        return {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(self._home()), "PYTHONPATH": ""}
 
 
 class SparkFiles(SparkStream):
@@ -129,7 +138,7 @@ class SparkDelta(SparkStream):
     def missing(self) -> str:
         if reason := super().missing():
             return reason
-        if not self._submit_path().exists():
+        if not self._home().is_dir():
             venv.create(self._environment_folder(), with_pip=True)
             command = [str(self._environment_folder() / "bin" / "pip"), "install", "-q"]
             done = subprocess.run(
@@ -160,8 +169,6 @@ class SparkDelta(SparkStream):
     def _environment_folder(self) -> Path:
         return cache_folder() / f"peer-pyspark-{self.pyspark_version}"
 
-    def _submit_path(self) -> Path:
-        return self._environment_folder() / "bin" / "spark-submit"
-
-    def _submit(self) -> list[str]:
-        return [str(self._submit_path())]
+    def _home(self) -> Path:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return self._environment_folder() / "lib" / f"python{version}" / "site-packages" / "pyspark"

@@ -50,11 +50,11 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
             while time.monotonic() < deadline_s:
                 stream.send(_per_pause(topics))
                 time.sleep(_PAUSE_S)
-            trickled = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place), timeout_s=TIMEOUT_S)
+            trickled = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place, start_s), timeout_s=TIMEOUT_S)
             delays = watch.delays_s(begin, stream.sent)
             begin, cpu_s, burst_s = stream.sent, running.cpu_s(), time.time()
             stream.send(records)
-            whole = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place), timeout_s=TIMEOUT_S)
+            whole = watch.wait(begin, stream.sent, quiet_s=_quiet_s(place, start_s), timeout_s=TIMEOUT_S)
             seconds = watch.last_seen_s(begin, stream.sent) - burst_s
             cpu_s = running.cpu_s() - cpu_s
             peak_mb = running.peak_bytes / 1e6
@@ -64,7 +64,7 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
     p50, p99 = np.quantile(delays, [0.5, 0.99]) if len(delays) else (_NOT_A_NUMBER, _NOT_A_NUMBER)
     result = Steady(
         topics=topics,
-        complete=first and trickled and whole,
+        complete=first and trickled and whole and not counted.missing,
         start_s=round(start_s, 2),
         start_cpu_s=round(start_cpu_s, 1),
         records_per_s=round(records / seconds, 1) if seconds > 0 else 0.0,
@@ -86,8 +86,9 @@ def _per_pause(topics: int) -> int:
     return max(1, topics // 10)
 
 
-def _quiet_s(place: Place) -> float:
-    return 30.0 + 3 * place.interval_s
+def _quiet_s(place: Place, start_s: float) -> float:
+    """How long without anything new until it is given up: by what a start takes on this machine."""
+    return 30.0 + 3 * place.interval_s + 2 * max(0.0, start_s)
 
 
 def _first_visible(running: Running, watch: Watch, topics: int) -> bool:

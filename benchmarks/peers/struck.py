@@ -34,9 +34,9 @@ class Trial:
     batch: int
     patience_s: float
     tell: Tell
-    found: list[Struck] = field(default_factory=list)
+    found: list[Struck]
     _before: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
-    _before_in_folder: int = 0
+    _before_in_folder: Counted = field(default_factory=lambda: Counted(0, 0, 0, 0, 0))
 
     def killed(self, times: int, *, coordinator: bool) -> None:
         """Killed as soon as a commit is seen to have begun, or up to 0.3 s later, and started again, so many times.
@@ -122,28 +122,33 @@ class Trial:
         time.sleep(0.5)
         stream, peer = self.place.stream, self.peer
         now = audit(peer.visible(self.place), stream.sent, stream.topics)
-        in_folder = self._before_in_folder - 1
-        if peer.reads_folders:
-            in_folder = audit(peer.lying(self.place), stream.sent, stream.topics).duplicates
+        in_folder = audit(peer.lying(self.place) if peer.reads_folders else (), stream.sent, stream.topics)
         one = Struck(
             what,
             times,
             stream.sent - begin,
             now.duplicates - self._before.duplicates,
             now.missing - self._before.missing,
-            in_folder - self._before_in_folder,
+            in_folder.duplicates - self._before_in_folder.duplicates if peer.reads_folders else -1,
+            in_folder.unreadable - self._before_in_folder.unreadable,
             note,
         )
-        self._before = now
-        if peer.reads_folders:
-            self._before_in_folder = in_folder
+        self._before, self._before_in_folder = now, in_folder
         self.found.append(one)
         self.tell(f"{peer.name}: {one}")
 
 
 def struck(
-    peer: Peer, place: Place, kafka: KafkaServer, *, kills: int, batch: int, seed: int, tell: Tell
-) -> list[Struck]:
+    peer: Peer,
+    place: Place,
+    kafka: KafkaServer,
+    *,
+    kills: int,
+    batch: int,
+    seed: int,
+    tell: Tell,
+    found: list[Struck],
+) -> None:
     """All kinds of trouble, one after the other.
 
     Args:
@@ -154,9 +159,10 @@ def struck(
         batch: records that are sent for each.
         seed: of when it is killed.
         tell: told what is found.
+        found: takes what is found, as it is found: so it is there also where the peer breaks later on.
     """
     if not kills:
-        return []
+        return
     most = batch * (2 * kills + 12) + place.stream.topics
     with peer.prepare(place), Watch(lambda: peer.visible(place), most) as watch:
         place.stream.send(place.stream.topics)
@@ -165,10 +171,9 @@ def struck(
             if not watch.wait(0, place.stream.topics, TIMEOUT_S, TIMEOUT_S):
                 raise NotStartedError(end_of(running.log))
         patience_s = _LEAST_PATIENCE_S + _STARTS * (time.monotonic() - began)  # what a start takes is the machine's
-        trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell)
+        trial = Trial(peer, place, kafka, watch, random.Random(seed), batch, patience_s, tell, found)
         trial.killed(kills, coordinator=False)
         if not peer.one_process:
             trial.killed(kills, coordinator=True)
         trial.broker_restarted()
         trial.older_checkpoint()
-    return trial.found
