@@ -10,10 +10,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from benchmarks.arms.guarded_tree import UnmeasurableError
 from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.everyday import Asked
 from benchmarks.questions.everyday import everyday as run_everyday
 from benchmarks.questions.flow import flow as run_flow
+from benchmarks.questions.guard import guard as run_guard
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
@@ -92,6 +94,31 @@ def everyday(
     load = Load(topics, files, fewest_records, most_records, value_bytes, seed)
     asked = Asked(load, runs, commits, repeats, buckets, on_hdfs, on_s3, threads)
     _show(run_everyday(asked, folder=folder, tell=_tell), as_json)
+
+
+@app.command()
+def guard(
+    against: Annotated[str, typer.Option(help="The commit that is the measure, as Git knows it.")] = "HEAD",
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples of each kind; 6 at least for 95 %.")] = 12,
+    datasets: Annotated[int, typer.Option(min=16, help="Datasets of each sample.")] = 400,
+    only: Annotated[str, typer.Option(help="Kinds of samples with commas between; all if empty.")] = "",
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """Whether today's tree commits, replays or ingests slower than a commit's, and how sure that is.
+
+    Exits with 1 if anything is slower, and with 2 if nothing can be said for noise.
+    """
+    kinds = [kind for kind in only.split(",") if kind]
+    try:
+        results = run_guard(against=against, pairs=pairs, datasets=datasets, only=kinds, folder=folder, tell=_tell)
+    except UnmeasurableError as error:
+        raise typer.BadParameter(str(error), param_hint="--against") from None
+    _show(results, as_json)
+    for note in results.notes if not as_json else []:
+        print(note)
+    if results.ratios["slower"] or results.noisy:
+        raise typer.Exit(1 if results.ratios["slower"] else 2)
 
 
 @app.command()
