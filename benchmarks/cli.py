@@ -15,6 +15,8 @@ from benchmarks.questions.commit import commit as run_commit
 from benchmarks.questions.everyday import Asked
 from benchmarks.questions.everyday import everyday as run_everyday
 from benchmarks.questions.flow import flow as run_flow
+from benchmarks.questions.growth import Asked as GrowthAsked
+from benchmarks.questions.growth import growth as run_growth
 from benchmarks.questions.guard import guard as run_guard
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
@@ -44,6 +46,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON
 DelayMs = Annotated[float, typer.Option(min=0, help="Milliseconds that each metadata operation waits.")]
 Executors = Annotated[str, typer.Option(help="Numbers of executors with commas between; none if empty.")]
 _HERE = Path(tempfile.gettempdir())
+_SHARED_MEMORY = Path("/dev/shm")
+_IN_MEMORY = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else _HERE
 
 
 @app.callback()
@@ -102,7 +106,7 @@ def guard(
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples of each kind; 6 at least for 95 %.")] = 12,
     datasets: Annotated[int, typer.Option(min=16, help="Datasets of each sample.")] = 400,
     only: Annotated[str, typer.Option(help="Kinds of samples with commas between; all if empty.")] = "",
-    folder: Folder = _HERE,
+    folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
     as_json: Json = False,
 ) -> None:
     """Whether today's tree commits, replays or ingests slower than a commit's, and how sure that is.
@@ -119,6 +123,24 @@ def guard(
         print(note)
     if results.ratios["slower"] or results.noisy:
         raise typer.Exit(1 if results.ratios["slower"] else 2)
+
+
+@app.command()
+def growth(
+    unit: Annotated[int, typer.Option(min=1, help="Runs of the model have 8 to 128 times as many datasets.")] = 4,
+    datasets: Annotated[int, typer.Option(min=1, help="Datasets of the runs on virtual time.")] = 2048,
+    buckets: Annotated[int, typer.Option(min=1, help="Buckets of those.")] = 512,
+    executors: Annotated[str, typer.Option(help="Numbers of executors with commas between.")] = "8,64,256",
+    on_hdfs: Annotated[bool, typer.Option("--on-hdfs", help="A model on an HDFS of this machine, too.")] = False,
+    on_s3: Annotated[bool, typer.Option("--on-s3", help="A model on an S3 server of this machine, too.")] = False,
+    hdfs_ms: Annotated[float, typer.Option(min=0, help="What a call takes on HDFS.")] = 2.0,
+    s3_ms: Annotated[float, typer.Option(min=0, help="What a request takes on S3.")] = 100.0,
+    folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
+    as_json: Json = False,
+) -> None:
+    """What 100,000 datasets on 100 executors will cost, and where more executors stop to help."""
+    asked = GrowthAsked(unit, datasets, buckets, tuple(_sizes(executors)), on_hdfs, on_s3, hdfs_ms=hdfs_ms, s3_ms=s3_ms)
+    _show(run_growth(asked, folder=folder, tell=_tell), as_json)
 
 
 @app.command()

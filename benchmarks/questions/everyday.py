@@ -50,7 +50,7 @@ _NOTES = [
     "sent_to_read: to a reader that has opened the cut at the run's end and listed each dataset's files; "
     "sent_to_published: to a dataset's DONE, by datasets, which readers of plain folders see no later",
     "commit_share: sampled in the executors every 5 ms, share of the slots' time in ingest, and all of drain",
-    "requests: calls below the product's file system, the driver's from the first Spark job on; on a disk system calls; "
+    "requests: calls below the file system, on a disk system calls; the driver's from the first Spark job on; "
     "bytes: of those that hand over bytes, which the client of HDFS does not",
     "cpu: this process, Spark's JVM and its Python workers; not the broker, nor servers of HDFS and S3",
     "ours_into_folders_over_bare_into_folders_2p: file by file on both sides and equal work, but ours is durable and "
