@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.noise import Ratios
 from benchmarks.results import Results, Sample, results_of
-from benchmarks.runner import Tell, scratch
+from benchmarks.runner import Tell
 from benchmarks.workloads.traced_run import Load, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
 from distcommit.fs.hdfs import HdfsFileSystem
@@ -47,8 +48,8 @@ _NOTES = [
     "s_by_rate: what the server's rate of writes allows for at least; it counts for the table's whole",
     "S3: 100 ms, the lower end of the 100 to 200 ms of the Amazon S3 User Guide (performance guidelines), and 3,500 "
     "writes a second for one prefix, by the same; it grows with prefixes",
-    "HDFS: 2 ms for a call is assumed, as in the question latency; 5,600 creates a second of one NameNode, by "
-    "Shvachko, HDFS scalability: the limits to growth (;login: 35/2, 2010)",
+    "HDFS: 2 ms for a call is assumed, as in the question latency; so are 5,600 writes a second of one NameNode, the "
+    "order of what Shvachko measured (HDFS scalability: the limits to growth, ;login: 35/2, 2010)",
     "virtual time: the product's own tasks, traced one by one, on as many executors with one slot; what they share is "
     "the driver and one metadata server that answers one after the other; one call under way in each, 2 ms each, "
     "of which the server works 0.05 ms; a launch takes the driver 2 ms; assumptions all three",
@@ -139,8 +140,8 @@ def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
 
 def _fit_disk(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample], tell: Tell) -> None:
     def traced(load: Load) -> TracedRun:
-        with scratch(folder) as root:
-            return traced_run(LocalFileSystem(), str(root), load, syncs=False)
+        with TemporaryDirectory(prefix="growth-", dir=folder) as root:
+            return traced_run(LocalFileSystem(), root, load, syncs=False)
 
     _fit("disk", asked.unit, traced, ratios, samples, tell)
 
@@ -225,8 +226,8 @@ def _simulate(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample],
     alone, bend = 0.0, 0
     for executors in (1, *asked.executors):
         load = Load(asked.datasets, 1, asked.buckets, min(2 * executors, asked.buckets))
-        with scratch(folder) as root:
-            laid = lay_out(traced_run(LocalFileSystem(), str(root), load, syncs=False), executors, around)
+        with TemporaryDirectory(prefix="growth-", dir=folder) as root:
+            laid = lay_out(traced_run(LocalFileSystem(), root, load, syncs=False), executors, around)
         parts = {
             "driver_share": laid.driver_s / laid.seconds,
             "server_share": laid.busy_s / laid.seconds,
