@@ -19,7 +19,10 @@ def trace(*pauses: float, rest: float = 0.0) -> Trace:
 
 
 def test_the_model_finds_the_costs_of_each_kind() -> None:
-    true = [5 + 7 * l.partitions + 11 * l.buckets + 3 * l.datasets + 2 * l.datasets * l.files for l in _LOADS]
+    true = [
+        5 + 7 * load.partitions + 11 * load.buckets + 3 * load.datasets + 2 * load.datasets * load.files
+        for load in _LOADS
+    ]
     model = Model(_LOADS, [{"calls": cost, "writes": cost, "bytes": cost, "cpu_s": cost} for cost in true])
     assert model.costs["calls"] == pytest.approx([5, 7, 11, 3, 2])
     assert model.of(Load(1000, 4, 64, 8))["calls"] == pytest.approx(5 + 56 + 704 + 3000 + 8000)
@@ -51,7 +54,7 @@ def test_a_trace_has_every_call_and_what_lies_between(tmp_path: Path) -> None:
     assert renames >= 18, "file by file, as the folders were there"
     assert tasks["calls"] > tasks["writes"] > renames
     assert tasks["cpu_s"] > 0
-    published = [path for path in tmp_path.glob("output/*/*.parquet")]
+    published = list(tmp_path.glob("output/*/*.parquet"))
     assert len(published) == 36, "two runs"
 
 
