@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from benchmarks.arms.guarded_tree import UnmeasurableError
 from benchmarks.peers import report as peers_report
 from benchmarks.peers.question import PEERS
 from benchmarks.peers.question import peers as run_peers
@@ -20,6 +21,9 @@ from benchmarks.questions.everyday import everyday as run_everyday
 from benchmarks.questions.flow import flow as run_flow
 from benchmarks.questions.freshness import Trickled
 from benchmarks.questions.freshness import freshness as run_freshness
+from benchmarks.questions.growth import Asked as GrowthAsked
+from benchmarks.questions.growth import growth as run_growth
+from benchmarks.questions.guard import guard as run_guard
 from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
@@ -48,6 +52,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON
 DelayMs = Annotated[float, typer.Option(min=0, help="Milliseconds that each metadata operation waits.")]
 Executors = Annotated[str, typer.Option(help="Numbers of executors with commas between; none if empty.")]
 _HERE = Path(tempfile.gettempdir())
+_SHARED_MEMORY = Path("/dev/shm")
+_IN_MEMORY = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else _HERE
 
 
 @app.callback()
@@ -98,6 +104,49 @@ def everyday(
     load = Load(topics, files, fewest_records, most_records, value_bytes, seed)
     asked = Asked(load, runs, commits, repeats, buckets, on_hdfs, on_s3, threads)
     _show(run_everyday(asked, folder=folder, tell=_tell), as_json)
+
+
+@app.command()
+def guard(
+    against: Annotated[str, typer.Option(help="The commit that is the measure, as Git knows it.")] = "HEAD",
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of samples of each kind; 6 at least for 95 %.")] = 12,
+    datasets: Annotated[int, typer.Option(min=16, help="Datasets of each sample.")] = 400,
+    only: Annotated[str, typer.Option(help="Kinds of samples with commas between; all if empty.")] = "",
+    folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
+    as_json: Json = False,
+) -> None:
+    """Whether today's tree commits, replays or ingests slower than a commit's, and how sure that is.
+
+    Exits with 1 if anything is slower, and with 2 if nothing can be said for noise.
+    """
+    kinds = [kind for kind in only.split(",") if kind]
+    try:
+        results = run_guard(against=against, pairs=pairs, datasets=datasets, only=kinds, folder=folder, tell=_tell)
+    except UnmeasurableError as error:
+        raise typer.BadParameter(str(error), param_hint="--against") from None
+    _show(results, as_json)
+    for note in results.notes if not as_json else []:
+        print(note)
+    if results.ratios["slower"] or results.noisy:
+        raise typer.Exit(1 if results.ratios["slower"] else 2)
+
+
+@app.command()
+def growth(
+    unit: Annotated[int, typer.Option(min=1, help="Runs of the model have 8 to 128 times as many datasets.")] = 4,
+    datasets: Annotated[int, typer.Option(min=1, help="Datasets of the runs on virtual time.")] = 2048,
+    buckets: Annotated[int, typer.Option(min=1, help="Buckets of those.")] = 512,
+    executors: Annotated[str, typer.Option(help="Numbers of executors with commas between.")] = "8,64,256",
+    on_hdfs: Annotated[bool, typer.Option("--on-hdfs", help="A model on an HDFS of this machine, too.")] = False,
+    on_s3: Annotated[bool, typer.Option("--on-s3", help="A model on an S3 server of this machine, too.")] = False,
+    hdfs_ms: Annotated[float, typer.Option(min=0, help="What a call takes on HDFS.")] = 2.0,
+    s3_ms: Annotated[float, typer.Option(min=0, help="What a request takes on S3.")] = 100.0,
+    folder: Annotated[Path, typer.Option(help="A folder, best in memory: nothing is synced.")] = _IN_MEMORY,
+    as_json: Json = False,
+) -> None:
+    """What 100,000 datasets on 100 executors will cost, and where more executors stop to help."""
+    asked = GrowthAsked(unit, datasets, buckets, tuple(_sizes(executors)), on_hdfs, on_s3, hdfs_ms=hdfs_ms, s3_ms=s3_ms)
+    _show(run_growth(asked, folder=folder, tell=_tell), as_json)
 
 
 @app.command()

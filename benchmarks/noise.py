@@ -46,7 +46,7 @@ def interval_of(values: Sequence[float], confidence: float = CONFIDENCE) -> Inte
 
 def _covered(number: int, cut: int) -> float:
     """How likely the median is between the `cut`-th smallest and the `cut`-th largest of so many values."""
-    return max(0.0, 1 - 2 * sum(comb(number, k) for k in range(cut)) / 2**number)
+    return max(0.0, 1 - 2 * sum(comb(number, k) for k in range(cut)) / float(2**number))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
@@ -116,7 +116,7 @@ def no_op_job(spark: SparkSession, partitions: int) -> float:
     return seconds
 
 
-def _nothing(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 

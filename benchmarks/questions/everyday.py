@@ -50,13 +50,14 @@ _NOTES = [
     "sent_to_read: to a reader that has opened the cut at the run's end and listed each dataset's files; "
     "sent_to_published: to a dataset's DONE, by datasets, which readers of plain folders see no later",
     "commit_share: sampled in the executors every 5 ms, share of the slots' time in ingest, and all of drain",
-    "requests: calls below the product's file system, the driver's from the first Spark job on; on a disk system calls",
+    "requests: calls below the file system, on a disk system calls; the driver's from the first Spark job on; "
+    "bytes: of those that hand over bytes, which the client of HDFS does not",
     "cpu: this process, Spark's JVM and its Python workers; not the broker, nor servers of HDFS and S3",
     "ours_into_folders_over_bare_into_folders_2p: file by file on both sides and equal work, but ours is durable and "
     "writes ahead, and bare renames sync nothing; ours is less the median of no-op Spark jobs, bare runs without Spark",
     "_durable_over_bare..._sync: bare renames are made durable by one syncfs, too",
     "ours_over_manifest_on_hdfs: file by file into folders that are there; the manifest committer makes nothing "
-    "durable and remembers nothing; ours is less the median of no-op Spark jobs, manifest runs in the driver's JVM without one",
+    "durable and remembers nothing; ours is less the median of no-op Spark jobs, manifest runs without one",
     "replay_of_half_done_over_first_commit: the same datasets and files, half of each bucket's renames done before",
     "idle: a whole run with nothing new; in_spark: as many Spark jobs that do nothing; ours: the rest of it",
     f"a figure by a clock is the median, and has _low and _high: the interval of the sign test, at 95 % or the whole "
@@ -224,7 +225,7 @@ def _tell_runs(ratios: Ratios, samples: Sequence[Sample], place: str, topics: in
             ratios.spread(f"{part}_{place}", seconds_of(samples, run, part))
     ratios.spread(f"cpu_ms_per_dataset_{place}", [s * 1000 / topics for s in seconds_of(samples, run, "cpu_s")])
     for part in _PER_DATASET:
-        if part in there:
+        if part in there and any(seconds_of(samples, run, part)):
             ratios.count(f"{part}_per_dataset_{place}", median(seconds_of(samples, run, part)) / topics)
     ratios.spread(f"idle_wall_s_{place}", seconds_of(samples, idle))
     for part in _IDLE:

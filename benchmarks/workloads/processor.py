@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from typing import Any
@@ -37,4 +36,4 @@ class ProcessorTime:
 
 
 def _is_java(process: psutil.Process) -> bool:
-    return os.path.basename(process.name()).startswith("java")
+    return str(process.name()).startswith("java")

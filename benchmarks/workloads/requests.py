@@ -43,9 +43,14 @@ class Counted:
         return counted
 
 
+def seam_of(fs: FileSystem) -> str:
+    """The attribute that holds what that file system asks."""
+    return _SEAMS[fs.scheme]
+
+
 def count_requests(fs: FileSystem) -> Counted:
     """From now on what that file system asks is counted, and what its copies in executors ask, by each of them."""
-    seam = _SEAMS[fs.scheme]
+    seam = seam_of(fs)
     below = getattr(fs, seam)
     counted = below if isinstance(below, Counted) else Counted(below)
     setattr(fs, seam, counted)
