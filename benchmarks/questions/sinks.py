@@ -169,12 +169,16 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
 
     batches = sink_batches(size.records, size.seed)
     samples: list[Sample] = []
-    with PostgresServer() as server, server.connect() as connection:
+    with (
+        tempfile.TemporaryDirectory(dir=folder, prefix="postgresql-") as made,
+        PostgresServer() as server,
+        server.connect() as connection,
+    ):
         sink = PostgresqlSink(type="postgresql", url=server.url, password=SecretStr(server.password))
         for repeat in range(size.repeats):
             name = f"sink-{repeat}"
             seconds = {
-                "postgresql": by_sink(sink, name, batches, folder / "postgresql"),
+                "postgresql": by_sink(sink, name, batches, Path(made)),
                 "copy": by_copy(connection, f"copy-{repeat}", batches),
             }
             for table in (name, f"copy-{repeat}"):

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from distcommit.app.job_sections import checked_patterns
 from distcommit.model.freshness import Freshness
+from distcommit.model.patterns import check_patterns
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
@@ -43,7 +43,7 @@ class TargetSettings(BaseModel):
     datasets: tuple[str, ...] = Field(min_length=1)
     target: Seconds
 
-    _compiles = field_validator("datasets")(checked_patterns)
+    _compile = field_validator("datasets")(check_patterns)
 
 
 class FreshnessSettings(BaseModel):

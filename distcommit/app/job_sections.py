@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from distcommit.model.patterns import check_patterns
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores.job_store import MAX_BUCKETS
@@ -15,16 +15,6 @@ from distcommit.stores.retention import USUALLY_KEPT
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, if all of them are regular expressions. Raises ValueError."""
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-    return patterns
 
 
 class PathSettings(_Section):
@@ -52,7 +42,7 @@ class PolicySettings(_Section):
     datasets: tuple[str, ...] = Field(min_length=1)
     policy: CommitPolicy
 
-    _compiles = field_validator("datasets")(checked_patterns)
+    _compile = field_validator("datasets")(check_patterns)
 
 
 class CommitSettings(_Section):

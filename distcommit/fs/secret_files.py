@@ -10,6 +10,17 @@ from distcommit.model.errors import ConfigurationError
 SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
 
+def check_absolute(text: str, key: str) -> None:
+    """Raises:
+    ConfigurationError: if a secret's file is named by a path that is not absolute; `key`: of which setting.
+    """
+    for path in SECRET_FILE.findall(text):
+        if not path.startswith("/"):
+            raise ConfigurationError(
+                "a secret's file has to be named by an absolute path", key=key, found=f"${{file:{path}}}"
+            )
+
+
 def with_secret_files(text: str) -> str:
     """`text` with each `${file:PATH}` replaced by what the file holds, less the line ends after it.
 

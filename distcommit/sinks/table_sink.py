@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from xxhash import xxh3_64_intdigest
 
-from distcommit.fs.secret_files import SECRET_FILE
+from distcommit.fs.secret_files import check_absolute
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
 from distcommit.model.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
@@ -127,11 +127,7 @@ class ServerSink(TableSink):
     @field_validator("password")
     @classmethod
     def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        for path in SECRET_FILE.findall(password.get_secret_value()):
-            if not path.startswith("/"):
-                raise ConfigurationError(
-                    "a secret's file has to be named by an absolute path", key="password", found=f"${{file:{path}}}"
-                )
+        check_absolute(password.get_secret_value(), "password")
         return password
 
 

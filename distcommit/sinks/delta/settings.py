@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import field_validator
 
+from distcommit.sinks.data_file_sink import DataFileTables, Evolution
 from distcommit.sinks.data_files import local_path
-from distcommit.sinks.table_names import DATASET, table_of
-
-Evolution = Literal["none", "add_columns"]
+from distcommit.sinks.table_names import table_of
 
 
-class DeltaSettings(BaseModel):
+class DeltaSettings(DataFileTables):
     """Which tables records go to, and how these are made.
 
     Attributes:
         location: what tables are folders of: a folder on a file system that this machine has mounted, or
             s3://BUCKET/prefix.
-        table: the table's name; `{dataset}` stands for the dataset's, in letters, digits and `_`. Without it all
-            datasets share a table.
-        create: whether tables that are missing are made, of the records' columns.
         evolve: `add_columns`: new columns are added; `none`: such records fail.
         partition_by: of tables that are made: columns of text, whole numbers, dates or booleans.
-        properties: of tables that are made, such as `delta.logRetentionDuration`.
-        target_file_bytes: a data file of this size is closed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     location: str
-    table: str = DATASET
-    create: bool = True
     evolve: Evolution = "none"
     partition_by: tuple[str, ...] = ()
-    properties: dict[str, str] = Field(default_factory=dict)
-    target_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
 
     @field_validator("location")
     @classmethod
@@ -49,16 +35,11 @@ class DeltaSettings(BaseModel):
 
     @field_validator("table")
     @classmethod
-    def _check_table(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")) or value.startswith("_"):
-            raise ValueError(f"letters, digits and _, and {DATASET} for the dataset's name; found {value!r}")
+    def _is_read(cls, value: str) -> str:
+        if value.startswith("_"):
+            raise ValueError(f"begins with no _, as readers pass over such folders; found {value!r}")
         return value
 
     def table_of(self, dataset_urn: str) -> str:
         """The table's name: its folder in `location`."""
         return table_of(self.table, dataset_urn)
-
-    @property
-    def shares_tables(self) -> bool:
-        """Whether all datasets go to one table."""
-        return DATASET not in self.table

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from distcommit.sinks.table_names import DATASET, table_of
+from distcommit.sinks.data_file_sink import DataFileTables, Evolution
+from distcommit.sinks.table_names import table_of
 
-Evolution = Literal["none", "add_columns"]
 _TERM = re.compile(r"(?:(\w+)\((?:(\d+),\s*)?([^(),]+)\)|([^(),]+))")
 _TRANSFORMS = frozenset({"bucket", "truncate", "year", "month", "day", "hour"})
 _SIZED = frozenset({"bucket", "truncate"})
@@ -38,41 +38,23 @@ class CatalogSettings(BaseModel):
         return {"type": self.type, "uri": self.uri, **others}
 
 
-class IcebergSettings(BaseModel):
+class IcebergSettings(DataFileTables):
     """Which tables records go to, and how these are made.
 
     Attributes:
         catalog: where the tables are listed.
         namespace: which they are in, with dots between its parts; it is made if it is missing.
-        table: the table's name; `{dataset}` stands for the dataset's, in letters, digits and `_`. Without it all
-            datasets share a table.
-        create: whether tables that are missing are made, of the records' columns.
         evolve: `add_columns`: new columns are added, narrow ones widened; `none`: such records fail.
         partition_by: of tables that are made: columns, or `year(c)`, `month(c)`, `day(c)`, `hour(c)`, `bucket(N, c)`,
             `truncate(N, c)`.
         sort_by: of tables that are made: columns, or transforms as above.
-        properties: of tables that are made.
-        target_file_bytes: a data file of this size is closed.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     catalog: CatalogSettings
     namespace: str = Field(min_length=1)
-    table: str = DATASET
-    create: bool = True
     evolve: Evolution = "none"
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
-    properties: dict[str, str] = Field(default_factory=dict)
-    target_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
-
-    @field_validator("table")
-    @classmethod
-    def _check_table(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
-            raise ValueError(f"letters, digits and _, and {DATASET} for the dataset's name; found {value!r}")
-        return value
 
     @field_validator("partition_by", "sort_by")
     @classmethod
@@ -84,11 +66,6 @@ class IcebergSettings(BaseModel):
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:
         """The table's identifier: the parts of its namespace, and its name."""
         return (*self.namespace.split("."), table_of(self.table, dataset_urn))
-
-    @property
-    def shares_tables(self) -> bool:
-        """Whether all datasets go to one table."""
-        return DATASET not in self.table
 
 
 def term_of(term: str) -> tuple[str, str]:

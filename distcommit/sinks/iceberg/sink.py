@@ -1,29 +1,26 @@
-"""The section `sink` of type `iceberg`."""
+"""The sink, which a job file names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 
 from distcommit.model.committer import CommitterContext, SinkCommitter
-from distcommit.model.errors import ConfigurationError
 from distcommit.model.pins import Pin
-from distcommit.model.sink import BY_DATASET, Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
+from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.work import MAIN_BRANCH
-from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.clients import needing_client
+from distcommit.sinks.data_file_sink import DataFileSink
 from distcommit.sinks.iceberg.settings import IcebergSettings
 
 
-class IcebergSink(IcebergSettings, CommitterSink, SinkSettings):
+class IcebergSink(IcebergSettings, DataFileSink):
     """Adds records to Iceberg tables, exactly once."""
 
     type: Literal["iceberg"]
     name: ClassVar[str] = "iceberg"
-    discards: ClassVar[bool] = True
-    abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     def pins(self) -> Mapping[str, Pin]:
         return {"namespace": Pin(self.namespace), "table": Pin(self.table)}
@@ -31,38 +28,26 @@ class IcebergSink(IcebergSettings, CommitterSink, SinkSettings):
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"Iceberg table {'.'.join(self.table_of(dataset_urn))}"
 
-    @property
-    def grouped_by(self) -> str:
-        return f"table {self.namespace}.{self.table}" if self.shares_tables else BY_DATASET
+    def shown(self, table: str) -> str:
+        return f"{self.namespace}.{table}"
 
-    def commit_group(self, dataset_urn: str) -> str:
-        return ".".join(self.table_of(dataset_urn)) if self.shares_tables else dataset_urn
+    def group_of(self, dataset_urn: str) -> str:
+        return ".".join(self.table_of(dataset_urn))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        with needing_client():
+        with needing_client(self.type):
             from distcommit.sinks.iceberg.schemas import wanted_struct  # noqa: PLC0415
 
         wanted_struct(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        with needing_client():
+        with needing_client(self.type):
             from distcommit.sinks.iceberg.writer import IcebergWriter  # noqa: PLC0415
 
         return IcebergWriter(self, attempt, area, origin)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        with needing_client():
+        with needing_client(self.type):
             from distcommit.sinks.iceberg.committer import IcebergCommitter  # noqa: PLC0415
 
         return IcebergCommitter(self, context)
-
-
-@contextmanager
-def needing_client() -> Iterator[None]:
-    """Says what to install where the client is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "the sink iceberg needs its client", found=str(error), todo="pip install 'distcommit[iceberg]'"
-        ) from error

@@ -7,6 +7,7 @@ import pyarrow as pa
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.clients import committing_by, needing_client
 from distcommit.sinks.postgresql.settings import MAX_NAME_BYTES, PostgresqlTables
 
 
@@ -19,8 +20,8 @@ class PostgresqlSink(PostgresqlTables):
             its name.
         """
         super().check_schema(schema)
-        _check_driver()
-        from distcommit.sinks.postgresql.columns import column_type  # noqa: PLC0415 - an extra of its own
+        with needing_client(self.type):
+            from distcommit.sinks.postgresql.columns import column_type  # noqa: PLC0415
 
         for field in schema:
             column_type(field)
@@ -29,25 +30,9 @@ class PostgresqlSink(PostgresqlTables):
                 raise ConfigurationError("PostgreSQL would shorten a column's name", column=field.name, todo=todo)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        _check_driver()
-        from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
-        from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
+        with needing_client(self.type):
+            from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
+            from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
 
         connection = connected(self.url, with_secret_files(self.password.get_secret_value()))
-        try:
-            return PostgresqlCommitter(connection, self, context)
-        except BaseException:
-            connection.close()
-            raise
-
-
-def _check_driver() -> None:
-    try:
-        import pgpq  # noqa: F401, PLC0415 - an extra of its own
-        import psycopg  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise ConfigurationError(
-            "the PostgreSQL sink's driver is missing",
-            found=str(error),
-            todo="pip install 'distcommit[postgresql]', also where the executors run",
-        ) from error
+        return committing_by(connection, lambda made: PostgresqlCommitter(made, self, context))

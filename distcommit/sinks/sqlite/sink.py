@@ -12,6 +12,7 @@ from pydantic import field_validator
 from distcommit.model.committer import CommitterContext, SinkCommitter
 from distcommit.model.pins import Pin
 from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.clients import committing_by
 from distcommit.sinks.sqlite.columns import column_type
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.connection import connected
@@ -62,9 +63,4 @@ class SqliteSink(TableSink):
             column_type(field, schema)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        connection = connected(self.path)
-        try:
-            return SqliteCommitter(connection, self, context)
-        except BaseException:
-            connection.close()
-            raise
+        return committing_by(connected(self.path), lambda made: SqliteCommitter(made, self, context))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +14,7 @@ from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, Lag, PassedOver, Planned, Provenance, SourceSettings, SourceState
 from distcommit.model.watermark import Position
@@ -105,15 +105,7 @@ class KafkaSource(BaseModel, SourceSettings):
     request_timeout_s: float = Field(default=10, gt=0)
     client: dict[str, SecretStr] = Field(default_factory=dict)
 
-    @field_validator("topic_patterns", "exclude_patterns")
-    @classmethod
-    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-        return patterns
+    _compile = field_validator("topic_patterns", "exclude_patterns")(check_patterns)
 
     @field_validator("client", mode="before")
     @classmethod

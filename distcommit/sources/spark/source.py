@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.model.errors import ConfigurationError, DistcommitError, SourceError
+from distcommit.fs.secret_files import check_absolute, with_secret_files
+from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import Extractor, Planned, SourceSettings
@@ -63,11 +63,7 @@ class SparkSource(BaseModel, SourceSettings):
     @field_validator("password")
     @classmethod
     def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        for path in SECRET_FILE.findall(password.get_secret_value()):
-            if not path.startswith("/"):
-                raise ConfigurationError(
-                    "a secret's file has to be named by an absolute path", key="password", found=f"${{file:{path}}}"
-                )
+        check_absolute(password.get_secret_value(), "password")
         return password
 
     @model_validator(mode="after")

@@ -9,10 +9,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.fs.secret_files import check_absolute, with_secret_files
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
+from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin
 from distcommit.model.source import Planned, SourceSettings
 from distcommit.model.watermark import Position
@@ -119,22 +120,10 @@ class SqlSource(BaseModel, SourceSettings):
     @field_validator("password")
     @classmethod
     def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        for path in SECRET_FILE.findall(password.get_secret_value()):
-            if not path.startswith("/"):
-                raise ConfigurationError(
-                    "a secret's file has to be named by an absolute path", key="password", found=f"${{file:{path}}}"
-                )
+        check_absolute(password.get_secret_value(), "password")
         return password
 
-    @field_validator("table_patterns", "exclude_patterns")
-    @classmethod
-    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-        return patterns
+    _compile = field_validator("table_patterns", "exclude_patterns")(check_patterns)
 
     @model_validator(mode="after")
     def _has_tables(self) -> SqlSource:

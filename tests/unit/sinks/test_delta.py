@@ -108,7 +108,9 @@ def failed(outcome: CommitOutcome) -> str:
 # -- settings
 
 
-@pytest.mark.parametrize("wrong", [{"location": "s3://bucket/x"}, {"location": "tables"}, {"table": "_{dataset}"}])
+@pytest.mark.parametrize(
+    "wrong", [{"location": "s3://bucket"}, {"location": "gs://b/x"}, {"location": "tables"}, {"table": "_{dataset}"}]
+)
 def test_a_setting_that_is_none_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="found"):
         DeltaSink.model_validate({"type": "delta", "location": "/tables", **wrong})

@@ -1,0 +1,68 @@
+"""What the sections of sinks have in common whose data files lie where a table has its own."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from distcommit.model.sink import BY_DATASET, Abilities, SinkSettings
+from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.table_names import DATASET
+
+Evolution = Literal["none", "add_columns"]
+
+
+class DataFileTables(BaseModel):
+    """Which tables records go to, and how these are made.
+
+    Attributes:
+        table: the table's name; `{dataset}` stands for the dataset's, in letters, digits and `_`. Without it all
+            datasets share a table.
+        create: whether tables that are missing are made, of the records' columns.
+        properties: of tables that are made.
+        target_file_bytes: a data file of this size is closed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str = DATASET
+    create: bool = True
+    properties: dict[str, str] = Field(default_factory=dict)
+    target_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
+
+    @field_validator("table")
+    @classmethod
+    def _check_table(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
+            raise ValueError(f"letters, digits and _, and {DATASET} for the dataset's name; found {value!r}")
+        return value
+
+    @property
+    def shares_tables(self) -> bool:
+        """Whether all datasets go to one table."""
+        return DATASET not in self.table
+
+
+class DataFileSink(DataFileTables, CommitterSink, SinkSettings):
+    """A sink of such tables. What goes to one is committed at once: a table's datasets are a commit group."""
+
+    discards: ClassVar[bool] = True
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
+
+    @abstractmethod
+    def shown(self, table: str) -> str:
+        """A table, or the template of its name, as people write it."""
+
+    @abstractmethod
+    def group_of(self, dataset_urn: str) -> str:
+        """The commit group of all that go to the table of this dataset."""
+
+    @property
+    def grouped_by(self) -> str:
+        return f"table {self.shown(self.table)}" if self.shares_tables else BY_DATASET
+
+    def commit_group(self, dataset_urn: str) -> str:
+        return self.group_of(dataset_urn) if self.shares_tables else dataset_urn
