@@ -154,7 +154,7 @@ class _Service:
         name = self._root / f"serve-{self._starts}"
         command = ["serve", str(self._root / "jobs"), "--json"]
         self._process = self._stack.enter_context(
-            RunProcess(command, name.with_suffix(".out"), name.with_suffix(".err"))
+            RunProcess(command, name.with_suffix(".out"), name.with_suffix(".err"), niceness=0)
         )
 
     @property
