@@ -62,7 +62,7 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
         asked: how much.
         folder: on the disk that is used.
         tell: told what goes on.
-        brokers: of a Kafka without such topics; empty: one is started.
+        brokers: of a Kafka that has these topics, empty; without it one is started.
 
     Raises:
         ServerUnavailableError: if there is no Kafka broker to be had.
@@ -70,9 +70,10 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
     """
     with ExitStack() as stack:
         root = stack.enter_context(scratch(folder))
-        brokers = brokers or stack.enter_context(KafkaServer(heap_mb=512 + asked.topics // 5)).bootstrap_servers
-        names = [f"trickle-{number:05d}" for number in range(asked.topics)]
-        make_topics(brokers, names, 1)
+        names = [topic_name(number) for number in range(asked.topics)]
+        if not brokers:
+            brokers = stack.enter_context(KafkaServer(heap_mb=512 + asked.topics // 5)).bootstrap_servers
+            make_topics(brokers, names, 1)
         job = _write_job(root, brokers, asked)
         trickle = Trickle(brokers, names, asked.rate, asked.seed)
         trickle.send(names)
@@ -81,12 +82,14 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
             _until_seen(trickle, service, _BEGIN_S)
             tell(f"the first run has committed {asked.topics} topics")
             trickle.delays.clear()
+            before_s, began_epoch = cpu_seconds(service.processes), _epoch(job)
             with service.killed(asked.kills, asked.seconds, tell):
                 trickle.go_on(asked.seconds)
+            cost = {} if asked.kills else _cost(cpu_seconds(service.processes) - before_s, _epoch(job) - began_epoch)
             _until_seen(trickle, service, _SETTLE_S)
         quiet = _quiet(service, root, brokers, asked.quiet_s, tell) if asked.quiet_s else {}
         service.end()
-        phases = _phases(job)
+        phases = _phases(job) | cost
         _require_exact(job, trickle)
     spread = _spread(trickle.delays)
     tell(f"{len(trickle.delays)} records: {spread}, runs: {phases}")
@@ -109,6 +112,11 @@ def freshness(asked: Trickled, *, folder: Path, tell: Tell, brokers: str = "") -
         skipped={} if shutil.which("strace") else {"requests": "strace is not installed"},
         notes=_NOTES,
     )
+
+
+def topic_name(number: int) -> str:
+    """The name of a topic, counted from 0."""
+    return f"trickle-{number:05d}"
 
 
 def _write_job(root: Path, brokers: str, asked: Trickled) -> Path:
@@ -146,7 +154,7 @@ class _Service:
         name = self._root / f"serve-{self._starts}"
         command = ["serve", str(self._root / "jobs"), "--json"]
         self._process = self._stack.enter_context(
-            RunProcess(command, name.with_suffix(".out"), name.with_suffix(".err"))
+            RunProcess(command, name.with_suffix(".out"), name.with_suffix(".err"), niceness=0)
         )
 
     @property
@@ -236,6 +244,15 @@ def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
     lines = [line for line in trace.splitlines() if "resumed>" not in line]
     sent = sum(to_broker.match(line) is not None for line in lines)
     return sum(f"{root}/" in line and not to_broker.match(line) for line in lines), sent
+
+
+def _epoch(job: Path) -> int:
+    return Job.from_file(job).status().epoch
+
+
+def _cost(cpu_s: float, runs: int) -> dict[str, float]:
+    """What the service's processes took while records came, which other work on the machine changes little."""
+    return {"runs": float(runs), "cpu_s_per_run": cpu_s / max(1, runs)}
 
 
 def _phases(job: Path) -> dict[str, float]:

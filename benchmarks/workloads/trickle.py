@@ -34,7 +34,7 @@ class Trickle:
     """
 
     def __init__(self, brokers: str, topics: Sequence[str], rate: float, seed: int) -> None:
-        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 0})
+        self._producer = Producer({"bootstrap.servers": brokers, "linger.ms": 0, "log_level": 0})
         self._topics, self._rate, self._random = topics, rate, random.Random(seed)
         self._waiting: dict[str, deque[tuple[int, float]]] = {topic: deque() for topic in topics}
         self._lock = threading.Lock()

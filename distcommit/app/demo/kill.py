@@ -44,12 +44,13 @@ class RunProcess:
     Args:
         arguments: what follows `distcommit` on the command line.
         stdout, stderr: files that take its output.
+        niceness: of all of it; whoever watches it is quicker.
 
     Raises:
         ConfigurationError: if this machine has no /proc.
     """
 
-    def __init__(self, arguments: Sequence[str], stdout: Path, stderr: Path) -> None:
+    def __init__(self, arguments: Sequence[str], stdout: Path, stderr: Path, *, niceness: int = _NICENESS) -> None:
         if not Path("/proc/self/stat").exists():
             raise ConfigurationError("the demo kills a run by its processes, for which it needs Linux's /proc")
         self.stdout, self.stderr = stdout, stderr
@@ -65,8 +66,8 @@ class RunProcess:
                 env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,
             )
-        with contextlib.suppress(ProcessLookupError):  # whatever it starts inherits this: who watches is quicker
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICENESS)
+        with contextlib.suppress(ProcessLookupError):  # whatever it starts inherits this
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
 
     def __enter__(self) -> RunProcess:
         return self
