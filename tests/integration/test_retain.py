@@ -45,6 +45,7 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
         with pytest.raises(CutGoneError, match="taken by retention"):
             older.files()
         assert here.status().retained is not None
+        assert here.verify_store().is_well
         job.produce(2, days=2)
         assert here.run().succeeded
         assert job.audit().exact

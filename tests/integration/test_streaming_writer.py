@@ -1,5 +1,5 @@
-"""What Spark's streaming writers in Python are told, and when: what keeps `df.writeStream.format("distcommit")` from being
-there (conf/README.md)."""
+"""What Spark's streaming writers in Python are told, and when: what keeps `df.writeStream.format("distcommit")` from
+being there (conf/README.md)."""
 
 from __future__ import annotations
 
