@@ -49,6 +49,7 @@ from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
 
 if TYPE_CHECKING:
+    from distcommit.app.data_source import register_data_source
     from distcommit.app.job import Job
     from distcommit.app.readers import Cut, read
 
@@ -108,6 +109,7 @@ __all__ = [
     "ledgers",
     "read",
     "register",
+    "register_data_source",
 ]
 
 
@@ -121,4 +123,8 @@ def __getattr__(name: str) -> object:
         from distcommit.app import readers  # noqa: PLC0415
 
         return getattr(readers, name)
+    if name == "register_data_source":
+        from distcommit.app.data_source import register_data_source  # noqa: PLC0415
+
+        return register_data_source
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

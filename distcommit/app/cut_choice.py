@@ -120,3 +120,22 @@ def _gone(store: JobStore, oldest: CutRoot | None, found: str) -> CutGoneError:
 def _shown(root: CutRoot) -> str:
     at = datetime.fromtimestamp(root.time_ms / 1000, UTC)
     return f"epoch {root.epoch}, {at.isoformat(timespec='milliseconds')}"
+
+
+def parsed_as_of(text: str | None) -> AsOf:
+    """An epoch, or a time as ISO 8601 has it.
+
+    Raises:
+        ConfigurationError: if it is neither.
+    """
+    if text is None or text.isdecimal():
+        return int(text) if text else None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            "this is no cut",
+            expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
+            found=text,
+            todo="correct --as-of",
+        ) from None

@@ -20,6 +20,7 @@ from distcommit.app.places import normal_place, open_file_system, path_of
 from distcommit.model.cuts import SeenDataset
 from distcommit.model.errors import ConfigurationError, CutGoneError, StaleStoreError
 from distcommit.model.parallel import in_flight
+from distcommit.model.ports import FileSystem
 from distcommit.model.work import MAIN_BRANCH, errors_of, is_errors
 from distcommit.sinks.files.footer import read_records
 from distcommit.sinks.files.sink import FileSink
@@ -63,6 +64,16 @@ class Cut:
         self.epoch, self.phase, self.time_ms = root.epoch, int(root.phase), root.time_ms
         self.datasets, self.branch = dict(sorted(datasets.items())), branch
         self.exactly_once = not read_marks(store.fs, store.roots.output)[Mark.UNSEALED]
+
+    @property
+    def file_system(self) -> FileSystem:
+        """Where `paths` are."""
+        return self._store.fs
+
+    @property
+    def place(self) -> str:
+        """The job's output, as a path of this machine or a URL."""
+        return self._place
 
     def files(self, dataset: str | None = None) -> list[str]:
         """Paths (or URLs) of the live files of a dataset, or of all of them, in order.

@@ -44,6 +44,7 @@ class RetainResult(msgspec.Struct):
 
     `rows` names the first hundred datasets; counts are whole. `left_out`: datasets of which nothing went, and why; the
     same command takes it later. `deleted`: False if files that went stay until no cut that is kept shows them.
+    `undated`: live files of which nobody knows how old they are: in no time folder, where the file system tells none.
     """
 
     before_ms: int
@@ -57,6 +58,7 @@ class RetainResult(msgspec.Struct):
     left_out_count: int = 0
     epoch: int = 0
     deleted: bool = False
+    undated: int = 0
     succeeded: bool = True
 
 
@@ -74,7 +76,7 @@ def age_ms(text: str) -> int:
 
 def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> RetainResult:
     """What is too old. Reads only."""
-    result = RetainResult(before_ms, dry_run)
+    result, horizon = RetainResult(before_ms, dry_run), Horizon(before_ms)
     source = RetainedFiles(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
         try:
@@ -84,17 +86,19 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
             continue
         for urn, state in sorted(datasets.items()):
             try:
-                past = list(source.aged(urn, state.done_epoch).past(Horizon(before_ms)))
+                live = list(source.aged(urn, state.done_epoch).live())
             except (DistcommitError, OSError) as error:
                 _left_out(result, f"{urn}: {error}")
                 continue
+            result.undated += sum(not file.end_ms for file in live)
+            past = list(filter(horizon.is_past, live))
             if not past:
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
                 why = "stopped" if state.is_stopped else state.status.value
                 _left_out(result, f"{urn}: it is {why}; `distcommit status` says what to do")
                 continue
-            row = RetainRow(urn, len(past), sum(f.footer.records for f in past), sum(f.status.size_bytes for f in past))
+            row = RetainRow(urn, len(past), sum(f.footer.records for f in past), sum(f.size_bytes for f in past))
             result.datasets, result.files = result.datasets + 1, result.files + row.files
             result.records, result.size_bytes = result.records + row.records, result.size_bytes + row.size_bytes
             if len(result.rows) < _LISTED:
@@ -116,8 +120,9 @@ def retain_job(
     in none, those that were written so long ago. What was turned away stays, and so do watermarks.
 
     It first says durably what is to go. A run then seals, for each dataset, a tombstone that names its files; once that
-    is done, audit, rebuild and readers of newer cuts know them to be gone. Another one drops older cuts, and deletes
-    the files. Killed anywhere, the same command finishes it; so do the job's own runs, but for cuts that they keep.
+    is done, audit, rebuild and readers of newer cuts know them to be gone. Another one drops older cuts, deletes the
+    files, and seals for each dataset a short tombstone in the place of the one that named them. Killed anywhere, the
+    same command finishes it; so do the job's own runs, but for cuts that they keep.
 
     Args:
         folders: the job's.

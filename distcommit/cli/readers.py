@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 import typer
 
-from distcommit.app.cut_choice import AsOf
+from distcommit.app.cut_choice import parsed_as_of
 from distcommit.app.readers import read
 from distcommit.cli.options import AsJson, JobFile, Verbose
 from distcommit.cli.terminal import Terminal
-from distcommit.model.errors import ConfigurationError
 
 
 class FilesResult(msgspec.Struct, frozen=True):
@@ -44,25 +42,6 @@ def files(
         found = {urn: cut.files(urn) for urn in cut.datasets}
         result = FilesResult(cut.epoch, cut.phase, cut.time_ms, cut.exactly_once, found)
         _show(terminal, result)
-
-
-def parsed_as_of(text: str | None) -> AsOf:
-    """An epoch, or a time as ISO 8601 has it.
-
-    Raises:
-        ConfigurationError: if it is neither.
-    """
-    if text is None or text.isdecimal():
-        return int(text) if text else None
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            "this is no cut",
-            expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
-            found=text,
-            todo="correct --as-of",
-        ) from None
 
 
 def _show(terminal: Terminal, result: FilesResult) -> None:

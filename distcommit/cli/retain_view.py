@@ -23,11 +23,14 @@ def retain_view(result: RetainResult) -> RenderableType:
     else:
         how = "and are deleted" if result.deleted or not result.files else "and are deleted once no kept cut shows them"
         verdict = good_verdict("retained", f"{counted} are taken {how}" if result.files else "nothing is too old")
+    facts = {"older than": shown_ms(result.before_ms), "bytes": f"{result.size_bytes:,}"}
+    if result.undated:
+        facts["of no known age"] = f"{result.undated:,} files, which stay: in no time folder, and without a time"
     more = result.datasets - LISTED
     return page(
         verdict,
         table if result.rows else None,
         and_more(more, "datasets (--json has a hundred)") if more > 0 else None,
-        fact_table({"older than": shown_ms(result.before_ms), "bytes": f"{result.size_bytes:,}"}),
+        fact_table(facts),
         listing("datasets left out", result.left_out, result.left_out_count),
     )

@@ -18,7 +18,7 @@ from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import DistcommitError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
-from distcommit.model.ports import FileStatus, FileSystem
+from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Provenance, Source
 from distcommit.model.urn import folder_of
@@ -43,12 +43,14 @@ _PROPERTY = "retained"
 
 
 @dataclass(frozen=True, slots=True)
-class PastFile:
-    """A file that is too old: its path below the output, its footer, and what the file system says of it."""
+class LiveFile:
+    """A file that is live: its path below the output, its footer, its size, and when its records had ended at the
+    latest, milliseconds since 1970: as its time folder does, or else as it was written; 0 if neither tells."""
 
     path: str
     footer: Footer
-    status: FileStatus
+    size_bytes: int
+    end_ms: int
 
 
 class Horizon(msgspec.Struct, frozen=True):
@@ -67,12 +69,9 @@ class Horizon(msgspec.Struct, frozen=True):
         text = unit.properties.get(_PROPERTY)
         return None if text is None else msgspec.json.decode(text, type=cls)
 
-    def is_past(self, flow: TaskFlow, path: str, branch: str, status: FileStatus) -> bool:
-        """Whether a file of a branch, by its path below the output, is too old. One without any time never is."""
-        end_ms = _folder_end_ms(flow, path, branch)
-        if end_ms is None:
-            return 0 < status.mtime_ns < self.before_ms * 1_000_000
-        return end_ms <= self.before_ms
+    def is_past(self, file: LiveFile) -> bool:
+        """Whether a file is too old. One of which nobody knows how old it is never is."""
+        return 0 < file.end_ms <= self.before_ms
 
 
 def _folder_end_ms(flow: TaskFlow, path: str, branch: str) -> int | None:
@@ -109,8 +108,8 @@ class AgedDataset:
         names = [entry.name for entry in self.fs.list_folder(beside) if is_tombstone(entry.name)]
         return [read_tombstone(self.fs, f"{beside}/{name}") for name in names]
 
-    def past(self, horizon: Horizon) -> Iterator[PastFile]:
-        """Live files that are too old; what was turned away is not among them.
+    def live(self) -> Iterator[LiveFile]:
+        """Live files; what was turned away is not among them.
 
         Raises:
             DistcommitError, OSError: if what says so can't be read.
@@ -123,9 +122,24 @@ class AgedDataset:
             status, footer = self.fs.status(path), read_footer(self.fs, path)
             if status is None or footer is None:
                 continue
-            is_ours = footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch
-            if is_ours and horizon.is_past(self.flow, below, footer.branch or MAIN_BRANCH, status):
-                yield PastFile(below, footer, status)
+            if footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch:
+                end_ms = _folder_end_ms(self.flow, below, footer.branch or MAIN_BRANCH)
+                written_ms = -(-status.mtime_ns // 1_000_000)
+                yield LiveFile(below, footer, status.size_bytes, written_ms if end_ms is None else end_ms)
+
+    def past(self, horizon: Horizon) -> Iterator[LiveFile]:
+        """Those that are too old. Raises as `live`."""
+        return filter(horizon.is_past, self.live())
+
+    def is_worn(self) -> bool:
+        """Whether the newest tombstone is retention's, and all that it names are files that are gone. One that names
+        just the tombstone before it takes its place, else each run would look for all of these for ever. Raises as
+        `live`."""
+        for stone in newest_replacements(self.stones(), self.done_epoch):
+            named = [file.path for file in stone.files if not is_tombstone(file.path)]
+            if stone.publish == "retain" and named:
+                return all(self.fs.status(f"{self.output}/{path}") is None for path in named)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +171,7 @@ class RetainedFiles(Source):
                 continue
             aged, horizon = self.aged(urn, state.done_epoch), Horizon(self.before_ms, state.done_epoch)
             try:
-                if next(aged.past(horizon), None) is not None:
+                if next(aged.past(horizon), None) is not None or aged.is_worn():
                     yield _plan(urn, state.watermark, horizon)
             except (DistcommitError, OSError) as error:
                 yield DatasetProblem(urn, str(error))
@@ -217,7 +231,7 @@ class AgedExtraction(Extraction):
             return tuple(results)
         aged, known, files = self.source.aged(self.unit.dataset_urn, horizon.base), KnownRecords(), list[RetiredFile]()
         for past in aged.past(horizon):
-            files.append(RetiredFile(past.path, past.status.size_bytes, "", past.footer.records))
+            files.append(RetiredFile(past.path, past.size_bytes, "", past.footer.records))
             known.add(past.footer, retained=True)
         for stone in newest_replacements(aged.stones(), horizon.base):
             found = aged.fs.status(f"{aged.output}/{stone.path}")

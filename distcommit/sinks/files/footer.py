@@ -197,6 +197,15 @@ def read_batches(fs: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
         yield from pq.ParquetFile(file, page_checksum_verification=True).iter_batches()
 
 
+def read_schema(fs: FileSystem, path: str) -> pa.Schema:
+    """The columns of a file, without what it says about itself; of Parquet its footer is read, of others all of it.
+    Raises as `read_records`."""
+    if not path.endswith(".parquet"):
+        return read_records(fs, path).schema.remove_metadata()
+    with _corrupt_if_unreadable(path), _open(fs, path) as file:
+        return pq.read_schema(file).remove_metadata()
+
+
 def _form_of(path: str) -> FileFormat | None:
     """The format that a name's ending tells; None if that is none of ours."""
     name, extension = posixpath.splitext(path)

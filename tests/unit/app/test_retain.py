@@ -14,7 +14,7 @@ from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.app.retain import age_ms, look_for_past, retaining
 from distcommit.engine.run import RunResult, run
-from distcommit.ingest.retained import Horizon
+from distcommit.ingest.retained import AgedDataset, Horizon
 from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError
 from distcommit.protocol.paths import is_tombstone
 from distcommit.sinks.files.sink import FileSink
@@ -69,7 +69,7 @@ def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -
     assert look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).records == 6
     retain_and_delete(place)
     found = audit(place)
-    assert (found.records, found.retained, found.gaps, found.retired) == (4, 6, 0, 0)
+    assert (found.records, found.retained, found.gaps) == (4, 6, 0)
     assert place.counts(place.read()) == {"a": 2, "b": 2}
     assert len(list(Path(place.roots.output).rglob("*.parquet"))) == 2
     place.run(6, ["a", "b"])
@@ -97,7 +97,9 @@ def test_files_stay_as_long_as_a_kept_cut_shows_them(place: Place) -> None:
     assert place.counts(place.read()) == {"a": 2, "b": 2}
     assert audit(place).retired == 2
     retain(place, 2)
+    retain(place, 2)
     assert audit(place).retired == 0
+    assert not any(Path(file).exists() for file in set(files) - set(place.read().files()))
 
 
 def test_a_store_that_is_lost_is_rebuilt_to_where_it_was(place: Place) -> None:
@@ -134,7 +136,12 @@ def test_of_several_retentions_the_newest_says_all(place: Place) -> None:
     retain_and_delete(place)
     assert audit(place).retained == 10
     stones = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
-    assert len(stones) == 2
+    assert len(stones) == 4, "of each dataset the newest, and the one that it takes the place of"
+    retain(place, 2)
+    newest = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
+    named = [file for path in newest for file in read_tombstone(place.fs, str(path)).files]
+    assert len(newest) == 2, "each names just the one before it, so that no run looks for what is long gone"
+    assert len(named) == 2
     horizon = newest_horizon(place.store())
     assert horizon is not None
     assert horizon.before_ms == OLD_MS
@@ -176,12 +183,15 @@ def test_a_time_folder_counts_and_not_when_its_file_was_written(place: Place) ->
     flow = place.begin({}).flow
     sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
     flow = replace(flow, branches=(replace(flow.branches[0], sink=sink),))
-    file = next(Path(place.roots.output).rglob("*.parquet"))
-    status = place.fs.status(str(file))
-    assert status is not None
-    horizon = Horizon(OLD_MS)
-    assert horizon.is_past(flow, "a/2001-09-08/x", "main", status)
-    assert not horizon.is_past(flow, "a/2001-09-09/x", "main", status)
+    aged = AgedDataset(place.fs, place.roots.output, "a", 99, flow)
+    for folder, end in (("2001-09-08", 999_993_600_000), ("2001-09-09", 1_000_080_000_000)):
+        file = next(Path(place.roots.output, "a").rglob("*.parquet"))
+        (Path(place.roots.output, "a") / folder).mkdir()
+        file.rename(Path(place.roots.output, "a") / folder / file.name)
+        (live,) = [each for each in aged.live() if folder in each.path]
+        assert live.end_ms == end
+        assert Horizon(OLD_MS).is_past(live) == (end < OLD_MS)
+    assert not Horizon(OLD_MS).is_past(replace(live, end_ms=0))
 
 
 @pytest.mark.parametrize("text", ["90", "d", "-1d", "0d", "90x", "1.5d", "", "٣d"])

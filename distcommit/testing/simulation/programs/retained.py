@@ -92,6 +92,15 @@ def _live(machine: SimulatedPosix) -> _Ranges:
     return found
 
 
+def _left(machine: SimulatedPosix) -> list[str]:
+    """Files of records that are retired, and still there."""
+    store = _WORLD.store(machine)
+    done = {urn: state.done_epoch for urn, state in known_states(store).items()}
+    folders = read_published(store.fs, store.roots.output)
+    retired = ((folder, {file.path for file in folder.live(done[folder.dataset_urn])}) for folder in folders)
+    return [file.path for folder, live in retired for file in folder.files if file.path not in live]
+
+
 def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: bool) -> str:
     """What is wrong: all is exact up to the source's end, and of partition 0 what is live begins there."""
     audit = audit_store(_WORLD.store(machine), source.provenance, deep=True)
@@ -105,8 +114,8 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
         expected = [(low, ends[urn]["0"])] if low < ends[urn]["0"] else []
         if partitions["0"] != expected:
             return f"of {urn} {partitions} are live, expected {expected}"
-    if deleted and audit.retired:
-        return f"{audit.retired} files are left that retention has taken"
+    if deleted and (gone := _left(machine)):
+        return f"{gone} are left, which retention has taken"
     left = staged(machine)
     return f"left behind in task output: {left}" if left else ""
 

@@ -1,0 +1,150 @@
+"""`spark.read.format("distcommit")`: what is committed, at one cut, as `distcommit.read` has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import distcommit
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.stores.cuts import forget_cuts
+from tests.jobs.kafka_job import kafka_job
+
+NAMES = ("items", "orders")
+
+
+class Place:
+    """A job on files that arrive, run by one session, which reads by the data source."""
+
+    def __init__(self, folder: Path, spark: SparkSession, form: str = "parquet") -> None:
+        self.folder, self.spark, self.arrived = folder, spark, 0
+        self.file = folder / "job.yaml"
+        job = {
+            "job": "read",
+            "source": {
+                "type": "files",
+                "paths": [f"{folder}/in/{{dataset}}/*.parquet"],
+                "format": "parquet",
+            },
+            "sink": {"format": form, "partition_by": {"column": "at", "granularity": "day"}},
+            "paths": {name: name for name in ("store", "staging", "output")},
+            "commit": {"buckets": 2},
+        }
+        self.file.write_text(json.dumps(job))
+
+    def run(self, **more: list[Any]) -> int:
+        """Three records more for each dataset; the epoch of the run that has committed them."""
+        self.arrived += 1
+        days = pa.array([datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2, 2)], pa.timestamp("us", "UTC"))
+        for name in NAMES:
+            (self.folder / "in" / name).mkdir(parents=True, exist_ok=True)
+            path = self.folder / "in" / name / f"{self.arrived}.parquet"
+            numbers = [self.arrived, self.arrived + 10, self.arrived + 20]
+            pq.write_table(pa.table({"name": [name] * 3, "n": numbers, "at": days, **more}), path)
+            os.utime(path, (self.arrived, self.arrived))
+        assert Job.from_file(self.file, session=self.spark).run().succeeded
+        return distcommit.read(self.file).epoch
+
+    def load(self, **options: Any) -> DataFrame:
+        return self.spark.read.format("distcommit").options(**options).load(str(self.file))
+
+
+@pytest.fixture(autouse=True)
+def registered(spark: SparkSession) -> None:
+    distcommit.register_data_source(spark)
+
+
+@pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
+def test_one_dataset_or_all_at_a_cut_and_at_an_older_one(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    place = Place(tmp_path, spark, form)
+    first = place.run()
+    place.run(later=[7, 8, 9])
+    orders = place.load(dataset="orders")
+    assert sorted(row["n"] for row in orders.collect()) == [1, 2, 11, 12, 21, 22]
+    assert sorted(row["later"] or 0 for row in orders.collect()) == [0, 0, 0, 7, 8, 9]
+    assert {row["name"] for row in place.load().collect()} == set(NAMES)
+    both = place.load(datasets=json.dumps(NAMES)).where("n > 20").groupBy("name").count().collect()
+    assert {row["name"]: row["count"] for row in both} == dict.fromkeys(NAMES, 2)
+    before = place.load(dataset="orders", as_of=first)
+    assert "later" not in before.columns
+    assert before.count() == 3
+    assert place.load(dataset="orders", tasks=1).rdd.getNumPartitions() == 1
+    same = distcommit.read(place.file).to_arrow("orders")
+    assert orders.count() == same.num_rows
+    assert {field.name for field in orders.schema} == set(same.schema.names)
+
+
+@pytest.mark.slow
+def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path, spark)
+    place.run()
+    frame = place.load()
+    place.run()
+    assert frame.count() == 6
+    assert place.load().count() == 12
+    for path in (tmp_path / "output").glob("*/*/*.parquet"):
+        path.unlink()
+    with pytest.raises(PySparkException, match="this cut went while it was read"):
+        frame.count()
+
+
+def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path, spark)
+    place.run()
+    store = Job.from_file(place.file).open_store(create=False)
+    for options, why in (
+        ({"dataset": "nobody"}, "nothing is published of this dataset"),
+        ({"as_of": 99}, "no run of that epoch"),
+        ({"as_of": "yesterday"}, "this is no cut"),
+        ({"branch": "other"}, "no files of that branch"),
+        ({"as-of": 1}, "no options of this data source"),
+        ({"datasets": "orders"}, "these are no datasets"),
+        ({"tasks": 0}, "no number of tasks"),
+    ):
+        with pytest.raises(PySparkException, match=why):
+            place.load(**options)
+    place.run()
+    forget_cuts(store, distcommit.read(place.file).epoch, 2)
+    with pytest.raises(PySparkException, match="not kept any more"):
+        place.load(as_of=1)
+
+
+@pytest.mark.slow
+def test_in_the_middle_of_a_commit_it_is_as_before_or_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """A run is frozen with some of its files published, killed, and finished by the next."""
+    topics = {f"t{number:02d}": 2 for number in range(8)}
+    with kafka_job(tmp_path, topics, commit={"min_interval_ms": 0}) as job:
+        job.produce(2, days=2)
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        counts = dict.fromkeys(topics, 4)
+
+        def read() -> dict[str, int]:
+            load = spark.read.format("distcommit").load(str(job.path))
+            topic = load.selectExpr("get_json_object(cast(value AS string), '$.topic') AS topic")
+            return {row["topic"]: row["count"] for row in topic.groupBy("topic").count().collect()}
+
+        assert read() == counts
+        before = set(tmp_path.glob("output/t*/*/*.parquet"))
+        job.produce(3, days=2)
+        with RunProcess(["run", str(job.path)], tmp_path / "run.out", tmp_path / "run.err") as run:
+            while not run.has_ended and set(tmp_path.glob("output/t*/*/*.parquet")) == before:
+                time.sleep(0.001)
+            run.freeze()
+            assert not run.has_ended
+            assert read() == counts
+            run.kill()
+        assert read() == counts
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        assert read() == dict.fromkeys(topics, 10)
+        assert job.audit().exact

@@ -1,0 +1,85 @@
+"""What Spark's streaming writers in Python are told, and when: what keeps `df.writeStream.format("distcommit")` from
+being there (conf/README.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+
+def tell(folder: str, event: str, **facts: Any) -> None:
+    session = SparkSession.getActiveSession()
+    line = {"event": event, "pid": os.getpid(), "has_session": session is not None, "at": time.monotonic_ns(), **facts}
+    Path(folder, f"{time.monotonic_ns():020d}-{uuid.uuid4().hex}.json").write_text(json.dumps(line))
+
+
+class Telling(DataSource):
+    """Keeps nothing, and tells what it is asked."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "telling"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        tell(self.options["path"], "made", options=dict(self.options))
+        return TellingWriter(self.options["path"])
+
+
+class TellingWriter(DataSourceStreamArrowWriter):
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        keys = ("streaming.sql.batchId", "sql.streaming.queryId")
+        told = {key: context.getLocalProperty(key) if context else None for key in keys}
+        tell(self.folder, "write", rows=sum(batch.num_rows for batch in iterator), told=told)
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        tell(self.folder, "commit", batch=batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        tell(self.folder, "abort", batch=batchId)
+
+
+@pytest.mark.slow
+def test_the_drivers_side_is_told_of_a_batch_only_once_all_is_written_and_has_no_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "told").mkdir()
+    for number in range(2):
+        (tmp_path / "in" / f"{number}.json").write_text('{"n": 1}\n')
+    spark.dataSource.register(Telling)
+    stream = spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    query = (
+        stream.writeStream.format("telling")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "told"))
+    )
+    query.awaitTermination(60)
+    told = [json.loads(path.read_text()) for path in sorted((tmp_path / "told").iterdir())]
+    assert [each["event"] for each in told] == ["made", "write", "made", "commit"] * 2
+    assert [each["batch"] for each in told if each["event"] == "commit"] == [0, 1]
+    assert not any(each["has_session"] or each["pid"] == os.getpid() for each in told), "a run could be launched there"
+    options = {key for each in told if each["event"] == "made" for key in each["options"]}
+    assert options == {"checkpointlocation", "path"}, "neither the batch nor the query is named before tasks write"
+    assert len({each["pid"] for each in told if each["event"] in ("made", "commit")}) == 2, (
+        "one could fence for the other"
+    )
+    written = [each["told"] for each in told if each["event"] == "write"]
+    assert [found["streaming.sql.batchId"] for found in written] == ["0", "1"], "by a property that is not documented"
