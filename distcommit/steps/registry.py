@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -36,7 +37,7 @@ def register(kind: StepType) -> StepType:
 
 def dump_steps(steps: Iterable[CommitStep]) -> tuple[StepBatch, ...]:
     """The steps as data, in order, consecutive ones of a type together."""
-    kinds = groupby(steps, key=type)
+    kinds = groupby(steps, key=attrgetter("__class__"))
     return tuple(StepBatch(kind.type_name, kind.version, kind.to_rows(list(group))) for kind, group in kinds)
 
 
