@@ -21,7 +21,7 @@ class Ours(Peer):
     system = "distcommit"
     settings = {
         "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g",
-        "commit.durability": f"{_DURABLE} (the default; no other peer here syncs the files that it publishes)",
+        "commit.durability": f"{_DURABLE} (the default)",
         "command": "distcommit serve",
     }
 

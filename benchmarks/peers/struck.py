@@ -60,31 +60,31 @@ class Trial:
                 elif leader := self.peer.coordinator(self.place):
                     os.kill(leader, signal.SIGKILL)
                     struck += 1
-                    self._settle(begin)
-        with self._started():
-            note = self._settle(begin)
+                    self._settle(begin, running)
+        with self._started() as running:
+            note = self._settle(begin, running)
         what = "coordinator alone killed in the middle of a commit" if coordinator else KILLED
         self._note(what, struck, begin, note)
 
     def broker_restarted(self) -> None:
         """The broker that leads half of the topics is killed while records come, and is back three seconds later."""
         begin = self.place.stream.sent
-        with self._started():
+        with self._started() as running:
             self.place.stream.send(self.batch)
             self.kafka.kill_broker(_SECOND_BROKER)
             time.sleep(_AWAY_S)
             self.kafka.start_broker(_SECOND_BROKER)
             self.place.stream.send(self.batch)
-            note = self._settle(begin)
+            note = self._settle(begin, running)
         self._note("broker restarted", 1, begin, note)
 
     def older_checkpoint(self) -> None:
         """Its checkpoint is put back to where it was a commit ago, as from a backup; the output is not."""
         begin = self.place.stream.sent
         kept = self.peer.keep(self.place)
-        with self._started():
+        with self._started() as running:
             self.place.stream.send(self.batch)
-            note = self._settle(begin)
+            note = self._settle(begin, running)
         self.peer.put_back(self.place, kept)
         middle = self.place.stream.sent
         self.place.stream.send(self.batch)
@@ -113,9 +113,11 @@ class Trial:
     def _started(self) -> Running:
         return Running(self.peer, self.place)
 
-    def _settle(self, begin: int) -> str:
+    def _settle(self, begin: int, running: Running) -> str:
         if self.watch.wait(begin, self.place.stream.sent, self.patience_s, 3 * self.patience_s):
             return ""
+        if not running.alive():
+            return f"ended by itself, and was not started again: {end_of(running.log, 2)[-300:]} "
         return f"not all visible after {self.patience_s:.0f} s without progress "
 
     def _note(self, what: str, times: int, begin: int, note: str) -> None:
