@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.questions.growth import Asked, Model, growth
+from benchmarks.results import Results
 from benchmarks.workloads.traced_run import Load, Trace, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
 from distcommit.fs.local import LocalFileSystem
@@ -65,3 +67,4 @@ def test_growth(tmp_path: Path) -> None:
     assert results.ratios["virtual_speed_up_2_executors"] > 1
     assert results.ratios["table_s3_calls"] is None
     assert results.skipped["table_s3_calls"] == "not asked for"
+    assert msgspec.json.decode(msgspec.json.encode(results), type=Results) == results, "the report can read it"
