@@ -132,10 +132,15 @@ def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
         samples,
         seed=0,
         folder=folder,
-        parameters={name: list(v) if isinstance(v, tuple) else v for name, v in asdict(asked).items()},
+        parameters={name: _plain(value) for name, value in asdict(asked).items()},
         skipped=ratios.reasons,
         notes=_NOTES,
     )
+
+
+def _plain(value: int | float | bool | tuple[int, ...]) -> int | float | list[int]:
+    """As results hold it."""
+    return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
 
 
 def _fit_disk(asked: Asked, folder: Path, ratios: Ratios, samples: list[Sample], tell: Tell) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.questions.growth import Asked, Model, growth
+from benchmarks.results import Results
 from benchmarks.workloads.traced_run import Load, Trace, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
 from distcommit.fs.local import LocalFileSystem
@@ -61,7 +63,8 @@ def test_a_trace_has_every_call_and_what_lies_between(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_growth(tmp_path: Path) -> None:
     results = growth(Asked(unit=1, datasets=12, buckets=4, executors=(2, 4)), folder=tmp_path, tell=print)
-    assert 0 <= results.ratios["model_disk_calls_error"] < 0.1, "calls are a sum by kinds"
+    assert 0 <= results.ratios["model_disk_calls_error"] < 0.3, "how many rounds a task commits in depends on time"
     assert results.ratios["virtual_speed_up_2_executors"] > 1
     assert results.ratios["table_s3_calls"] is None
     assert results.skipped["table_s3_calls"] == "not asked for"
+    assert msgspec.json.decode(msgspec.json.encode(results), type=Results) == results, "the report can read it"
