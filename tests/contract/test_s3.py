@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from distcommit.fs.s3 import S3FileSystem
 from distcommit.fs.s3_requests import S3Requests
+from distcommit.fs.s3_stream import S3Stream, abandoned
 from distcommit.model.errors import ConfigurationError, LostError, TransientError
 from distcommit.model.ports import FileStatus, FileSystem
 from distcommit.model.steps import Lost, StepContext, Verdict
@@ -263,3 +265,34 @@ def test_a_server_that_is_away_is_an_outage(bucket: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(OSError, match="Could not connect"):
         S3FileSystem(S3Requests(bucket)).read("/a")
+
+
+@pytest.mark.parametrize("size_bytes", [0, 10, 20 << 20])
+def test_a_stream_is_an_object_once_it_is_closed_and_replaces_none(bucket: str, size_bytes: int) -> None:
+    requests, data = S3Requests(bucket), os.urandom(size_bytes)
+    stream = S3Stream(requests, "a/b")
+    for begin in range(0, size_bytes, 3_000_000):
+        stream.write(data[begin : begin + 3_000_000])
+    assert stream.tell() == size_bytes
+    assert requests.head("a/b") is None
+    stream.close()
+    assert requests.get("a/b")[1] == data
+    assert requests.uploads_to("a/b") == []
+    second = S3Stream(requests, "a/b")
+    second.write(data)
+    with pytest.raises(FileExistsError):
+        second.close()
+    assert requests.get("a/b")[1] == data
+
+
+def test_what_a_stream_that_died_had_sent_is_given_up_and_nothing_beside_it(bucket: str) -> None:
+    requests = S3Requests(bucket)
+    dead, other = S3Stream(requests, "a/b"), S3Stream(requests, "a/bc")
+    for stream in (dead, other):
+        stream.write(bytes(9 << 20))
+    assert len(requests.uploads_to("a/b")) == 1
+    abandoned(requests, "a/b")
+    assert requests.uploads_to("a/b") == []
+    other.close()
+    assert requests.head("a/bc") is not None
+    abandoned(requests, "a/b")  # once more it does nothing
