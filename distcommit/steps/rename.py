@@ -38,8 +38,8 @@ class FsRenameCommitStep(CommitStep):
     __slots__ = ("context", "file", "folders", "whole")
 
     def __init__(self, context: StepContext, staged_path: str, final_path: str, file: StagedFile | None = None) -> None:
-        check_relative(staged_path)
-        check_relative(final_path)
+        for path in (staged_path, final_path):
+            check_relative(path)
         self.context, self.whole = context, False
         self.file = file if file is not None else _identify(context, staged_path, final_path)
         self.folders = _folder_of(self.file.staged_path), _folder_of(self.file.final_path)
@@ -67,8 +67,8 @@ class FsRenameCommitStep(CommitStep):
             staged, _, staged_name = file.staged_path.rpartition("/")
             final, _, final_name = file.final_path.rpartition("/")
             if staged != staged_in or final != final_in or not (staged and final):  # a path that begins with / has none
-                check_relative(file.staged_path)
-                check_relative(file.final_path)
+                for path in (file.staged_path, file.final_path):
+                    check_relative(path)
                 staged_in, final_in = folders = staged, final
             names += (staged_name, final_name)
             step = cls.__new__(cls)

@@ -197,11 +197,11 @@ def _files(lists: pa.ListArray) -> list[tuple[StagedFile, ...]]:
 
 def _values(array: pa.Array) -> list[Any]:
     """`to_pylist`, at a third of its cost for whole numbers of 64 bits."""
-    code, data = _CODES.get(array.type), array.buffers()[1] if array.type in _CODES else None
-    if code is None or data is None or array.null_count:
+    code = _CODES.get(array.type)
+    if not code or array.null_count:
         return list(array.to_pylist())
     begin, end = 8 * array.offset, 8 * (array.offset + len(array))
-    return memoryview(data)[begin:end].cast(code).tolist()
+    return memoryview(array.buffers()[1] or b"")[begin:end].cast(code).tolist()
 
 
 def encode_plan(plans: Sequence[DatasetPlan]) -> bytes:
