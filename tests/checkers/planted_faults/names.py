@@ -18,7 +18,7 @@ NAMES = (
         (
             "steps.publishing",
             "_Batch._missing_in",
-            "{steps[index].file.final_path[cut:]: steps[index].file.file_id for index in group.indices} == there",
+            "{file.final_path[cut:]: file.file_id for file in files} == there",
             "{steps[index].file.final_path[cut:] for index in group.indices} == set(there)",
         ),
     ),
