@@ -4,12 +4,15 @@ for good."""
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 
 from distcommit.engine.drain import drain_partition
+from distcommit.model.errors import SourceUnavailableError
 from distcommit.protocol.paths import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.simulated_posix import Crashed
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.engine.machines import Machine, audit, begin_ingest, dies, fails, go, ingest_all, source
@@ -78,6 +81,26 @@ def test_an_output_that_can_not_be_listed_keeps_nothing_from_being_replayed() ->
     machine.faults.append(fails(errno.EACCES, "scandir", ROOTS.output))
     assert go(WORLD, machine, SOURCE).succeeded
     assert len(probes(machine)) == 1
+
+
+def test_what_was_taken_away_does_not_come_back_by_a_power_loss() -> None:
+    """Sequences that are dropped are why somebody looks; nothing is published after that, which would sync the same
+    folders."""
+    world, machine = World(job_level=True), Machine()
+    settings, tasks = begin_ingest(world, machine, SOURCE)
+    ingest_all(settings, tasks)
+    record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
+    assert drain_partition(settings, 0).counts.datasets_held == 2
+    for root in (ROOTS.output, ROOTS.staging):
+        machine.put(f"{root}/{OUTPUT_PROBE}0-{'0' * 32}", b"")
+    machine.syncfs("/")
+    with pytest.raises(SourceUnavailableError):
+        go(world, machine, ModelSource(SOURCE.datasets, refuses="plan"))
+    assert probes(machine) == []
+    survivors = list(machine.after_power_loss(random.Random(1), 5, 6))
+    assert len(survivors) > 1
+    for survivor in survivors:
+        assert [path for _, path, _ in survivor.files() if OUTPUT_PROBE in path] == []
 
 
 def test_nobody_lists_the_output_where_nothing_is_left() -> None:
