@@ -45,12 +45,13 @@ def plot(results: Results, path: Path) -> None:
 
 
 def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
-    """Seconds, or microseconds for each file where arms had trees of different sizes."""
-    same = len({(sample.datasets, sample.files) for sample in samples}) == 1
-    unit = "s" if same else "µs a file"
+    """Seconds, or microseconds for each file where arms had trees of different sizes, all of them with files."""
+    shapes = {(sample.datasets, sample.files) for sample in samples}
+    in_seconds = len(shapes) == 1 or not all(datasets * files for datasets, files in shapes)
+    unit = "s" if in_seconds else "µs a file"
     groups: dict[str, list[float]] = {}
     for sample in samples:
-        value = sample.seconds if same else sample.seconds / (sample.datasets * sample.files) * 1e6
+        value = sample.seconds if in_seconds else sample.seconds / (sample.datasets * sample.files) * 1e6
         groups.setdefault(sample.arm, []).append(value)
     order = sorted(groups, key=lambda arm: median(groups[arm]), reverse=True)
     centres = [median(groups[arm]) for arm in order]
@@ -61,7 +62,7 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
         axes.text(max(values), place, f"  {centres[place]:.3g} {unit}", va="center", fontsize=9)
     axes.set_xscale("log")
     axes.margins(x=0.2)
-    if same:
+    if len(shapes) == 1:
         axes.set_title(f"{samples[0].datasets:,} datasets, {samples[0].files} files each", fontsize=10)
     axes.set_xlabel(f"{unit} (log scale; bars are medians, dots samples)")
 
