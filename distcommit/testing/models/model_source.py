@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pyarrow as pa
+from msgspec import structs
 
 from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState, DatasetStatus
@@ -15,6 +16,7 @@ from distcommit.model.source import (
     DatasetProblem,
     Extraction,
     Extractor,
+    Lag,
     PassedOver,
     Planned,
     Provenance,
@@ -53,13 +55,17 @@ class ModelDataset:
 class ModelSource(Source):
     """Datasets by URN. Offsets count from 0; record values follow from their place.
 
-    `refuses`: what the source as a whole can't do: "plan", "open" or "close". `careless`: it plans as if nothing were
-    stored, and datasets without work units too; both are against a source's rules and must do no harm.
+    `refuses`: what the source as a whole can't do: "plan", "open", "close" or "lags". `careless`: it plans as if
+    nothing were stored, and datasets without work units too; both are against a source's rules and must do no harm.
+    `weight`: as how many a record counts in the size of a work unit. `behind_s`: how old the first unread record of a
+    dataset is.
     """
 
     datasets: Mapping[str, ModelDataset] = field(default_factory=dict)
     refuses: str = ""
     careless: bool = False
+    weight: int = 1
+    behind_s: Mapping[str, float] = field(default_factory=dict)
     provenance = Provenance("partition", "offset")
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
@@ -78,9 +84,15 @@ class ModelSource(Source):
             again = states.to_read_again(urn) if isinstance(states, SourceState) else None
             plan = _plan(urn, _up_to(again, dataset, state.watermark), state.watermark)
             if plan.work_units or self.careless:
-                yield plan
+                units = tuple(structs.replace(unit, size=unit.size * self.weight) for unit in plan.work_units)
+                yield structs.replace(plan, work_units=units)
         if self.careless:
             yield from _nonsense(states)
+
+    def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
+        if self.refuses == "lags":
+            raise SourceError("the source can't be reached")
+        return [Lag(urn, 1, seconds) for urn, seconds in self.behind_s.items() if urn in states]
 
     def open(self) -> Extractor:
         if self.refuses == "open":

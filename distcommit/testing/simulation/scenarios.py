@@ -8,6 +8,7 @@ from distcommit.engine.reports import KEPT_REASONS
 from distcommit.engine.run import RunResult
 from distcommit.fs.posix import PosixCalls
 from distcommit.model.errors import SourceUnavailableError
+from distcommit.model.freshness import Freshness
 from distcommit.model.ports import Clock
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.models.model_flow import flow_of_formats, model_flow, without_right
@@ -96,6 +97,11 @@ _FORKED_MORE = _source(a={"0": 6, "1": 2}, b={"0": 2})
 _FORKED_UNITS = ModelSource({"a": ModelDataset({"0": 8}, units=3), "b": ModelDataset({"0": 4}, units=2)})
 _FORKED_FAILING = ModelSource({"a": ModelDataset({"0": 6}, units=2), "b": ModelDataset({"0": 2}, fails=frozenset("0"))})
 
+_TARGETS = Freshness(60, (("b", 5.0),), records_per_run=40_000, slice_s=1)
+_AHEAD = _source(a={"0": 9, "1": 2}, b={"0": 3}, c={"0": 1}).datasets
+_BEHIND = ModelSource(_AHEAD, weight=10_000, behind_s={"a": 100.0, "b": 30.0})
+_UNHEARD = ModelSource(_AHEAD, weight=10_000, refuses="lags")
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -142,6 +148,8 @@ SCENARIOS = {
         ),
         Scenario("formats", World(flow=flow_of_formats), (), _FORKED, _FORKED_MORE),
         Scenario("formats-second-run", World(flow=flow_of_formats, buckets=2), (_FORKED,), _FORKED_MORE, _FORKED_MORE),
+        Scenario("freshness", World(freshness=_TARGETS), (_ONE,), _BEHIND, _BEHIND),
+        Scenario("freshness-two-tasks", World(buckets=2, partitions=2, freshness=_TARGETS), (_TWO,), _BEHIND, _UNHEARD),
         Scenario("partial", _PARTIAL, (), _STUMBLES, _MENDED),
         Scenario("partial-attempts", replace(_PARTIAL, task_attempts=2), (_ONE,), _STUMBLES_EARLY, _MENDED),
         Scenario("partial-forks", replace(_PARTIAL, flow=model_flow), (), _STUMBLES, _MENDED),

@@ -22,6 +22,7 @@ from distcommit.fs.posix import PosixCalls
 from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.commit_groups import CommitGroups
+from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import Clock, FolderEntry
 from distcommit.model.sink import Sink
@@ -101,6 +102,7 @@ class World:
     stop_after_failed_runs: int = 0
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
     kept: Retention = USUALLY_KEPT
+    freshness: Freshness = NO_TARGETS
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
@@ -179,6 +181,7 @@ class World:
             retry_across_runs=self.retry_across_runs,
             stop_after_failed_runs=self.stop_after_failed_runs,
             kept=self.kept,
+            freshness=self.freshness,
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),
         )
