@@ -24,6 +24,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores import by_hand
 from distcommit.stores.claims import Mark, read_marks, read_owner
+from distcommit.stores.horizons import known_horizon, put_horizon
 from distcommit.stores.job_store import open_store
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import Program, files_below, new_machine, staged, unsettled
@@ -74,7 +75,13 @@ def _found(*steps: ModelSource) -> SimulatedPosix:
 
 
 def _retain(machine: SimulatedPosix) -> None:
-    """The command, as `app.retain` has it: a run that retires, and one that drops older cuts and deletes."""
+    """The command, as `app.retain` has it: it says what is to go, a run retires it, and one drops older cuts and
+    deletes."""
+    store = _WORLD.store(machine)
+    put_horizon(store, _BEFORE_MS, _BEFORE_MS, "somebody")
+    said = known_horizon(store)
+    if said is None or said.before_ms != _BEFORE_MS:
+        raise AssertionError(f"what is to go was not said: {said}")
     for kept_cuts in (None, 2):
         if not _WORLD.retain(machine, _FIRST, _BEFORE_MS, kept_cuts).succeeded:
             raise AssertionError("what is too old can't be retired")
