@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.arms import guarded_tree
 from benchmarks.arms.guarded_tree import HERE, GuardedTree, UnmeasurableError, worktree
 from benchmarks.cli import app
 from benchmarks.noise import Ratios
@@ -94,9 +96,14 @@ def test_a_tree_that_asks_for_more_is_slower(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_commit_is_measured_in_a_worktree_that_goes(tmp_path: Path) -> None:
-    if not (HERE / ".git").exists():
-        pytest.skip("this tree is not under Git")
+def test_a_commit_is_measured_in_a_worktree_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = tmp_path / "repository"  # this tree need not be one
+    for name in ("distcommit", "benchmarks", "tests"):
+        shutil.copytree(HERE / name, repository / name, ignore=shutil.ignore_patterns("__pycache__"))
+    me = ("-c", "user.name=guard", "-c", "user.email=guard@localhost")
+    for command in (("init", "-q"), ("add", "--all"), (*me, "commit", "-q", "-m", "all of it")):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+    monkeypatch.setattr(guarded_tree, "HERE", repository)
     with worktree("HEAD") as (tree, name):
         assert len(name) == 40
         assert (tree / "distcommit" / "__init__.py").exists()
