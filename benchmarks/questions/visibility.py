@@ -21,7 +21,7 @@ from distcommit.model.log_records import Done
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.job_store import JobStore, open_store
 from distcommit.stores.segment import decode_segment
-from distcommit.stores.task_states import TaskStateReader
+from distcommit.stores.task_states import past_states
 
 
 def visibility(
@@ -73,7 +73,7 @@ def _delays(store: JobStore, settings: RunSettings) -> list[float]:
     delays: list[float] = []
     for bucket in range(store.buckets):
         finished: dict[str, int] = {}
-        for state in TaskStateReader(store.fs, store.roots.store, settings.run_id, bucket).poll():
+        for state in past_states(store.fs, store.roots.store, settings.run_id, bucket):
             finished[state.dataset_urn] = max(state.finished_ms, finished.get(state.dataset_urn, 0))
         log = store.bucket_log(bucket).folder
         for name in os.listdir(log):

@@ -25,7 +25,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import fence_job
 from distcommit.stores.job_store import JobStore, Roots, open_store
-from distcommit.stores.plans import put_manifest, read_bucket_plan
+from distcommit.stores.plans import PlanReader, put_manifest
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.simulation.world import launch_here
 
@@ -85,10 +85,11 @@ def _ingested(
     recover(launch_here, settings)
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(partitions)])
     put_manifest(preparing, store.roots.store, manifest)
+    plans = PlanReader(preparing, store.roots.store, manifest)
     units = {
         unit.work_unit_id: unit
         for bucket in range(shape.buckets)
-        for plan in read_bucket_plan(preparing, store.roots.store, manifest, bucket)
+        for plan in plans.of(bucket)
         for unit in plan.work_units
     }
     states: dict[int, list[TaskState]] = {}
@@ -106,7 +107,7 @@ def _ingested(
         if unit.dataset_urn != dataset.urn:
             raise AssertionError(f"the plan gives {unit.work_unit_id} to {unit.dataset_urn}, the tree to {dataset.urn}")
         states.setdefault(dataset.bucket, []).append(_succeeded(settings, unit, dataset.attempt, outputs))
-    for written in TaskStateWriter(preparing, store.roots.store, settings.run_id).append(states).values():
+    for written in TaskStateWriter(preparing, store.roots.store, settings.run_id, partitions).append(states).values():
         if isinstance(written, OSError):
             raise written
     record_ingest_ended(preparing, store.roots.store, settings.run_id)

@@ -36,6 +36,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
 from distcommit.steps.registry import load_steps
 from distcommit.stores.fencing import require_fence
+from distcommit.stores.task_states import TaskStateTables
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class BucketCommitter:
         bucket: the bucket.
         observer: who is told what is sealed, done and quarantined.
         plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
+        tables: where task states of the partition that owns the bucket are followed, for all committers of a task.
 
     Attributes:
         tally: what it did, and why it could not finish what it could not.
@@ -55,13 +57,18 @@ class BucketCommitter:
     """
 
     def __init__(
-        self, settings: RunSettings, bucket: int, observer: TaskObserver, plans: Iterable[DatasetPlan] = ()
+        self,
+        settings: RunSettings,
+        bucket: int,
+        observer: TaskObserver,
+        plans: Iterable[DatasetPlan] = (),
+        tables: TaskStateTables | None = None,
     ) -> None:
         self._settings, self._bucket = settings, bucket
         self.tally = Tally(CommitCounts(), observer)
         self._context = step_context(settings)
         self.log = settings.store.bucket_log(bucket, settings.epoch)
-        self._open = OpenDatasets(settings, bucket, plans)
+        self._open = OpenDatasets(settings, bucket, plans, tables)
         self._notes = Notes(self._open.nothing)
         self._sealed_here: set[SequenceName] = set()
         self._made: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}

@@ -18,10 +18,10 @@ from distcommit.model.errors import DistcommitError, FencedError
 from distcommit.model.lockstep import Work, in_step
 from distcommit.protocol.fold import Fold
 from distcommit.stores.cuts import CutRoot, root_to_go_on
-from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
+from distcommit.stores.plans import PlanReader, read_manifest
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.staging import remove_empty
-from distcommit.stores.task_states import ingest_ended
+from distcommit.stores.task_states import TaskStateTables, ingest_ended
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +48,11 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         left = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
         job_fold = settings.store.job_log(settings.epoch).refresh()
         anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
+        plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
+        tables = _Tables(plans, settings.task_states(partition, left))
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
-                works = [_finish_bucket(settings, manifest, bucket, anchor, times, seal=seal) for bucket in left]
+                works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]
                 with times.sweep():
                     found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
@@ -93,8 +95,16 @@ class _Anchor:
     before: CutRoot | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What a partition reads once for all of its buckets."""
+
+    plans: PlanReader
+    task_states: TaskStateTables
+
+
 def _finish_bucket(
-    settings: RunSettings, manifest: Manifest, bucket: int, anchor: _Anchor, times: TaskTimes, *, seal: bool
+    settings: RunSettings, tables: _Tables, bucket: int, anchor: _Anchor, times: TaskTimes, *, seal: bool
 ) -> Work[_Finish]:
     """Seals and publishes what is left of a bucket, and tells where its log is then, if that still has its last
     head."""
@@ -103,8 +113,8 @@ def _finish_bucket(
     work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
     rows: list[RunDataset] = []
     try:
-        plans = read_bucket_plan(store.fs, store.roots.store, manifest, bucket)
-        committer = BucketCommitter(settings, bucket, times.telling(work), plans)
+        plans = tables.plans.of(bucket)
+        committer = BucketCommitter(settings, bucket, times.telling(work), plans, tables.task_states)
         yield from committer.commit_ready(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
         if settings.job_level and seal:
             rows = rows_of(committer.count_held(plans, outcome), bucket)

@@ -32,9 +32,9 @@ from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.attempt_notes import note_attempt
 from distcommit.stores.kept_schemas import SchemaStore
-from distcommit.stores.plans import Manifest, read_bucket_plan, read_manifest
+from distcommit.stores.plans import Manifest, PlanReader, read_manifest
 from distcommit.stores.staging import make_area
-from distcommit.stores.task_states import TaskStateWriter
+from distcommit.stores.task_states import TaskStateTables, TaskStateWriter
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +72,10 @@ class _IngestTask:
         self._plans: dict[int, list[DatasetPlan]] = {}
         self._units: list[WorkUnit] = []
         self._bucket_of: dict[str, int] = {}
+        plans = PlanReader(self._fs, root, manifest)
         for bucket in buckets_read(manifest, task, self._owned):
             try:
-                self._take(manifest, bucket, read_bucket_plan(self._fs, root, manifest, bucket))
+                self._take(manifest, bucket, plans.of(bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
                 logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
         if settings.freshness:
@@ -82,9 +83,10 @@ class _IngestTask:
         self._has_read = False
         self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
-        self._writer = TaskStateWriter(self._fs, root, settings.run_id)
+        self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
         self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
         self._committers: dict[int, BucketCommitter] = {}
+        self._tables: dict[int, TaskStateTables] = {}
         self._given_up: list[CommitCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
         self._uncommitted: set[int] = set()
@@ -303,8 +305,12 @@ class _IngestTask:
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            told = self._times.telling(self.tally)
-            self._committers[bucket] = BucketCommitter(self._settings, bucket, told, self._plans[bucket])
+            told, owner = self._times.telling(self.tally), bucket % self._settings.partitions
+            if owner not in self._tables:
+                self._tables[owner] = self._settings.task_states(owner, self._plans)
+            self._committers[bucket] = BucketCommitter(
+                self._settings, bucket, told, self._plans[bucket], self._tables[owner]
+            )
         return self._committers[bucket]
 
 

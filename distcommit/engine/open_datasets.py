@@ -14,7 +14,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
 from distcommit.protocol.validity import may_seal
 from distcommit.stores.staging import StagedFiles
-from distcommit.stores.task_states import TaskStateReader
+from distcommit.stores.task_states import TaskStateReader, TaskStateTables
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +26,18 @@ class OpenDatasets:
         settings: the run.
         bucket: the bucket.
         plans: what the run intends for the bucket's datasets.
+        tables: of the partition that owns the bucket, shared with those of its other buckets; own ones if there are
+            none.
 
     Attributes:
         nothing: by dataset, why this run will commit nothing of it, and whether that is a failure.
     """
 
-    def __init__(self, settings: RunSettings, bucket: int, plans: Iterable[DatasetPlan]) -> None:
+    def __init__(
+        self, settings: RunSettings, bucket: int, plans: Iterable[DatasetPlan], tables: TaskStateTables | None
+    ) -> None:
         self._settings, self._bucket = settings, bucket
-        self._reader = TaskStateReader(settings.store.fs, settings.store.roots.store, settings.run_id, bucket)
+        self._reader = TaskStateReader(tables or settings.task_states(bucket % settings.partitions, (bucket,)), bucket)
         self._plans = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""

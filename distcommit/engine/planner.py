@@ -33,10 +33,11 @@ from distcommit.model.pins import Pin, SourceFact
 from distcommit.model.source import DatasetProblem, PassedOver, Planned, SourceState
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.protocol.paths import work_unit_name
 from distcommit.stores.attempt_notes import make_notes_durable
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
-from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_bucket_plan
+from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_plans
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.run_records import NOT_PLANNED
 from distcommit.stores.staging import prepare_bucket
@@ -87,7 +88,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         planned.misplaced = _misplaced(settings.store, states)
         for urn, why in delete_retired(settings.store, states):
             tally.note(urn, "retired files stay", why)
-        _plan(settings, states, planned)
+        _plan(settings, partition, states, planned)
         store = settings.store
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "plan", partition, planned.rows)
     except FencedError as error:
@@ -138,7 +139,7 @@ def _fenced(settings: RunSettings) -> str:
     return ""
 
 
-def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], result: _Planned) -> None:
+def _plan(settings: RunSettings, partition: int, states: dict[int, dict[str, DatasetState]], result: _Planned) -> None:
     tally = result.tally
     plans: dict[int, list[DatasetPlan]] = {}
     ordinals: dict[int, count[int]] = {}
@@ -168,21 +169,22 @@ def _plan(settings: RunSettings, states: dict[int, dict[str, DatasetState]], res
         numbers = ordinals.setdefault(bucket, count())
         state = known.get(planned.dataset_urn)
         units = tuple(
-            knowing(replace(unit, work_unit_id=f"{bucket:05d}_{next(numbers):06d}"), state.schemas if state else {})
+            knowing(replace(unit, work_unit_id=work_unit_name(bucket, next(numbers))), state.schemas if state else {})
             for unit in planned.work_units
         )
         if units:
             plans.setdefault(bucket, []).append(replace(planned, work_units=units))
             _count(units, bucket, result)
     _set_urgency(settings, plans, known, tally)
-    for bucket, listed in plans.items():
-        prepare_run(settings.store.fs, settings.store.roots.store, settings.run_id, bucket)
+    if not plans:
+        return
+    fs, root = settings.store.fs, settings.store.roots.store
+    prepare_run(fs, root, settings.run_id, partition, settings.partitions)
+    for bucket in plans:
         prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
         if settings.flow.discarding:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
-        result.files[bucket] = write_bucket_plan(
-            settings.store.fs, settings.store.roots.store, settings.run_id, bucket, listed
-        )
+    result.files |= write_plans(fs, root, settings.run_id, plans)
 
 
 def _set_urgency(

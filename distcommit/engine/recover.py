@@ -83,7 +83,8 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             tally.include(bucket.report)
         if partition == 0 and store.generation:
             tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, seen.staged)))
-        forget_runs(store.fs, store.roots.store, [head.bucket for head in tally.heads], store.buckets, settings.kept)
+        if len(tally.heads) == len(works):  # a bucket that is not whole may need what its newest run has put
+            forget_runs(store.fs, store.roots.store, partition, settings.partitions, settings.kept)
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:

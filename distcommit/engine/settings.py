@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from distcommit.engine.clock import SystemClock
@@ -14,6 +15,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.protocol.retries import RetryPolicy
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.retention import USUALLY_KEPT, Retention
+from distcommit.stores.task_states import TaskStateTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class RunSettings:
         """What that dataset needs to be committed."""
         matching = (policy for pattern, policy in self.policies if re.fullmatch(pattern, dataset_urn))
         return next(matching, self.policy)
+
+    def task_states(self, partition: int, buckets: Container[int]) -> TaskStateTables:
+        """What is reported in this run of these of the buckets that a partition owns."""
+        store = self.store
+        return TaskStateTables(store.fs, store.roots.store, self.run_id, partition, self.partitions, buckets)
 
     def buckets_of(self, partition: int) -> range:
         """The buckets that a partition owns."""

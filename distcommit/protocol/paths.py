@@ -77,6 +77,8 @@ _CUT = re.compile(r"(\d{10,})-([12])\.json")
 _PIECE = re.compile(r"(\d{10,})-\d{5,}-\d{12,}-[0-9a-f]{16}\.json")
 _TRIGGER = re.compile(r"[0-9a-f]{32}-trigger\.json")
 _MARK = re.compile(r"(\d{10,})-([a-z]+)")
+_PARTITION = re.compile(r"partition=(\d{5,})-of-(\d{5,})")
+_WORK_UNIT = re.compile(r"(\d{5,})_\d{6,}")
 _NO_NAMES = frozenset({"", ".", ".."})
 _PUBLISHED = re.compile(r"\d{10,}-\d{5,}_\d{6,}-[0-9a-f]{32}-\d{4,}\.[a-z]+(\.[a-z]+)?")
 _TOMBSTONE_SUFFIX = ".tombstone"
@@ -97,6 +99,17 @@ def bucket_number(name: str) -> int | None:
     """The bucket of such a folder name, None for any other name."""
     digits = name.removeprefix("bucket=")
     return int(digits) if digits.isdecimal() and digits.isascii() and bucket_name(int(digits)) == name else None
+
+
+def partition_name(partition: int, partitions: int) -> str:
+    """Folder name of what one of so many partitions owns in a run: of bucket b, partition b mod `partitions`."""
+    return f"partition={partition:05d}-of-{partitions:05d}"
+
+
+def partition_of(name: str) -> tuple[int, int] | None:
+    """The partition of such a folder name, and of how many; None for any other name."""
+    found = _PARTITION.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def log_folder(generation: int, bucket: int) -> str:
@@ -228,6 +241,17 @@ def bucket_folder(epoch: int, bucket: int) -> str:
 def attempt_folder(epoch: int, bucket: int, work_unit_id: str, attempt: str) -> str:
     """Staging folder of one attempt at one work unit, relative to the staging root. Nobody else ever writes there."""
     return f"{bucket_folder(epoch, bucket)}/{work_unit_id}.{attempt}"
+
+
+def work_unit_name(bucket: int, number: int) -> str:
+    """The id of a work unit in its run: of a bucket's datasets, by number."""
+    return f"{bucket:05d}_{number:06d}"
+
+
+def bucket_of_work_unit(work_unit_id: str) -> int | None:
+    """The bucket of the dataset of such a work unit, None if it is no id of one."""
+    found = _WORK_UNIT.fullmatch(work_unit_id)
+    return int(found[1]) if found else None
 
 
 def work_unit_of(folder_name: str) -> str:

@@ -24,7 +24,7 @@ from distcommit.stores.fencing import OLDER_OUTPUT, require_fence
 from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CHECKPOINT_EVERY, CommitLog
-from distcommit.stores.task_states import TaskStateReader
+from distcommit.stores.task_states import past_states
 
 
 def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
@@ -71,14 +71,7 @@ def _is_open(state: TaskState, fold: Fold) -> bool:
 
 def _published(store: JobStore, bucket: int, fold: Fold) -> Iterator[tuple[TaskState, str]]:
     """What the bucket's newest run has published of what it never sealed."""
-    reader = TaskStateReader(store.fs, store.roots.store, fold.fence_run_id, bucket)
-    states: list[TaskState] = []
-    try:
-        states = reader.poll()
-    except CorruptError:  # the others are given by the next call
-        with suppress(CorruptError):
-            states = reader.poll()
-    for state in states:
+    for state in past_states(store.fs, store.roots.store, fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_open(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
             found = in_flight(store.fs.parallel_calls, store.fs.status, paths)

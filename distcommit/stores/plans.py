@@ -1,19 +1,21 @@
-"""The plan of a run: work units as Parquet tables by bucket, which count once one manifest is put, last."""
+"""The plan of a run: work units as Parquet tables, one by each partition for all buckets that it owns, which count once
+one manifest is put, last."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from threading import Lock
 
 import msgspec
 
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import MANIFEST, bucket_name, run_name
+from distcommit.protocol.paths import MANIFEST, bucket_of_work_unit, run_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
 
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 
 
 class Lent(msgspec.Struct, frozen=True, array_like=True):
@@ -29,9 +31,9 @@ class Lent(msgspec.Struct, frozen=True, array_like=True):
 class Manifest(msgspec.Struct, frozen=True):
     """The plan as a whole: which file counts for each bucket, and how work units are shared out.
 
-    `files` has one name for each bucket that has work. Work units named in `large` are read by tasks of their own, task
-    i reading `large[i]`, pairs of bucket and work unit id. All others are read by the partition that owns their bucket,
-    or by the one that they were `lent` to.
+    `files` has a name for each bucket that has work; buckets that were planned together share it. Work units named in
+    `large` are read by tasks of their own, task i reading `large[i]`, pairs of bucket and work unit id. All others are
+    read by the partition that owns their bucket, or by the one that they were `lent` to.
     """
 
     version: int
@@ -42,28 +44,53 @@ class Manifest(msgspec.Struct, frozen=True):
     lent: tuple[Lent, ...] = ()
 
 
-def write_bucket_plan(fs: FileSystem, store_root: str, run_id: str, bucket: int, plans: Sequence[DatasetPlan]) -> str:
-    """Writes one bucket's plan under a name of its own, durably; it counts once a manifest names it."""
-    folder = f"{_folder(store_root, run_id)}/{bucket_name(bucket)}"
+def write_plans(
+    fs: FileSystem, store_root: str, run_id: str, plans: Mapping[int, Sequence[DatasetPlan]]
+) -> dict[int, str]:
+    """Writes the plans of these buckets, at least one, as one file under a name of its own, durably. It counts once a
+    manifest names it. Returns that name for each bucket. Ids of work units tell their buckets."""
+    folder = _folder(store_root, run_id)
     fs.make_folders(folder)
-    data = encode_plan(plans)
+    data = encode_plan([plan for listed in plans.values() for plan in listed])
     name = table_name(uuid.uuid4().hex, data)
     fs.put_if_absent(f"{folder}/{name}", data)
     fs.sync([folder], store_root)
-    return name
+    return dict.fromkeys(plans, name)
 
 
-def read_bucket_plan(fs: FileSystem, store_root: str, manifest: Manifest, bucket: int) -> list[DatasetPlan]:
-    """The plans of a bucket; empty if it has no work.
+class PlanReader:
+    """Reads the plans of buckets, each file once. Threads may share it.
 
-    Raises:
-        CorruptError: if the file is not what was written.
+    Args:
+        fs: where the store is.
+        store_root: its folder.
+        manifest: the plan that counts.
     """
-    name = manifest.files.get(bucket)
-    if name is None:
-        return []
-    path = f"{_folder(store_root, manifest.run_id)}/{bucket_name(bucket)}/{name}"
-    return decode_plan(check_table(fs.read(path), path), path)
+
+    def __init__(self, fs: FileSystem, store_root: str, manifest: Manifest) -> None:
+        self._fs, self._folder, self._files = fs, _folder(store_root, manifest.run_id), manifest.files
+        self._reading, self._read = Lock(), dict[str, dict[int | None, list[DatasetPlan]]]()
+
+    def of(self, bucket: int) -> list[DatasetPlan]:
+        """The plans of a bucket; empty if it has no work.
+
+        Raises:
+            CorruptError: if the file is not what was written.
+            OSError: if it can't be read.
+        """
+        name = self._files.get(bucket)
+        if name is None:
+            return []
+        with self._reading:
+            if name not in self._read:
+                self._read[name] = self._by_bucket(f"{self._folder}/{name}")
+            return self._read[name].get(bucket, [])
+
+    def _by_bucket(self, path: str) -> dict[int | None, list[DatasetPlan]]:
+        found: dict[int | None, list[DatasetPlan]] = {}
+        for plan in decode_plan(check_table(self._fs.read(path), path), path):
+            found.setdefault(bucket_of_work_unit(plan.work_units[0].work_unit_id), []).append(plan)
+        return found
 
 
 def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:

@@ -3,7 +3,6 @@ needs them once a run is over."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from distcommit.model.ports import FileSystem
@@ -13,9 +12,9 @@ from distcommit.protocol.paths import (
     RUN_TIMES,
     RUNS,
     TEMPORARY,
-    bucket_name,
     bucket_number,
     is_run_name,
+    partition_of,
     record_of,
 )
 from distcommit.stores.deletion import delete_tree
@@ -34,33 +33,34 @@ USUALLY_KEPT = Retention()
 _TABLES = ("plans", "task_states", RUN_DATASETS, RUN_TIMES)
 
 
-def forget_runs(fs: FileSystem, store_root: str, owned: Iterable[int], buckets: int, kept: Retention) -> None:
-    """Deletes what runs before the newest have left in the tables of these buckets, then folders that are empty; and,
-    for bucket 0, the records of such runs, and what they left of buckets above the `buckets` that there are now.
+def forget_runs(fs: FileSystem, store_root: str, partition: int, partitions: int, kept: Retention) -> None:
+    """Deletes what runs before the newest have left in tables: each partition the folders with its number, whatever the
+    number of buckets or partitions was then, and folders in which there is no other; and, partition 0, the records of
+    such runs.
 
     Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing.
     """
-    owned = list(owned)
-    names = list(map(bucket_name, owned))
     for table in _TABLES:
         runs = sorted(entry.name for entry in fs.list_folder(f"{store_root}/{table}") if entry.is_folder)
         for run in runs[: -kept.tables]:
             folder = f"{store_root}/{table}/{run}"
-            for name in [*names, *(_above(fs, folder, buckets) if 0 in owned else ())]:
-                delete_tree(fs, f"{folder}/{name}")
+            for entry in fs.list_folder(folder):
+                number = _number(entry.name) if entry.is_folder else None
+                if number is not None and number % partitions == partition:
+                    delete_tree(fs, f"{folder}/{entry.name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 delete_tree(fs, folder)
-    if 0 in owned:
+    if partition == 0:
         _forget_records(fs, f"{store_root}/{RUNS}", kept.runs)
         alive = sorted(e.name for e in fs.list_folder(f"{store_root}/{LOCK}") if e.is_folder and is_run_name(e.name))
         for run in alive[: -kept.runs]:
             delete_tree(fs, f"{store_root}/{LOCK}/{run}")
 
 
-def _above(fs: FileSystem, folder: str, buckets: int) -> list[str]:
-    """Folders of buckets that there are no more."""
-    numbers = (bucket_number(entry.name) for entry in fs.list_folder(folder) if entry.is_folder)
-    return [bucket_name(number) for number in numbers if number is not None and number >= buckets]
+def _number(name: str) -> int | None:
+    """The number of a partition's folder, or of a bucket's: before partitions had folders, each bucket had one."""
+    known = partition_of(name)
+    return known[0] if known is not None else bucket_number(name)
 
 
 def _forget_records(fs: FileSystem, folder: str, keep: int) -> None:

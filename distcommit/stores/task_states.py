@@ -1,15 +1,29 @@
-"""The TaskStateStore: what task attempts report, as append-only Parquet tables by run and bucket."""
+"""The TaskStateStore: what task attempts report, as append-only Parquet tables by run and partition.
+
+A partition owns buckets (bucket b belongs to partition b mod their number), and all that is reported of these lies in
+one folder: a task that puts states of many buckets puts one file, and who commits them reads it once.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
+from threading import Lock
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
-from distcommit.protocol.paths import INGEST_ENDED, bucket_name, run_id_of, run_name
+from distcommit.protocol.paths import (
+    INGEST_ENDED,
+    bucket_name,
+    bucket_of_work_unit,
+    partition_name,
+    partition_of,
+    run_id_of,
+    run_name,
+)
 from distcommit.stores.tables import check_table, decode_task_states, encode_task_states, table_name
 
 
@@ -18,9 +32,9 @@ def run_folder(store_root: str, run_id: str) -> str:
     return f"{store_root}/task_states/{run_name(run_id)}"
 
 
-def prepare_run(fs: FileSystem, store_root: str, run_id: str, bucket: int) -> None:
-    """Makes a bucket's folder for a run, durably. Idempotent."""
-    folder = f"{run_folder(store_root, run_id)}/{bucket_name(bucket)}"
+def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
+    """Makes a partition's folder for a run, durably. Idempotent."""
+    folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
     fs.make_folders(folder)
     fs.sync([folder], store_root)
 
@@ -39,6 +53,35 @@ def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
+def past_states(fs: FileSystem, store_root: str, run_id: str, bucket: int) -> list[TaskState]:
+    """What a run that is over has left of a bucket, however many partitions it had. Files that are corrupt tell
+    nothing, and neither does a run that was forgotten."""
+    folder = run_folder(store_root, run_id)
+    found: list[TaskState] = []
+    for path in _tables_of(fs, folder, bucket):
+        with suppress(CorruptError, FileNotFoundError):
+            states = decode_task_states(check_table(fs.read(path), path), path)
+            found += [state for state in states if bucket_of_work_unit(state.work_unit_id) == bucket]
+    return found
+
+
+def _tables_of(fs: FileSystem, folder: str, bucket: int) -> Iterator[str]:
+    """Files of a run that may hold states of a bucket. Before partitions had folders, each bucket had one."""
+    for entry in fs.list_folder(folder):
+        if entry.is_folder and (entry.name == bucket_name(bucket) or _owns(entry.name, bucket)):
+            inside = f"{folder}/{entry.name}"
+            yield from (f"{inside}/{each.name}" for each in fs.list_folder(inside) if _is_table(each.name))
+
+
+def _owns(name: str, bucket: int) -> bool:
+    known = partition_of(name)
+    return known is not None and bucket % known[1] == known[0]
+
+
+def _is_table(name: str) -> bool:
+    return name.endswith(".parquet") and not name.startswith(".")
+
+
 def states_of(
     fs: FileSystem, store_root: str, epoch: int, bucket: int, attempts: Collection[str]
 ) -> dict[str, TaskState]:
@@ -47,12 +90,7 @@ def states_of(
     found: dict[str, TaskState] = {}
     root = f"{store_root}/task_states"
     for run in sorted((entry.name for entry in fs.list_folder(root) if entry.is_folder), reverse=True):
-        reader = TaskStateReader(fs, store_root, run_id_of(run), bucket)
-        states: list[TaskState] = []
-        with suppress(CorruptError):
-            states += reader.poll()
-        with suppress(CorruptError):
-            states += reader.poll()
+        states = past_states(fs, store_root, run_id_of(run), bucket)
         found |= {state.attempt: state for state in states if state.epoch == epoch and state.attempt in attempts}
         if any(state.epoch == epoch for state in states):
             break
@@ -60,69 +98,145 @@ def states_of(
 
 
 class TaskStateWriter:
-    """Appends rows for buckets of one run, a whole file each time.
+    """Appends rows for buckets of one run, a whole file for each partition that owns some of them.
 
     Args:
         fs: where the store is.
         store_root: its folder.
         run_id: the run.
+        partitions: how many of it own buckets.
 
     Attributes:
         writer: 32 hexadecimal digits that the names of its files begin with.
     """
 
-    def __init__(self, fs: FileSystem, store_root: str, run_id: str) -> None:
-        self._fs, self._folder = fs, run_folder(store_root, run_id)
+    def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int) -> None:
+        self._fs, self._folder, self._partitions = fs, run_folder(store_root, run_id), partitions
         self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
         """Publishes rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
         be written. Readers see all rows of a file or none."""
-        names: dict[int, str] = {}
+        owned: dict[int, list[int]] = {}
+        for bucket in states:
+            owned.setdefault(bucket % self._partitions, []).append(bucket)
         files: list[tuple[str, bytes]] = []
-        for bucket, rows in states.items():
+        for partition, buckets in owned.items():
             self._number += 1
-            data = encode_task_states(rows)
-            names[bucket] = table_name(f"{self.writer}-{self._number:06d}", data)
-            files.append((f"{self._folder}/{bucket_name(bucket)}/{names[bucket]}", data))
+            data = encode_task_states([state for bucket in buckets for state in states[bucket]])
+            name = table_name(f"{self.writer}-{self._number:06d}", data)
+            files.append((f"{self._folder}/{partition_name(partition, self._partitions)}/{name}", data))
         answers = self._fs.put_all_if_absent(files)
         return {
-            bucket: answer if isinstance(answer, OSError) else name
-            for (bucket, name), answer in zip(names.items(), answers, strict=True)
+            bucket: answer if isinstance(answer, OSError) else path.rpartition("/")[2]
+            for buckets, (path, _), answer in zip(owned.values(), files, answers, strict=True)
+            for bucket in buckets
         }
 
 
-class TaskStateReader:
-    """Follows one bucket of one run."""
+class TaskStateTables:
+    """Follows the files of one partition of one run, for the readers of its buckets: each file is read once for all.
 
-    def __init__(self, fs: FileSystem, store_root: str, run_id: str, bucket: int) -> None:
-        self._fs, self._folder = fs, f"{run_folder(store_root, run_id)}/{bucket_name(bucket)}"
-        self._seen: set[str] = set()
+    Threads may share it.
+
+    Args:
+        fs: where the store is.
+        store_root: its folder.
+        run_id: the run.
+        partition: the one that owns the buckets, and
+        partitions: of how many.
+        buckets: those that there are readers of; rows of others are passed over.
+    """
+
+    def __init__(
+        self, fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int, buckets: Container[int]
+    ) -> None:
+        self._fs, self._buckets = fs, buckets
+        self._folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
+        self._reading, self._moments, self._listed_at = Lock(), count(1), 0
+        self._seen, self._taken = set[str](), set[int]()
+        self._found: dict[int, list[TaskState]] = {}
+        self._corrupt: list[CorruptError] = []
+
+    def know(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
+        """Takes the rows of one bucket that this process has put itself in that file, which is not read again: each
+        bucket in it has to be made known before the next look."""
+        with self._reading:
+            self._seen.add(name)
+            self._found.setdefault(bucket, []).extend(states)
+
+    def take(self, bucket: int, *, anew: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
+        """The rows of a bucket that nobody has taken yet, or with `anew` all of them, of all files that were there when
+        this was called; and why files could not be used, of the whole partition, from the first on.
+
+        Raises:
+            OSError: if files can't be read. No row is lost by that.
+        """
+        called_at = next(self._moments)
+        with self._reading:
+            if self._listed_at < called_at:  # else somebody has looked while this waited
+                listed_at = next(self._moments)
+                self._look()
+                self._listed_at = listed_at
+            found = self._found.get(bucket, [])
+            if anew and bucket in self._taken:
+                found = self._read_again(bucket)
+            self._found.pop(bucket, None)
+            self._taken.add(bucket)
+            return found, tuple(self._corrupt)
+
+    def _look(self) -> None:
+        """Reads files that were not there last time, found by set difference."""
+        for entry in self._fs.list_folder(self._folder):
+            if entry.name in self._seen or not _is_table(entry.name):
+                continue
+            try:
+                states = self._read(entry.name)
+            except CorruptError as error:
+                self._corrupt.append(error)
+                states = []
+            self._seen.add(entry.name)
+            for state in states:
+                bucket = bucket_of_work_unit(state.work_unit_id)
+                if bucket is not None and bucket in self._buckets:
+                    self._found.setdefault(bucket, []).append(state)
+
+    def _read_again(self, bucket: int) -> list[TaskState]:
+        """All rows of a bucket, for somebody who begins with it once more."""
+        found: list[TaskState] = []
+        for name in sorted(self._seen):
+            with suppress(CorruptError):  # it is among the known ones
+                found += (each for each in self._read(name) if bucket_of_work_unit(each.work_unit_id) == bucket)
+        return found
+
+    def _read(self, name: str) -> list[TaskState]:
+        path = f"{self._folder}/{name}"
+        return decode_task_states(check_table(self._fs.read(path), path), path)
+
+
+class TaskStateReader:
+    """Follows one bucket of one run, by the files of the partition that owns it."""
+
+    def __init__(self, tables: TaskStateTables, bucket: int) -> None:
+        self._tables, self._bucket, self._told, self._has_begun = tables, bucket, 0, False
         self._found: list[TaskState] = []
 
     def know(self, name: str, states: Sequence[TaskState]) -> None:
         """Takes rows that this process has put itself as read; the next `poll` gives them."""
-        self._seen.add(name)
-        self._found += states
+        self._tables.know(name, self._bucket, states)
 
     def poll(self) -> list[TaskState]:
-        """Rows of files that were not there last time, found by set difference.
+        """Rows of files that were not there last time.
 
         Raises:
             CorruptError: if a file is corrupt; the others are given by the next call.
+            OSError: if the files can't be read; the next call takes them up again.
         """
-        corrupt: CorruptError | None = None
-        for entry in self._fs.list_folder(self._folder):
-            if entry.name in self._seen or not entry.name.endswith(".parquet") or entry.name.startswith("."):
-                continue
-            path = f"{self._folder}/{entry.name}"
-            data = self._fs.read(path)
-            self._seen.add(entry.name)
-            try:
-                self._found += decode_task_states(check_table(data, path), path)
-            except CorruptError as error:
-                corrupt = error
-        if corrupt is not None:
-            raise corrupt
+        states, corrupt = self._tables.take(self._bucket, anew=not self._has_begun)
+        self._has_begun = True
+        self._found += states
+        if len(corrupt) > self._told:
+            self._told = len(corrupt)
+            raise corrupt[-1]
         found, self._found = self._found, []
         return found

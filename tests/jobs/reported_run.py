@@ -69,13 +69,15 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     rng = random.Random(7)
     names = [*HOSTILE, *(f"shop-{n % 7}.orders-{n:04d}" for n in range(len(HOSTILE), datasets))][:datasets]
     fs, root, run_id = store.fs, store.roots.store, samples.RUN_ID
-    for bucket in range(BUCKETS):
-        prepare_run(fs, root, run_id, bucket)
+    for partition in range(BUCKETS):
+        prepare_run(fs, root, run_id, partition, BUCKETS)
     rows: list[RunDataset] = []
     ends: list[int] = []
     for task in range(TASKS):
         mine = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
-        found, ended_ms = _task(rng, task, mine, TaskStateWriter(fs, root, run_id), store_of=(fs, root), died=not ended)
+        found, ended_ms = _task(
+            rng, task, mine, TaskStateWriter(fs, root, run_id, BUCKETS), store_of=(fs, root), died=not ended
+        )
         rows += found
         ends.append(ended_ms)
     if ended:

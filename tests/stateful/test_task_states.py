@@ -11,23 +11,27 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec import structs
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.watermark import as_offset
 from distcommit.model.work import DatasetPlan, TaskOutcome, TaskState
+from distcommit.protocol.paths import work_unit_name
 from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
 from distcommit.stores.plans import (
     MANIFEST_VERSION,
     Manifest,
+    PlanReader,
     put_manifest,
-    read_bucket_plan,
     read_manifest,
-    write_bucket_plan,
+    write_plans,
 )
 from distcommit.stores.task_states import (
     TaskStateReader,
+    TaskStateTables,
     TaskStateWriter,
     ingest_ended,
+    past_states,
     prepare_run,
     record_ingest_ended,
 )
@@ -38,8 +42,10 @@ from tests.stateful.profiles import effort, known_ids
 from tests.stateful.test_commit_log import dies_before
 
 ROOT, RUN = "/store", "run"
-BUCKETS = 2
+BUCKETS, PARTITIONS = 3, 2
+"""Of the first partition are the first and the last bucket."""
 rows = strategies.plans().flatmap(strategies.task_states)
+buckets = st.integers(0, BUCKETS - 1)
 
 
 class TaskStateMachine(RuleBasedStateMachine):
@@ -51,8 +57,8 @@ class TaskStateMachine(RuleBasedStateMachine):
         machine = SimulatedPosix()
         fs = SimulatedFileSystem(machine)
         fs.make_folders(ROOT)
-        for bucket in range(BUCKETS):
-            prepare_run(fs, ROOT, RUN, bucket)
+        for partition in range(PARTITIONS):
+            prepare_run(fs, ROOT, RUN, partition, PARTITIONS)
         machine.syncfs("/")
         self.durable: list[list[TaskState]] = [[] for _ in range(BUCKETS)]
         self.doubtful: list[list[list[TaskState]]] = [[] for _ in range(BUCKETS)]
@@ -63,30 +69,45 @@ class TaskStateMachine(RuleBasedStateMachine):
     def restart(self, machine: SimulatedPosix) -> None:
         self.machine, self.fs = machine, SimulatedFileSystem(machine)
         with known_ids(self.ids):
-            self.writers = [TaskStateWriter(self.fs, ROOT, RUN) for _ in range(2)]
-        self.readers = [[TaskStateReader(self.fs, ROOT, RUN, bucket) for bucket in range(BUCKETS)] for _ in range(2)]
+            self.writers = [TaskStateWriter(self.fs, ROOT, RUN, PARTITIONS) for _ in range(2)]
+        self.tables = [[self.tables_of(partition) for partition in range(PARTITIONS)] for _ in range(2)]
+        self.readers = [[self.reader_of(reader, bucket) for bucket in range(BUCKETS)] for reader in range(2)]
         self.polled: list[list[list[TaskState]]] = [[[] for _ in range(BUCKETS)] for _ in self.readers]
 
-    @rule(writer=st.integers(0, 1), bucket=st.integers(0, BUCKETS - 1), states=rows, known=st.booleans())
-    def append(self, writer: int, bucket: int, states: list[TaskState], known: bool) -> None:
-        with known_ids(self.ids):
-            name = self.writers[writer].append({bucket: states})[bucket]
-        assert isinstance(name, str)
-        if known:
-            self.readers[writer][bucket].know(name, states)
-        self.durable[bucket] += states
+    def tables_of(self, partition: int) -> TaskStateTables:
+        return TaskStateTables(self.fs, ROOT, RUN, partition, PARTITIONS, range(BUCKETS))
 
-    @rule(reader=st.integers(0, 1), bucket=st.integers(0, BUCKETS - 1))
+    def reader_of(self, reader: int, bucket: int) -> TaskStateReader:
+        return TaskStateReader(self.tables[reader][bucket % PARTITIONS], bucket)
+
+    @rule(writer=st.integers(0, 1), states=st.dictionaries(buckets, rows, min_size=1), known=st.booleans())
+    def append(self, writer: int, states: dict[int, list[TaskState]], known: bool) -> None:
+        put = {bucket: in_bucket(bucket, listed) for bucket, listed in states.items()}
+        with known_ids(self.ids):
+            names = self.writers[writer].append(put)
+        for bucket, listed in put.items():
+            name = names[bucket]
+            assert isinstance(name, str)
+            if known:
+                self.readers[writer][bucket].know(name, listed)
+            self.durable[bucket] += listed
+
+    @rule(reader=st.integers(0, 1), bucket=buckets)
     def poll(self, reader: int, bucket: int) -> None:
         """A reader gets each row once, and after a poll has all that are durable."""
         got = self.polled[reader][bucket]
         got += self.readers[reader][bucket].poll()
         self.is_complete(got, bucket)
 
-    @rule(plans=st.lists(strategies.plans().filter(lambda plan: plan.work_units), max_size=1), bucket=st.integers(0, 1))
+    @rule(reader=st.integers(0, 1), bucket=buckets)
+    def begin_again(self, reader: int, bucket: int) -> None:
+        """Who begins anew with a bucket, beside readers of others, is given all of it."""
+        self.readers[reader][bucket], self.polled[reader][bucket] = self.reader_of(reader, bucket), []
+
+    @rule(plans=st.lists(strategies.plans().filter(lambda plan: plan.work_units), max_size=1), bucket=buckets)
     def plan(self, plans: list[DatasetPlan], bucket: int) -> None:
         if not self.begun and plans:
-            self.plans[bucket] = plans
+            self.plans[bucket] = [plan_in_bucket(bucket, plan) for plan in plans]
 
     @rule(nth=st.none() | st.integers(1, 25))
     def publish_plan(self, nth: int | None) -> None:
@@ -95,7 +116,10 @@ class TaskStateMachine(RuleBasedStateMachine):
         self.begun = True
         self.machine.gate = dies_before(nth) if nth else None
         with suppress(Crashed), known_ids(self.ids):
-            files = {bucket: write_bucket_plan(self.fs, ROOT, RUN, bucket, p) for bucket, p in self.plans.items()}
+            files = dict[int, str]()
+            for partition in range(PARTITIONS):
+                mine = {bucket: plans for bucket, plans in self.plans.items() if bucket % PARTITIONS == partition}
+                files |= write_plans(self.fs, ROOT, RUN, mine) if mine else {}
             put_manifest(self.fs, ROOT, Manifest(MANIFEST_VERSION, RUN, 1, files))
             self.published = True
         self.machine.gate = None
@@ -106,9 +130,10 @@ class TaskStateMachine(RuleBasedStateMachine):
             record_ingest_ended(self.fs, ROOT, RUN)
         self.ended = True
 
-    @rule(bucket=st.integers(0, 1), states=rows, nth=st.integers(1, 5), power_loss=st.integers(0, 9))
+    @rule(bucket=buckets, states=rows, nth=st.integers(1, 5), power_loss=st.integers(0, 9))
     def crash(self, bucket: int, states: list[TaskState], nth: int, power_loss: int) -> None:
         self.machine.gate = dies_before(nth)
+        states = in_bucket(bucket, states)
         try:
             with known_ids(self.ids):
                 self.writers[0].append({bucket: states})
@@ -127,15 +152,17 @@ class TaskStateMachine(RuleBasedStateMachine):
         if not hasattr(self, "fs"):
             return
         for bucket in range(BUCKETS):
-            self.is_complete(TaskStateReader(self.fs, ROOT, RUN, bucket).poll(), bucket)
+            self.is_complete(TaskStateReader(self.tables_of(bucket % PARTITIONS), bucket).poll(), bucket)
+            self.is_complete(past_states(self.fs, ROOT, RUN, bucket), bucket)
         assert not self.ended or ingest_ended(self.fs, ROOT, RUN)
         try:
             manifest = read_manifest(self.fs, ROOT, RUN)
         except (FileNotFoundError, CorruptError):
             assert not self.published
             return
+        reader = PlanReader(self.fs, ROOT, manifest)
         for bucket in range(BUCKETS):
-            assert read_bucket_plan(self.fs, ROOT, manifest, bucket) == self.plans.get(bucket, [])
+            assert reader.of(bucket) == self.plans.get(bucket, [])
 
     def is_complete(self, got: list[TaskState], bucket: int) -> None:
         left = Counter(map(key, got))
@@ -145,6 +172,23 @@ class TaskStateMachine(RuleBasedStateMachine):
             if all(left[key(state)] > 0 for state in batch):
                 left.subtract(map(key, batch))
         assert not any(left.values()), "half a file, or rows twice"
+
+
+def in_bucket(bucket: int, states: list[TaskState]) -> list[TaskState]:
+    return [structs.replace(state, work_unit_id=unit_in_bucket(bucket, state.work_unit_id)) for state in states]
+
+
+def plan_in_bucket(bucket: int, plan: DatasetPlan) -> DatasetPlan:
+    urn = f"{bucket}-{plan.dataset_urn}"
+    units = [
+        structs.replace(unit, dataset_urn=urn, work_unit_id=unit_in_bucket(bucket, unit.work_unit_id))
+        for unit in plan.work_units
+    ]
+    return structs.replace(plan, dataset_urn=urn, work_units=tuple(units))
+
+
+def unit_in_bucket(bucket: int, number: str) -> str:
+    return work_unit_name(bucket, int(number))
 
 
 def key(state: TaskState) -> bytes:

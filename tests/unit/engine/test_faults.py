@@ -16,7 +16,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
 from distcommit.steps import registry
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.plans import read_bucket_plan, read_manifest
+from distcommit.stores.plans import PlanReader, read_manifest
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.simulation.simulated_posix import Operation
 from distcommit.testing.simulation.world import World
@@ -113,20 +113,21 @@ def test_a_rename_that_fails_once_is_mended_in_the_same_run() -> None:
 
 
 def in_two_buckets(machine: Machine) -> tuple[World, RunSettings, int]:
-    world = World(buckets=2)
+    """Each with a partition of its own."""
+    world = World(buckets=2, partitions=2)
     settings, tasks = begin_ingest(world, machine, SIX)
     return world, settings, tasks
 
 
 def datasets_of(settings: RunSettings, bucket: int) -> int:
     fs, root = settings.store.fs, settings.store.roots.store
-    return len(read_bucket_plan(fs, root, read_manifest(fs, root, settings.run_id), bucket))
+    return len(PlanReader(fs, root, read_manifest(fs, root, settings.run_id)).of(bucket))
 
 
-def test_a_corrupt_row_file_stops_no_task_and_no_other_bucket() -> None:
+def test_a_corrupt_row_file_stops_no_task_and_no_other_partition() -> None:
     machine = Machine()
     world, settings, tasks = in_two_buckets(machine)
-    machine.put(f"/job/store/task_states/run={settings.run_id}/bucket=00000/x.parquet", b"garbage")
+    machine.put(f"/job/store/task_states/run={settings.run_id}/partition=00000-of-00002/x.parquet", b"garbage")
     ingest_all(settings, tasks)
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     report = drain_partition(settings, 0)
@@ -135,22 +136,25 @@ def test_a_corrupt_row_file_stops_no_task_and_no_other_bucket() -> None:
     check_recovery(machine, SIX, world)
 
 
-def test_an_unreadable_plan_file_fails_its_bucket_and_no_other() -> None:
+def test_an_unreadable_plan_file_fails_its_buckets_and_no_others() -> None:
     machine = Machine()
     world, settings, tasks = in_two_buckets(machine)
-    machine.faults.append(fails(errno.EIO, "read", f"/plans/run={settings.run_id}/bucket=00000/"))
+    fs, root = settings.store.fs, settings.store.roots.store
+    name = read_manifest(fs, root, settings.run_id).files[0]
+    machine.faults.append(fails(errno.EIO, "read", f"/plans/run={settings.run_id}/{name}"))
     ingest_all(settings, tasks)
-    record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
-    report = drain_partition(settings, 0)
-    assert report.counts.datasets_published == datasets_of(settings, 1) > 0
-    assert [(reason.subject, reason.kind) for reason in report.reasons] == [("bucket 0", "OSError")]
+    record_ingest_ended(fs, root, settings.run_id)
+    first, second = (drain_partition(settings, partition) for partition in range(2))
+    assert first.counts.datasets_published == 0
+    assert [(reason.subject, reason.kind) for reason in first.reasons] == [("bucket 0", "OSError")]
+    assert second.counts.datasets_published == datasets_of(settings, 1) > 0
     machine.restart()
     check_recovery(machine, SIX, world)
 
 
 def test_an_unreadable_plan_file_is_a_run_that_did_not_succeed() -> None:
     world, machine = World(buckets=2), Machine()
-    machine.faults.append(fails(errno.EIO, "read", "/bucket=00000/"))
+    machine.faults.append(fails(errno.EIO, "read", "/plans/run="))
     result = go(world, machine, SIX)
     assert not result.succeeded
     assert result.totals.datasets_published < result.totals.datasets_planned or result.totals.reasons
@@ -167,7 +171,7 @@ def test_task_states_that_can_not_be_written_at_first_are_written_later() -> Non
 
 def test_task_states_that_can_never_be_written_fail_their_datasets() -> None:
     machine, data = Machine(), source(a=3, b=2)
-    machine.faults.append(fails(errno.ENOSPC, "rename", "/bucket=00000/", first=4))
+    machine.faults.append(fails(errno.ENOSPC, "rename", "/partition=00000-of-00001/", first=1))
     result = go(WORLD, machine, data)
     assert not result.succeeded
     assert not published(machine)
@@ -233,13 +237,13 @@ def test_a_task_state_that_ends_before_it_begins_fails_its_dataset_and_no_other(
     go(WORLD, machine, first)
     settings, tasks = begin_ingest(WORLD, machine, more)
     fs, root = settings.store.fs, settings.store.roots.store
-    plans = read_bucket_plan(fs, root, read_manifest(fs, root, settings.run_id), 0)
+    plans = PlanReader(fs, root, read_manifest(fs, root, settings.run_id)).of(0)
     (unit,) = (unit for plan in plans for unit in plan.work_units if unit.dataset_urn == "b")
     odd = TaskState(
         *(settings.run_id, settings.epoch, "b", unit.work_unit_id, "odd", TaskOutcome.SUCCEEDED),
         *(unit.low, unit.expected_high, Watermark({"0": 2})),
     )
-    TaskStateWriter(fs, root, settings.run_id).append({0: [odd]})
+    TaskStateWriter(fs, root, settings.run_id, settings.partitions).append({0: [odd]})
     ingest_all(settings, tasks)
     record_ingest_ended(fs, root, settings.run_id)
     report = drain_partition(settings, 0)

@@ -21,7 +21,7 @@ from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import LARGEST_KEPT, Loads, buckets_read, load_of, units_read
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
-from distcommit.stores.plans import Manifest, read_bucket_plan
+from distcommit.stores.plans import Manifest, PlanReader
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.world import World
 from tests.unit.engine.machines import Machine
@@ -150,7 +150,8 @@ def test_thousands_of_datasets_of_one_table_are_read_by_all_tasks(table: str) ->
         recover_partition(run, partition)
     manifest = share_out(run, [plan_partition(run, partition) for partition in range(4)])
     assert len(manifest.files) == (1 if table else 16)
-    plans = {b: read_bucket_plan(run.store.fs, run.store.roots.store, manifest, b) for b in manifest.files}
+    reader = PlanReader(run.store.fs, run.store.roots.store, manifest)
+    plans = {b: reader.of(b) for b in manifest.files}
     tasks = read_by_tasks(run, manifest, plans)
     assert len({unit.dataset_urn for units in tasks for unit in units}) == sum(map(len, tasks)) == 5000
     assert max(loads_of(tasks)) <= (1.001 if table else 1.125) * 4 * 1250

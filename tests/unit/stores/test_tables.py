@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -13,17 +16,21 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from distcommit.model.errors import CorruptError
+from distcommit.model.ports import FileSystem, FolderEntry
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import BranchResult, DatasetPlan, SkippedRange, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.protocol.paths import work_unit_name
 from distcommit.stores.plans import (
+    MANIFEST_VERSION,
     Lent,
     Manifest,
+    PlanReader,
     put_manifest,
-    read_bucket_plan,
     read_manifest,
-    write_bucket_plan,
+    write_plans,
 )
 from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import (
@@ -31,11 +38,14 @@ from distcommit.stores.tables import (
     decode_task_states,
     encode_plan,
     encode_task_states,
+    table_name,
 )
 from distcommit.stores.task_states import (
     TaskStateReader,
+    TaskStateTables,
     TaskStateWriter,
     ingest_ended,
+    past_states,
     prepare_run,
     record_ingest_ended,
 )
@@ -275,34 +285,143 @@ def test_other_programs_read_plans_as_a_plain_table() -> None:
 
 def make_fs() -> SimulatedFileSystem:
     fs = SimulatedFileSystem(SimulatedPosix())
-    prepare_run(fs, "/store", "run", 3)
+    prepare_run(fs, "/store", "run", 1, 2)
     return fs
+
+
+def tables_in(fs: FileSystem) -> TaskStateTables:
+    """Of the second of two partitions."""
+    return TaskStateTables(fs, "/store", "run", 1, 2, {1, 3})
+
+
+def of_bucket(bucket: int, attempt: str) -> TaskState:
+    return structs.replace(state(attempt=attempt), work_unit_id=work_unit_name(bucket, 0))
+
+
+def attempts(rows: Iterable[TaskState]) -> list[str]:
+    return sorted(row.attempt for row in rows)
 
 
 def test_a_reader_is_given_each_row_once_in_whatever_order_files_appear() -> None:
     fs = make_fs()
-    reader = TaskStateReader(fs, "/store", "run", 3)
+    reader = TaskStateReader(tables_in(fs), 3)
     assert reader.poll() == []
-    one, two = TaskStateWriter(fs, "/store", "run"), TaskStateWriter(fs, "/store", "run")
-    two.append({3: [state(attempt="1"), state(attempt="2")]})
-    one.append({3: [state(attempt="3")]})
-    assert sorted(row.attempt for row in reader.poll()) == ["1", "2", "3"]
-    one.append({3: [state(attempt="4")]})
-    assert [row.attempt for row in reader.poll()] == ["4"]
+    one, two = TaskStateWriter(fs, "/store", "run", 2), TaskStateWriter(fs, "/store", "run", 2)
+    two.append({3: [of_bucket(3, "1"), of_bucket(3, "2")]})
+    one.append({3: [of_bucket(3, "3")]})
+    assert attempts(reader.poll()) == ["1", "2", "3"]
+    one.append({3: [of_bucket(3, "4")]})
+    assert attempts(reader.poll()) == ["4"]
     assert reader.poll() == []
+
+
+def test_states_of_all_buckets_of_a_partition_are_one_file_and_read_once() -> None:
+    fs = make_fs()
+    prepare_run(fs, "/store", "run", 0, 2)
+    put = {bucket: [of_bucket(bucket, str(bucket))] for bucket in (0, 1, 3)}
+    names = TaskStateWriter(fs, "/store", "run", 2).append(put)
+    assert names[1] == names[3] != names[0]
+    tables = tables_in(fs)
+    assert attempts(TaskStateReader(tables, 3).poll()) == ["3"]
+    fs.delete(f"/store/task_states/run=run/partition=00001-of-00002/{names[3]}")
+    assert attempts(TaskStateReader(tables, 1).poll()) == ["1"]
+
+
+def test_who_begins_again_with_a_bucket_is_given_all_of_it() -> None:
+    """Rows that this process has put itself, too: a committer that failed is followed by another one."""
+    fs = make_fs()
+    tables, writer = tables_in(fs), TaskStateWriter(fs, "/store", "run", 2)
+    first = TaskStateReader(tables, 3)
+    writer.append({1: [of_bucket(1, "0")], 3: [of_bucket(3, "1")]})
+    assert attempts(first.poll()) == ["1"]
+    known = [of_bucket(3, "2")]
+    first.know(str(writer.append({3: known})[3]), known)
+    assert attempts(first.poll()) == ["2"]
+    second = TaskStateReader(tables, 3)
+    assert attempts(second.poll()) == ["1", "2"]
+    assert attempts(TaskStateReader(tables, 1).poll()) == ["0"]
+    writer.append({3: [of_bucket(3, "3")]})
+    assert attempts(second.poll()) == ["3"]
+
+
+def test_rows_of_buckets_that_nobody_follows_are_passed_over() -> None:
+    fs = make_fs()
+    TaskStateWriter(fs, "/store", "run", 2).append({5: [of_bucket(5, "1")], 3: [of_bucket(3, "2")]})
+    tables = tables_in(fs)
+    assert attempts(TaskStateReader(tables, 5).poll()) == []
+    assert attempts(TaskStateReader(tables, 3).poll()) == ["2"]
+
+
+def test_readers_that_ask_at_once_share_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none of them misses what was put before it asked."""
+    fs = make_fs()
+    tables, writer = tables_in(fs), TaskStateWriter(fs, "/store", "run", 2)
+    readers = [TaskStateReader(tables, bucket) for bucket in (1, 3)]
+    looks, list_folder = [], fs.list_folder
+
+    def slowly(path: str) -> list[FolderEntry]:
+        looks.append(path)
+        if len(looks) == 1:
+            writer.append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
+            asked.extend(pool.submit(reader.poll) for reader in readers)
+            while tables_waiting(asked):
+                time.sleep(0.001)
+            return []  # as it was before they asked
+        return list_folder(path)
+
+    def tables_waiting(futures: list[Future[list[TaskState]]]) -> bool:
+        return not all(future.running() for future in futures)
+
+    asked: list[Future[list[TaskState]]] = []
+    monkeypatch.setattr(fs, "list_folder", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        assert TaskStateReader(tables, 3).poll() == []
+        assert [attempts(future.result(10)) for future in asked] == [["1"], ["3"]]
+    assert 2 <= len(looks) <= 3
+
+
+def test_a_failed_look_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = make_fs()
+    TaskStateWriter(fs, "/store", "run", 2).append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
+    tables = tables_in(fs)
+    one, three = TaskStateReader(tables, 1), TaskStateReader(tables, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, "read", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "no")))
+        for reader in (one, three):
+            with pytest.raises(OSError, match="no"):
+                reader.poll()
+    assert (attempts(one.poll()), attempts(three.poll())) == (["1"], ["3"])
 
 
 def test_a_reader_that_met_a_corrupt_file_gives_the_others_next() -> None:
+    """Each reader tells it once: any bucket's rows may have been in the file."""
     fs = make_fs()
-    writer = TaskStateWriter(fs, "/store", "run")
-    writer.append({3: [state(attempt="1")]})
+    writer = TaskStateWriter(fs, "/store", "run", 2)
+    writer.append({3: [of_bucket(3, "1")]})
+    folder = "/store/task_states/run=run/partition=00001-of-00002"
+    fs.put_if_absent(f"{folder}/bad.parquet", b"garbage")
+    fs.put_if_absent(f"{folder}/.tmp-half.parquet", b"garbage")
+    writer.append({3: [of_bucket(3, "2")]})
+    tables = tables_in(fs)
+    reader, other = TaskStateReader(tables, 3), TaskStateReader(tables, 1)
+    for each in (reader, other):
+        with pytest.raises(CorruptError, match=r"bad\.parquet"):
+            each.poll()
+    assert attempts(reader.poll()) == ["1", "2"]
+    assert other.poll() == []
+
+
+def test_states_of_past_runs_are_found_by_partition_or_as_they_once_lay_by_bucket() -> None:
+    fs = make_fs()
+    prepare_run(fs, "/store", "run", 0, 2)
+    TaskStateWriter(fs, "/store", "run", 2).append({bucket: [of_bucket(bucket, str(bucket))] for bucket in range(4)})
+    data = encode_task_states([of_bucket(3, "older")])
+    fs.make_folders("/store/task_states/run=run/bucket=00003")
+    fs.put_if_absent(f"/store/task_states/run=run/bucket=00003/{table_name('x', data)}", data)
     fs.put_if_absent("/store/task_states/run=run/bucket=00003/bad.parquet", b"garbage")
-    fs.put_if_absent("/store/task_states/run=run/bucket=00003/.tmp-half.parquet", b"garbage")
-    writer.append({3: [state(attempt="2")]})
-    reader = TaskStateReader(fs, "/store", "run", 3)
-    with pytest.raises(CorruptError, match=r"bad\.parquet"):
-        reader.poll()
-    assert sorted(row.attempt for row in reader.poll()) == ["1", "2"]
+    assert attempts(past_states(fs, "/store", "run", 3)) == ["3", "older"]
+    assert attempts(past_states(fs, "/store", "run", 2)) == ["2"]
+    assert past_states(fs, "/store", "another", 3) == []
 
 
 def test_ingest_has_ended_once_that_is_recorded() -> None:
@@ -315,17 +434,28 @@ def test_ingest_has_ended_once_that_is_recorded() -> None:
 
 def test_a_plan_counts_once_a_manifest_names_it() -> None:
     fs = make_fs()
-    abandoned = write_bucket_plan(fs, "/store", "run", 3, [plan("abandoned")])
-    name = write_bucket_plan(fs, "/store", "run", 3, [plan("a"), plan("b")])
-    assert name != abandoned
+    abandoned = write_plans(fs, "/store", "run", {3: [plan("abandoned")]})
+    mine = {3: [plan_of(3, "a"), plan_of(3, "b")], 5: [plan_of(5, "c")]}
+    names = write_plans(fs, "/store", "run", mine)
+    assert names[3] == names[5] != abandoned[3]
     with pytest.raises(FileNotFoundError):
         read_manifest(fs, "/store", "run")
-    manifest = Manifest(2, "run", 7, {3: name}, (((3, "00000_000001"),),), (Lent(1, 3, 0, 5),))
+    manifest = Manifest(MANIFEST_VERSION, "run", 7, names, (((3, "00000_000001"),),), (Lent(1, 3, 0, 5),))
     put_manifest(fs, "/store", manifest)
-    put_manifest(fs, "/store", Manifest(2, "run", 8, {3: abandoned}))  # a twin that comes too late
+    put_manifest(fs, "/store", Manifest(MANIFEST_VERSION, "run", 8, abandoned))  # a twin that comes too late
     assert read_manifest(fs, "/store", "run") == manifest
-    assert read_bucket_plan(fs, "/store", manifest, 3) == [plan("a"), plan("b")]
-    assert read_bucket_plan(fs, "/store", manifest, 4) == []
+    reader = PlanReader(fs, "/store", manifest)
+    assert reader.of(3) == mine[3]
+    fs.delete(f"/store/plans/run=run/{names[5]}")
+    assert reader.of(5) == mine[5], "read once"
+    assert reader.of(4) == []
+
+
+def plan_of(bucket: int, urn: str) -> DatasetPlan:
+    made = plan(urn)
+    ids = (work_unit_name(bucket, number) for number in range(len(made.work_units)))
+    units = [structs.replace(unit, work_unit_id=unit_id) for unit, unit_id in zip(made.work_units, ids, strict=True)]
+    return structs.replace(made, work_units=tuple(units))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"version": "x"}'])

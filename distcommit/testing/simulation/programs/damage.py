@@ -23,9 +23,9 @@ from distcommit.model.errors import ConfigurationError, CorruptError
 from distcommit.model.log_records import Decide, Done, Record, SequenceName
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState
-from distcommit.protocol.paths import MANIFEST, TEMPORARY, bucket_name, segment_name
+from distcommit.protocol.paths import MANIFEST, TEMPORARY, partition_name, segment_name
 from distcommit.stores.job_store import open_store
-from distcommit.stores.plans import put_manifest, read_bucket_plan, read_manifest
+from distcommit.stores.plans import PlanReader, put_manifest, read_manifest
 from distcommit.stores.segment import Segment, encode_segment
 from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import table_name
@@ -139,12 +139,13 @@ def _foreign_run() -> tuple[SimulatedPosix, RunSettings]:
             _table(TASK_STATE_SCHEMA, outcome="no such outcome"),
         )
     ):
-        folder = f"{run_folder(ROOTS.store, settings.run_id)}/{bucket_name(bucket)}"
+        owner = partition_name(bucket % settings.partitions, settings.partitions)
+        folder = f"{run_folder(ROOTS.store, settings.run_id)}/{owner}"
         put_file(machine, f"{folder}/{table_name(str(number), data)}", data)
     put_file(machine, f"{folder}/{table_name('altered', data)}", data[:-1])
     plan = _table(PLAN_SCHEMA, start="no watermark")
     name = table_name("plan", plan)
-    put_file(machine, f"{ROOTS.store}/plans/run={settings.run_id}/{bucket_name(spoilt)}/{name}", plan)
+    put_file(machine, f"{ROOTS.store}/plans/run={settings.run_id}/{name}", plan)
     settings.store.fs.delete(f"{ROOTS.store}/plans/run={settings.run_id}/{MANIFEST}")
     put_manifest(settings.store.fs, ROOTS.store, structs.replace(manifest, files={**manifest.files, spoilt: name}))
     machine.syncfs("/")
@@ -177,14 +178,14 @@ def _run_with_strange_states() -> tuple[SimulatedPosix, RunSettings]:
     machine = new_machine()
     settings = planned(machine, World(), SOURCE)
     fs, run_id = settings.store.fs, settings.run_id
-    plans = read_bucket_plan(fs, ROOTS.store, read_manifest(fs, ROOTS.store, run_id), 0)
+    plans = PlanReader(fs, ROOTS.store, read_manifest(fs, ROOTS.store, run_id)).of(0)
     units = {plan.dataset_urn: plan.work_units[0] for plan in plans}
     high = Watermark({"0": 99})
     states = [
         TaskState(run_id, settings.epoch, urn, unit_id, "stranger", TaskOutcome.SUCCEEDED, units[urn].low, high, high)
         for urn, unit_id in (("a", units["a"].work_unit_id), ("b", "no such unit"))
     ]
-    TaskStateWriter(fs, ROOTS.store, run_id).append({0: states})
+    TaskStateWriter(fs, ROOTS.store, run_id, settings.partitions).append({0: states})
     machine.syncfs("/")
     return machine, settings
 
