@@ -5,7 +5,7 @@
 <store>/log/job/<number>.seg       the job log
 <store>/log/bucket=<b>/<number>.seg                       as the store was made
 <store>/log/generations/<g>/bucket=<b>/<number>.seg       of generation g: with another number of buckets
-<store>/task_states/, plans/       Parquet tables, by run and bucket
+<store>/task_states/, plans/       Parquet tables, by run and the partition that owns the buckets
 <store>/runs/<epoch>.json          what each run left of itself: see `stores.run_records`; nothing depends on them
 <store>/schemas/                   what converters have inferred: see `stores.kept_schemas`
 <store>/lock/, progress/           politeness and display; nothing depends on them

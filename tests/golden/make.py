@@ -46,6 +46,7 @@ GOLDEN_14 = Path(__file__).parent / "v14"
 GOLDEN_16 = Path(__file__).parent / "v16"
 GOLDEN_17 = Path(__file__).parent / "v17"
 GOLDEN_18 = Path(__file__).parent / "v18"
+GOLDEN_19 = Path(__file__).parent / "v19"
 GOLDEN_REPLACED = Path(__file__).parent / "replaced_v1"
 GOLDEN_RETAINED = Path(__file__).parent / "retained_v1"
 GOLDEN_CUTS = Path(__file__).parent / "cuts_v1"
@@ -169,6 +170,12 @@ def samples_at_the_end() -> dict[str, pa.Table]:
 
 def make_10(folder: Path) -> None:
     """Writes the manifest of version 2, in which others read work units than the partition that owns their bucket."""
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(encode_document(msgspec.structs.replace(samples.MANIFEST, version=2)))
+
+
+def make_19(folder: Path) -> None:
+    """Writes the manifest of version 3, in which buckets that were planned together share a file."""
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_bytes(encode_document(samples.MANIFEST))
 
@@ -320,6 +327,7 @@ if __name__ == "__main__":
         GOLDEN_16: make_16,
         GOLDEN_17: make_17,
         GOLDEN_18: make_18,
+        GOLDEN_19: make_19,
         GOLDEN_REPLACED: make_replaced,
         GOLDEN_RETAINED: make_retained,
         GOLDEN_CUTS: make_cuts,

@@ -88,6 +88,7 @@ from tests.golden.make import (
     GOLDEN_14,
     GOLDEN_17,
     GOLDEN_18,
+    GOLDEN_19,
     GOLDEN_FORMATS,
     GOLDEN_REPLACED,
     make,
@@ -104,6 +105,7 @@ from tests.golden.make import (
     make_13,
     make_14,
     make_17,
+    make_19,
     make_formats,
     make_replaced,
     samples_at_the_end,
@@ -352,7 +354,7 @@ def test_records_come_to_what_they_came_to_when_sums_were_new(extension: str) ->
 @pytest.mark.parametrize(
     ("name", "kind", "expected"),
     [
-        (f"../{GOLDEN_10.name}/manifest.json", Manifest, samples.MANIFEST),
+        (f"../{GOLDEN_19.name}/manifest.json", Manifest, samples.MANIFEST),
         ("store.json", StoreMarker, samples.MARKER),
         ("lock.json", LockRecord, samples.LOCK),
     ],
@@ -490,6 +492,8 @@ def test_the_files_are_made_the_same_each_time(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "14").iterdir()} == {path.name for path in GOLDEN_14.iterdir()}
     make_17(tmp_path / "17")
     assert {path.name for path in (tmp_path / "17").iterdir()} == {path.name for path in GOLDEN_17.iterdir()}
+    make_19(tmp_path / "19")
+    assert {path.name for path in (tmp_path / "19").iterdir()} == {path.name for path in GOLDEN_19.iterdir()}
     make_formats(tmp_path / "formats")
     assert {path.name for path in (tmp_path / "formats").iterdir()} == {path.name for path in GOLDEN_FORMATS.iterdir()}
     make_3(tmp_path / "3")
@@ -500,9 +504,11 @@ def stable_name(path: Path) -> str:
     """A table's name without its checksum, which covers file ids: these count how often the disk was looked at; and
     without random ids, which count how many were drawn. What a staged file is called is its writer's choice: its name
     is in its task state. Epochs are numbers of segments, and runs may write more of them than they did. What is beside
-    tables had no underscore when these files were made."""
+    tables had no underscore when these files were made, and plans and task states lay by bucket."""
     name = str(path.parent if "staging" in path.parts else path)
     name = re.sub(r"(?<=/)_(?=manifest\.json$)", "", name)
+    if "plans" in path.parts or "task_states" in path.parts:
+        name = re.sub(r"/(bucket|partition)=[^/]*", "", name)
     name = re.sub(r"(?<=/)\d{10}(?=/|-\d{5}_)|\d{12}(?=\.seg)", "NUMBER", name)
     return re.sub(r"(?<=[/.-])[0-9a-f]{32}(?=[.-]|$)|-[0-9a-f]{16}(?=\.parquet$)", "", name)
 

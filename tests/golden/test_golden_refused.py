@@ -32,6 +32,7 @@ from tests.golden.make import (
     GOLDEN_7,
     GOLDEN_10,
     GOLDEN_12,
+    GOLDEN_19,
     GOLDEN_REPLACED,
     GOLDEN_RETAINED,
 )
@@ -43,7 +44,7 @@ CHECKED = [*((f"segments/{name}.seg", "segment") for name in SEGMENTS), ("offset
 """Files with a checksum over all of it: no change at all goes unseen."""
 TABLES = [("plan.parquet", "plan"), ("task_states.parquet", "task states")]
 JSON = [
-    (f"../{GOLDEN_10.name}/manifest.json", "manifest"),
+    (f"../{GOLDEN_19.name}/manifest.json", "manifest"),
     (f"../{GOLDEN_12.name}/tombstone.json", "tombstone"),
     (f"../{GOLDEN_REPLACED.name}/replacement.json", "tombstone"),
     (f"../{GOLDEN_RETAINED.name}/retained.json", "tombstone"),
@@ -74,7 +75,8 @@ OTHER_VERSIONS = [
     case("offsets", lambda: golden("offsets.txt").replace(b'"version":1', b'"version":2', 1)),
     case("offsets", lambda: b'{"version":2}'),
     case("manifest", lambda: golden("manifest.json")),  # of a run that is over: no run reads another's
-    case("manifest", lambda: of_version((GOLDEN_10 / "manifest.json").read_bytes(), 3)),
+    case("manifest", (GOLDEN_10 / "manifest.json").read_bytes),
+    case("manifest", lambda: of_version((GOLDEN_19 / "manifest.json").read_bytes(), 4)),
     case("plan", lambda: another_table_version("plan.parquet", b"2")),
     case("task states", lambda: another_table_version("task_states.parquet", b"7")),
 ]

@@ -454,10 +454,10 @@ RENAME_SEGMENT = Segment(7, WRITER_ID, Intent(7, (_RENAME_SEQUENCE,)))
 """Seals the renames of `RENAMES`, as version 2 of them is stored."""
 
 MANIFEST = Manifest(
-    2,
+    3,
     RUN_ID,
     7,
-    {3: "ffee.parquet", 12: "ddcc.parquet"},
+    {3: "ffee.parquet", 12: "ddcc.parquet", 28: "ddcc.parquet"},
     (((3, "00003_000000"), (12, "x")), ()),
     (Lent(1, 12, 40, 90), Lent(2, 12, 90, 1 << 53)),
 )
