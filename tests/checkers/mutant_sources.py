@@ -66,7 +66,7 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("settle", "settling"), (_LOG, "{receiver}.refresh()")),
     **dict.fromkeys(("fence_bucket", "fencing_bucket"), ("", "{argument}.refresh()")),
     "put_all_if_absent": (_ANY, "[True] * len({argument})"),
-    "write_bucket_plan": ("", '"dropped.parquet"'),
+    "write_plans": ("", "{{}}"),
     "append": (r".*_writer$", '"dropped.parquet"'),
     "_put": (_SELF, "True"),
     "decide_run": ("", "True"),

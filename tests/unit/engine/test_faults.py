@@ -154,7 +154,12 @@ def test_an_unreadable_plan_file_fails_its_buckets_and_no_others() -> None:
 
 def test_an_unreadable_plan_file_is_a_run_that_did_not_succeed() -> None:
     world, machine = World(buckets=2), Machine()
-    machine.faults.append(fails(errno.EIO, "read", "/plans/run="))
+
+    def unreadable(operation: Operation) -> None:
+        if operation.kind == "read" and "/plans/" in operation.path and operation.path.endswith(".parquet"):
+            raise OSError(errno.EIO, "unreadable", operation.path)
+
+    machine.faults.append(unreadable)
     result = go(world, machine, SIX)
     assert not result.succeeded
     assert result.totals.datasets_published < result.totals.datasets_planned or result.totals.reasons
