@@ -103,6 +103,18 @@ def _delete(fs: FileSystem, output: str, stone: Tombstone, files: Sequence[Retir
         if not fs.has_folders or fs.status(folder) is not None:
             touched.add(folder)  # also where it is gone: who deleted it may have died before the sync
     fs.sync(touched, output)  # before the tombstone goes: else they could be live again
+    for folder in touched:
+        _remove_empty(fs, folder, output)
     if stays:
         logger.warning("%s is not the file that %s retires: both stay", stays[0].path, stone.path)
     return not stays
+
+
+def _remove_empty(fs: FileSystem, folder: str, output: str) -> None:
+    """Removes a folder in which nothing is left, and those above it, but for the dataset's own. Whoever publishes into
+    it at the same time makes it again; and a power loss may bring it back, empty."""
+    depth = (
+        len(output) + len(f"/{REJECTED_FOLDER}") if folder.startswith(f"{output}/{REJECTED_FOLDER}/") else len(output)
+    )
+    while "/" in folder[depth + 1 :] and fs.delete_folder(folder):
+        folder = folder.rpartition("/")[0]

@@ -78,6 +78,22 @@ def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -
     assert not look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).files
 
 
+def test_folders_in_which_nothing_is_left_go_too(place: Place) -> None:
+    """But for the dataset's own, and for one in which somebody has put something."""
+    output = Path(place.roots.output)
+    for urn in ("a", "b"):
+        (old,) = (path for path in (output / urn).glob("*.parquet") if path.stat().st_mtime < OLD_S)
+        (output / urn / "2001" / "day").mkdir(parents=True)
+        old.rename(output / urn / "2001" / "day" / old.name)
+    (output / "b" / "2001" / "note").touch()
+    retain_and_delete(place)
+    assert (output / "a").is_dir()
+    assert [path.name for path in (output / "b").rglob("*") if path.suffix != ".parquet"] == ["2001", "note"]
+    assert not (output / "a" / "2001").exists()
+    (output / "b" / "2001" / "note").unlink()
+    audit(place)
+
+
 def test_a_reader_of_an_older_cut_is_told_that_retention_has_taken_it(place: Place) -> None:
     old, at = place.read(), datetime.fromtimestamp(place.clock.now_ms() / 1000, UTC)
     epoch = old.epoch
