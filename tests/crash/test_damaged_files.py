@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -24,10 +24,11 @@ from distcommit.model.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.model.log_records import Checkpoint
 from distcommit.model.urn import bucket_of
 from distcommit.model.watermark import Watermark
-from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
+from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name, partition_name
 from distcommit.sinks.files.footer import read_footer
 from distcommit.stores import by_hand
 from distcommit.stores.segment import decode_segment
+from distcommit.stores.tables import decode_plan
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.simulation.programs.parts import new_machine, planned, put_file
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
@@ -35,7 +36,7 @@ from distcommit.testing.simulation.stepped_lock import SteppedLock
 from distcommit.testing.simulation.world import ROOTS, SimulatedClock, World
 from tests.unit.engine.machines import source
 
-WORLD = World(buckets=2, watched=True)
+WORLD = World(buckets=2, partitions=2, watched=True)
 JOB_LEVEL = replace(WORLD, job_level=True)
 BEFORE, NOW = source(a=[1, 1], b=1, g=1, h=1), source(a=[2, 2], b=2, g=3, h=2)
 ALL = frozenset(NOW.datasets)
@@ -66,7 +67,8 @@ what is rotten is found by the audit."""
 class Stops:
     """What damage to a file stops.
 
-    `what`: "nothing", "all", "bucket" (the datasets of the file's bucket) or "dataset" (the one that the file is of).
+    `what`: "nothing", "all", "bucket" (the datasets of the file's bucket), "partition" (those of its partition's
+    buckets) or "dataset" (the one that the file is of).
     `heals`: the next run needs no help; otherwise the file has to be restored. `seen`: the kinds of damage that stop
     this; the others stop nothing, and the audit names the file. `shown`: the status names it, too.
     """
@@ -93,8 +95,8 @@ STOPS = {
     "table of a run that is over": Stops("nothing"),
     "marker that ingest has ended": Stops("nothing"),
     "manifest": Stops("all", heals=True),
-    "plan table": Stops("bucket", heals=True),
-    "task-state table": Stops("bucket", heals=True),
+    "plan table": Stops("partition", heals=True),
+    "task-state table": Stops("partition", heals=True),
     "staged file, not sealed": Stops("dataset", heals=True, seen=frozenset({"foreign"})),
     "staged file, sealed": Stops("dataset", seen=SEEN),
     "published file, pending": Stops("dataset", seen=SEEN),
@@ -131,11 +133,11 @@ class History:
         return told
 
     def _rest(self, machine: SimulatedPosix, settings: RunSettings) -> list[str]:
-        if not self.ingested:
+        for task in range(0 if self.ingested else 2):
             with suppress(DistcommitError):  # the task dies, and says so to Spark
-                ingest_partition(settings, 0)
+                ingest_partition(settings, task)
         record_ingest_ended(settings.store.fs, ROOTS.store, settings.run_id)
-        return [reason.text for reason in drain_partition(settings, 0).reasons]
+        return [reason.text for partition in range(2) for reason in drain_partition(settings, partition).reasons]
 
     def _kind(self, path: str, data: bytes) -> str:
         place = path.removeprefix("/job/")
@@ -144,7 +146,7 @@ class History:
             if int(found[3]) < self._base(path.rpartition("/")[0]):
                 return "log below its checkpoint"
             return f"{found[1]} log"
-        if re.fullmatch(r"store/(plans|task_states)/run=[^/]+/bucket=\d+/[^/]+\.parquet", place):
+        if re.fullmatch(r"store/(plans|task_states/run=[^/]+)/(run|partition)=[^/]+/[^/]+\.parquet", place):
             kind = "plan table" if "/plans/" in place else "task-state table"
             return kind if live else "table of a run that is over"
         if re.fullmatch(r"store/plans/run=[^/]+/_manifest\.json", place):
@@ -212,9 +214,9 @@ def _half_published() -> History:
     """All is sealed. Of each bucket's files one is published, the others are staged."""
     machine = _settled()
     settings = planned(machine, WORLD, NOW)
-    for _ in range(2):  # the first attempt at the task dies in the first bucket, the second one in the other
+    for task in range(2):  # each of one bucket
         with _dies_after(machine, 1):
-            ingest_partition(settings, 0)
+            ingest_partition(settings, task)
     return History(WORLD, machine)
 
 
@@ -236,7 +238,8 @@ def _ingested() -> History:
             raise OSError(5, "no log today", operation.path)
 
     machine.gate = gate
-    ingest_partition(settings, 0)
+    for task in range(2):
+        ingest_partition(settings, task)
     machine.gate = None
     return History(WORLD, machine, settings, ingested=True)
 
@@ -299,8 +302,11 @@ def _depending(history: History, path: str, what: str) -> frozenset[str]:
     if what == "dataset":
         footer = read_footer(history.world.store(history.machine).fs, path)
         return frozenset({footer.dataset_urn}) if footer else frozenset()
-    in_bucket = frozenset(urn for urn in ALL if bucket_name(bucket_of(urn, 2)) in path)
-    return {"nothing": frozenset(), "all": ALL, "bucket": in_bucket}[what]
+    if what == "partition" and "/plans/" in path:
+        return frozenset(plan.dataset_urn for plan in decode_plan(history.machine.read_file(path), path))
+    name = bucket_name if what == "bucket" else partial(partition_name, partitions=2)  # each has one of the two buckets
+    among = frozenset(urn for urn in ALL if name(bucket_of(urn, 2)) in path)
+    return {"nothing": frozenset(), "all": ALL, "bucket": among, "partition": among}[what]
 
 
 def check(history: History, path: str, kind: str, damage: str) -> None:
