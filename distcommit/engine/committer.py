@@ -49,7 +49,7 @@ class BucketCommitter:
         bucket: the bucket.
         observer: who is told what is sealed, done and quarantined.
         plans: what the run intends for the bucket's datasets; empty when only older sequences are replayed.
-        tables: where task states of the partition that owns the bucket are followed, for all committers of a task.
+        tables: task states, followed for all committers of a task.
 
     Attributes:
         tally: what it did, and why it could not finish what it could not.
@@ -173,25 +173,16 @@ class BucketCommitter:
             return self.log.refresh()
         settings = self._settings
         fold = yield from self.log.settling(
-            partial(
-                next_record.seal,
-                epoch=settings.epoch,
-                sequences=sequences,
-                gate=settings.gate,
-            )
+            partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
         )
         require_fence(fold, settings.epoch, self.log.folder)
         for name, sequence in mine.items():
             if fold.sequence(name) == sequence:
                 self._sealed_here.add(name)
+                now_ms = settings.clock.now_ms()
                 self.tally.observe(
                     SequenceSealed(
-                        name.dataset_urn,
-                        name.epoch,
-                        sequence.records,
-                        sequence.files,
-                        settings.job_level,
-                        settings.clock.now_ms(),
+                        name.dataset_urn, name.epoch, sequence.records, sequence.files, settings.job_level, now_ms
                     )
                 )
         return fold

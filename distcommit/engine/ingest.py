@@ -34,7 +34,7 @@ from distcommit.stores.attempt_notes import note_attempt
 from distcommit.stores.kept_schemas import SchemaStore
 from distcommit.stores.plans import Manifest, PlanReader, read_manifest
 from distcommit.stores.staging import make_area
-from distcommit.stores.task_states import TaskStateTables, TaskStateWriter
+from distcommit.stores.task_states import TaskStateWriter
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class _IngestTask:
         self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
         self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
         self._committers: dict[int, BucketCommitter] = {}
-        self._tables: dict[int, TaskStateTables] = {}
+        self._tables = settings.task_states(self._plans)
         self._given_up: list[CommitCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
         self._uncommitted: set[int] = set()
@@ -305,12 +305,8 @@ class _IngestTask:
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            told, owner = self._times.telling(self.tally), bucket % self._settings.partitions
-            if owner not in self._tables:
-                self._tables[owner] = self._settings.task_states(owner, self._plans)
-            self._committers[bucket] = BucketCommitter(
-                self._settings, bucket, told, self._plans[bucket], self._tables[owner]
-            )
+            told = self._times.telling(self.tally)
+            self._committers[bucket] = BucketCommitter(self._settings, bucket, told, self._plans[bucket], self._tables)
         return self._committers[bucket]
 
 

@@ -26,8 +26,7 @@ class OpenDatasets:
         settings: the run.
         bucket: the bucket.
         plans: what the run intends for the bucket's datasets.
-        tables: of the partition that owns the bucket, shared with those of its other buckets; own ones if there are
-            none.
+        tables: shared with those of other buckets; own ones if there are none.
 
     Attributes:
         nothing: by dataset, why this run will commit nothing of it, and whether that is a failure.
@@ -37,7 +36,7 @@ class OpenDatasets:
         self, settings: RunSettings, bucket: int, plans: Iterable[DatasetPlan], tables: TaskStateTables | None
     ) -> None:
         self._settings, self._bucket = settings, bucket
-        self._reader = TaskStateReader(tables or settings.task_states(bucket % settings.partitions, (bucket,)), bucket)
+        self._reader = TaskStateReader(tables or settings.task_states((bucket,)), bucket)
         self._plans = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""

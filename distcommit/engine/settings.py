@@ -70,10 +70,9 @@ class RunSettings:
         matching = (policy for pattern, policy in self.policies if re.fullmatch(pattern, dataset_urn))
         return next(matching, self.policy)
 
-    def task_states(self, partition: int, buckets: Container[int]) -> TaskStateTables:
-        """What is reported in this run of these of the buckets that a partition owns."""
-        store = self.store
-        return TaskStateTables(store.fs, store.roots.store, self.run_id, partition, self.partitions, buckets)
+    def task_states(self, buckets: Container[int]) -> TaskStateTables:
+        """What is reported in this run of these buckets."""
+        return TaskStateTables(self.store.fs, self.store.roots.store, self.run_id, self.partitions, buckets)
 
     def buckets_of(self, partition: int) -> range:
         """The buckets that a partition owns."""

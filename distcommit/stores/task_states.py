@@ -135,7 +135,7 @@ class TaskStateWriter:
 
 
 class TaskStateTables:
-    """Follows the files of one partition of one run, for the readers of its buckets: each file is read once for all.
+    """Follows the files of one run, for the readers of these buckets: each file is read once for all of its partition.
 
     Threads may share it.
 
@@ -143,27 +143,21 @@ class TaskStateTables:
         fs: where the store is.
         store_root: its folder.
         run_id: the run.
-        partition: the one that owns the buckets, and
-        partitions: of how many.
+        partitions: how many of it own buckets.
         buckets: those that there are readers of; rows of others are passed over.
     """
 
-    def __init__(
-        self, fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int, buckets: Container[int]
-    ) -> None:
-        self._fs, self._buckets = fs, buckets
-        self._folder = f"{run_folder(store_root, run_id)}/{partition_name(partition, partitions)}"
-        self._reading, self._moments, self._listed_at = Lock(), count(1), 0
-        self._seen, self._taken = set[str](), set[int]()
-        self._found: dict[int, list[TaskState]] = {}
-        self._corrupt: list[CorruptError] = []
+    def __init__(self, fs: FileSystem, store_root: str, run_id: str, partitions: int, buckets: Container[int]) -> None:
+        self._fs, self._folder, self._buckets = fs, run_folder(store_root, run_id), buckets
+        self._owners = [_Owner(partition_name(owner, partitions)) for owner in range(partitions)]
 
     def know(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
         """Takes the rows of one bucket that this process has put itself in that file, which is not read again: each
         bucket in it has to be made known before the next look."""
-        with self._reading:
-            self._seen.add(name)
-            self._found.setdefault(bucket, []).extend(states)
+        owner = self._owner_of(bucket)
+        with owner.looking:
+            owner.seen.add(name)
+            owner.found.setdefault(bucket, []).extend(states)
 
     def take(self, bucket: int, *, anew: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
         """The rows of a bucket that nobody has taken yet, or with `anew` all of them, of all files that were there when
@@ -172,46 +166,62 @@ class TaskStateTables:
         Raises:
             OSError: if files can't be read. No row is lost by that.
         """
-        called_at = next(self._moments)
-        with self._reading:
-            if self._listed_at < called_at:  # else somebody has looked while this waited
-                listed_at = next(self._moments)
-                self._look()
-                self._listed_at = listed_at
-            found = self._found.get(bucket, [])
-            if anew and bucket in self._taken:
-                found = self._read_again(bucket)
-            self._found.pop(bucket, None)
-            self._taken.add(bucket)
-            return found, tuple(self._corrupt)
+        owner = self._owner_of(bucket)
+        called_at = next(owner.moments)
+        with owner.looking:
+            if owner.looked_at < called_at:  # else somebody has looked while this waited
+                looked_at = next(owner.moments)
+                self._look(owner)
+                owner.looked_at = looked_at
+            found = owner.found.get(bucket, [])
+            if anew and bucket in owner.taken:
+                found = self._read_again(owner, bucket)
+            owner.found.pop(bucket, None)
+            owner.taken.add(bucket)
+            return found, tuple(owner.corrupt)
 
-    def _look(self) -> None:
+    def _owner_of(self, bucket: int) -> _Owner:
+        return self._owners[bucket % len(self._owners)]
+
+    def _look(self, owner: _Owner) -> None:
         """Reads files that were not there last time, found by set difference."""
-        for entry in self._fs.list_folder(self._folder):
-            if entry.name in self._seen or not _is_table(entry.name):
+        for entry in self._fs.list_folder(f"{self._folder}/{owner.name}"):
+            if entry.name in owner.seen or not _is_table(entry.name):
                 continue
             try:
-                states = self._read(entry.name)
+                states = self._read(owner, entry.name)
             except CorruptError as error:
-                self._corrupt.append(error)
+                owner.corrupt.append(error)
                 states = []
-            self._seen.add(entry.name)
+            owner.seen.add(entry.name)
             for state in states:
                 bucket = bucket_of_work_unit(state.work_unit_id)
                 if bucket is not None and bucket in self._buckets:
-                    self._found.setdefault(bucket, []).append(state)
+                    owner.found.setdefault(bucket, []).append(state)
 
-    def _read_again(self, bucket: int) -> list[TaskState]:
+    def _read_again(self, owner: _Owner, bucket: int) -> list[TaskState]:
         """All rows of a bucket, for somebody who begins with it once more."""
         found: list[TaskState] = []
-        for name in sorted(self._seen):
+        for name in sorted(owner.seen):
             with suppress(CorruptError):  # it is among the known ones
-                found += (each for each in self._read(name) if bucket_of_work_unit(each.work_unit_id) == bucket)
+                found += (each for each in self._read(owner, name) if bucket_of_work_unit(each.work_unit_id) == bucket)
         return found
 
-    def _read(self, name: str) -> list[TaskState]:
-        path = f"{self._folder}/{name}"
+    def _read(self, owner: _Owner, name: str) -> list[TaskState]:
+        path = f"{self._folder}/{owner.name}/{name}"
         return decode_task_states(check_table(self._fs.read(path), path), path)
+
+
+class _Owner:
+    """What is known of one partition's files: those that were seen, rows that nobody has taken yet, by bucket, and the
+    buckets of which rows were taken."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.looking = name, Lock()
+        self.moments, self.looked_at = count(1), 0
+        self.seen, self.taken = set[str](), set[int]()
+        self.found: dict[int, list[TaskState]] = {}
+        self.corrupt: list[CorruptError] = []
 
 
 class TaskStateReader:

@@ -70,15 +70,15 @@ class TaskStateMachine(RuleBasedStateMachine):
         self.machine, self.fs = machine, SimulatedFileSystem(machine)
         with known_ids(self.ids):
             self.writers = [TaskStateWriter(self.fs, ROOT, RUN, PARTITIONS) for _ in range(2)]
-        self.tables = [[self.tables_of(partition) for partition in range(PARTITIONS)] for _ in range(2)]
+        self.tables = [self.followed() for _ in range(2)]
         self.readers = [[self.reader_of(reader, bucket) for bucket in range(BUCKETS)] for reader in range(2)]
         self.polled: list[list[list[TaskState]]] = [[[] for _ in range(BUCKETS)] for _ in self.readers]
 
-    def tables_of(self, partition: int) -> TaskStateTables:
-        return TaskStateTables(self.fs, ROOT, RUN, partition, PARTITIONS, range(BUCKETS))
+    def followed(self) -> TaskStateTables:
+        return TaskStateTables(self.fs, ROOT, RUN, PARTITIONS, range(BUCKETS))
 
     def reader_of(self, reader: int, bucket: int) -> TaskStateReader:
-        return TaskStateReader(self.tables[reader][bucket % PARTITIONS], bucket)
+        return TaskStateReader(self.tables[reader], bucket)
 
     @rule(writer=st.integers(0, 1), states=st.dictionaries(buckets, rows, min_size=1), known=st.booleans())
     def append(self, writer: int, states: dict[int, list[TaskState]], known: bool) -> None:
@@ -152,7 +152,7 @@ class TaskStateMachine(RuleBasedStateMachine):
         if not hasattr(self, "fs"):
             return
         for bucket in range(BUCKETS):
-            self.is_complete(TaskStateReader(self.tables_of(bucket % PARTITIONS), bucket).poll(), bucket)
+            self.is_complete(TaskStateReader(self.followed(), bucket).poll(), bucket)
             self.is_complete(past_states(self.fs, ROOT, RUN, bucket), bucket)
         assert not self.ended or ingest_ended(self.fs, ROOT, RUN)
         try:

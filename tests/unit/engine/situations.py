@@ -45,7 +45,7 @@ def check_recovery(machine: Machine, data: ModelSource, world: World = WORLD) ->
 
 
 def rows(settings: RunSettings, bucket: int = 0) -> list[TaskState]:
-    return TaskStateReader(settings.task_states(bucket % settings.partitions, (bucket,)), bucket).poll()
+    return TaskStateReader(settings.task_states((bucket,)), bucket).poll()
 
 
 def killed_at(machine: Machine, kind: str, part: str, data: ModelSource, nth: int = 1, world: World = WORLD) -> None:

@@ -290,8 +290,7 @@ def make_fs() -> SimulatedFileSystem:
 
 
 def tables_in(fs: FileSystem) -> TaskStateTables:
-    """Of the second of two partitions."""
-    return TaskStateTables(fs, "/store", "run", 1, 2, {1, 3})
+    return TaskStateTables(fs, "/store", "run", 2, {1, 3})
 
 
 def of_bucket(bucket: int, attempt: str) -> TaskState:
