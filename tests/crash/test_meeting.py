@@ -59,6 +59,15 @@ def test_what_ends_badly_is_gone_on_with_each_time(monkeypatch: pytest.MonkeyPat
     assert not known
 
 
+def test_an_image_with_a_symbolic_link_is_like_no_other(ended: list[str]) -> None:
+    known = set[bytes]()
+    for target in ("/job/one", "/job/other"):
+        machine = SCENARIO.machine().after_kill()
+        machine.symlink(target, "/job/link")
+        assert recovery_violation(SCENARIO, machine, known) == ""
+    assert (len(ended), known) == (2, set())
+
+
 def test_another_scenario_on_the_same_image_is_gone_on_with(ended: list[str]) -> None:
     machine, known = SCENARIO.machine(), set[bytes]()
     for scenario in (SCENARIO, SCENARIO, replace(SCENARIO, name="another")):

@@ -78,6 +78,10 @@ class DurableTree:
             elif type(found) is Folder:
                 yield inode, path, None
 
+    def has_links(self) -> bool:
+        """Whether there is a symbolic link, or was one, of which `files` says nothing."""
+        return any(type(found) is Link for found in self._inodes.values())
+
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All paths below `path` with their inodes."""
         found, folders, inodes = [], [(path.rstrip("/"), self._lookup(path))], self._inodes

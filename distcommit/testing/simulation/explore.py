@@ -38,6 +38,8 @@ _BOUND = 5
 """All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
 _SAMPLES = 6
 _SECOND_EVERY = 4
+_PROGRAMS = 0.5
+"""The share of time that crashes of programs have, while there are others, too."""
 
 Part = TypeVar("Part")
 
@@ -70,7 +72,8 @@ def explore(seconds: float, seed: int, processes: int = 2, scenarios: Sequence[s
 
     Returns:
         plain values: `states`, `violations`, `seconds`, `seed`, `coverage` (operation sites crashed at, by count),
-        `recoveries`, and `met_at`: at how many images those of scenarios' runs met, to go on from there once.
+        `recoveries`, and `met_at`: at how many images those of
+        scenarios' runs met, to go on from there once.
     """
     names = list(scenarios) or [*SCENARIOS, *PROGRAMS]
     processes = min(processes, len(names))
@@ -156,25 +159,48 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
 
 
 def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[tuple[str, str]]:
-    """Histories and what is wrong after each, if anything, one by one and without end: crashes of all programs and
-    scenarios' runs, each one's in turn, so that a short time reaches all of them; and, in between, crashes in the
-    recoveries from what was crashed so far.
+    """Histories and what is wrong after each, if anything, one by one and without end, if there is a scenario: crashes
+    of programs, and of scenarios' runs and of recoveries from these. Each kind has its share of processor time, so that
+    the many cheap ones need not wait for the dear ones, nor these for those.
 
     Args:
         names: of scenarios and programs.
         seed: chooses which crashes in recoveries are tried.
         found: states in it are not tried again; gets those that were.
     """
+    programs = [name for name in names if name in PROGRAMS]
+    scenarios = [name for name in names if name not in PROGRAMS]
+    shares = {_of_programs(programs, found): _PROGRAMS, _of_scenarios(scenarios, seed, found): 1 - _PROGRAMS}
+    spent = dict.fromkeys(shares, 0.0)
+    while spent:
+        histories = min(spent, key=spent.__getitem__)
+        began = time.process_time()
+        history = next(histories, None)
+        if history is None:
+            del spent[histories]
+            continue
+        spent[histories] += (time.process_time() - began) / shares[histories]
+        yield history
+
+
+def _of_programs(names: Sequence[str], found: Findings) -> Iterator[tuple[str, str]]:
+    """Crashes of programs, of each one in turn, so that a short time reaches all of them."""
+    for name, crash, machine, site in _first_crashes(names):
+        if _is_new(machine, found):
+            found.sites[site] += 1
+            yield f"{name}:{crash}", program_violation(PROGRAMS[name], machine)
+
+
+def _of_scenarios(names: Sequence[str], seed: int, found: Findings) -> Iterator[tuple[str, str]]:
+    """Crashes of scenarios' runs, of each one in turn; and, in between, crashes in the recoveries from what was crashed
+    so far."""
     first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
     again = _second_crashes(first, random.Random(seed))
     for tried, (name, crash, machine, site) in enumerate(_first_crashes(names)):
         if _is_new(machine, found):
             found.sites[site] += 1
-            if name in PROGRAMS:
-                yield f"{name}:{crash}", program_violation(PROGRAMS[name], machine)
-            else:
-                first.append((SCENARIOS[name], crash, machine))
-                yield f"{name}:{crash}", recovery_violation(SCENARIOS[name], machine.after_kill(), found.met)
+            first.append((SCENARIOS[name], crash, machine))
+            yield f"{name}:{crash}", recovery_violation(SCENARIOS[name], machine.after_kill(), found.met)
         if tried % _SECOND_EVERY == 0 and first:
             yield from _tried(itertools.islice(again, 1), found)
     if first:

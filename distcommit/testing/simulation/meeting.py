@@ -7,7 +7,7 @@ one was, which ended as it must, would end like that one.
 Two images are the same if they have the same bytes, but for ids that the recovering runs have made themselves: run ids,
 ids of writers, and the checksums of segments, of beginnings of runs and of cuts, which cover them. One's are then the
 other's at every place. An id in bytes that are neither makes them another image, and so does any other difference, such
-as another inode of a file that commit steps name.
+as another inode of a file that commit steps name. What has symbolic links is like no other.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class Meeting:
         reports = [each.report for each in self._recovered]
         if any(report.reasons or report.counts.sequences_left for report in reports):
             return  # what could not be done is in memory alone, and the run ends by it
+        if self._machine.has_links():
+            return
         held = [each.oldest_held_epoch for each in self._recovered]
         memory = repr(
             (settings.epoch, settings.clock.now_ms(), held, [(report.heads, report.seen) for report in reports])
