@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -10,7 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.constructs import json_records
-from distcommit.constructs.json_records import _NOT_FINITE, _PART_BYTES, _contains, _is_deep, _joined
+from distcommit.constructs.json_records import (
+    _NOT_FINITE,
+    _PART_BYTES,
+    JsonReader,
+    _contains,
+    _is_deep,
+    _joined,
+    _may_hide,
+)
+
+
+def hides(*values: bytes) -> bool:
+    texts, joined = _joined(pa.array(values, pa.binary()))
+    return joined is None or _may_hide(texts, joined)
 
 
 @pytest.mark.parametrize("place", [0, 1, _PART_BYTES - 2, _PART_BYTES - 1, _PART_BYTES, 2 * _PART_BYTES - 1])
@@ -26,14 +42,14 @@ def test_one_deep_value_among_many_is_seen(opened: int, deep: bool) -> None:
     values = [b'{"a":[1]}'] * 400 + [b'{"a":' + b"[" * (opened - 1) + b"]" * (opened - 1) + b"}"]
     values.append(b'{"a":"' + b"x" * 700 + b'"}')
     assert _is_deep(pa.array(values), pa.py_buffer(b"\n".join(values))) == deep
-    assert (_joined(pa.array(values)) is None) == deep
+    assert hides(*values) == deep
 
 
 def test_many_shallow_values_are_not_deep() -> None:
     values = [b'{"a":[[1],[2]]}'] * 1000
     values.append(b'{"a":"' + b"x" * 700 + b'"}')
     assert not _is_deep(pa.array(values), pa.py_buffer(b"\n".join(values)))
-    assert _joined(pa.array(values)) is not None
+    assert not hides(*values)
 
 
 letters = [bytes([letter]) for letter in b"{[}]:, \n\0aNI\xff"]
@@ -44,23 +60,44 @@ parts = st.sampled_from([*letters, b"NaN", b"Na", b"Inf", b"In", b"Infinity", b"
 def test_what_is_no_number_is_seen_across_parts(word: bytes) -> None:
     with patch.object(json_records, "_PART_BYTES", 16):
         for place in range(32):
-            assert _joined(pa.array([b'{"a":%s}' % (b" " * place + word)])) is None
-            assert _joined(pa.array([b'{"a":"%s"}' % (b" " * place + word)])) is not None
+            assert hides(b'{"a":%s}' % (b" " * place + word))
+            assert not hides(b'{"a":"%s"}' % (b" " * place + word))
 
 
 @given(st.lists(st.lists(parts).map(lambda found: b"{%s}" % b"".join(found)), min_size=1))
 def test_what_is_looked_for_in_one_pass_is_what_is_looked_for_value_by_value(values: list[bytes]) -> None:
     joined = b"\n".join(values)
     try:
-        expected = not _NOT_FINITE.search(joined) and "\0" not in joined.decode()
+        is_text = "\0" not in joined.decode()
     except UnicodeDecodeError:
-        expected = False
+        is_text = False
     is_long = max(map(len, values)) > 6
-    expected = expected and not (is_long and any(value.count(b"{") + value.count(b"[") > 3 for value in values))
-    with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
-        try:
-            found = _joined(pa.array(values, pa.binary()))
-        except pa.ArrowInvalid:
-            found = None
-    assert (found is not None) == expected
-    assert found is None or found.to_pybytes() == joined
+    is_deep = is_long and any(value.count(b"{") + value.count(b"[") > 3 for value in values)
+    try:
+        texts, found = _joined(pa.array(values, pa.binary()))
+    except pa.ArrowInvalid:
+        found = None
+    assert (found is not None) == is_text
+    if found is not None:
+        assert found.to_pybytes() == joined
+        with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
+            assert _may_hide(texts, found) == (bool(_NOT_FINITE.search(joined)) or is_deep)
+
+
+@pytest.mark.parametrize("nested", [pa.list_, lambda below: pa.struct({"a": below})])
+def test_columns_that_are_themselves_deep_are_looked_through(nested: Callable[[pa.DataType], pa.DataType]) -> None:
+    kind = pa.int64()
+    for _ in range(3):
+        kind = nested(kind)
+    reader, text = JsonReader(pa.schema({"a": kind})), json.dumps({"a": deep_value(kind)})
+    with patch.object(json_records, "_SHALLOW", 5):
+        assert reader._at_once(pa.array([text, "{}"])) is not None
+    with patch.object(json_records, "_SHALLOW", 3):
+        assert reader._at_once(pa.array([text, "{}"])) is None
+        assert reader.read_if_all_known(pa.array([text, "{}"]), pa.schema({"a": kind})) is None
+
+
+def deep_value(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return [deep_value(kind.value_type)]
+    return {"a": deep_value(kind.field(0).type)} if pa.types.is_struct(kind) else 10**18
