@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from distcommit.constructs.iso_times import are_alike_in_utc
+
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
 _DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # no zone makes another year of these than both readers know
@@ -299,7 +301,9 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         array.validate(full=True)  # Arrow's reader takes more digits than there is room for
     if pa.types.is_temporal(kind):
-        if _all_match(array, _DATE if pa.types.is_date(kind) else _ZONED):
+        if (pa.types.is_timestamp(kind) and are_alike_in_utc(array)) or _all_match(
+            array, _DATE if pa.types.is_date(kind) else _ZONED
+        ):
             return array.cast(kind)
         if pa.types.is_date(kind) or not _all_match(array, _NAIVE):
             raise _MightDifferError

@@ -9,14 +9,17 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distcommit.constructs import json_records
+from distcommit.constructs.iso_times import are_alike_in_utc
 from distcommit.constructs.json_records import (
     _NOT_FINITE,
     _PART_BYTES,
+    _ZONED,
     JsonReader,
+    _all_match,
     _contains,
     _is_deep,
     _joined,
@@ -101,3 +104,40 @@ def deep_value(kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [deep_value(kind.value_type)]
     return {"a": deep_value(kind.field(0).type)} if pa.types.is_struct(kind) else 10**18
+
+
+zones = st.sampled_from(["Z", "Z", "Z", "", "z", "+00:00"])
+fractions = st.sampled_from(["", ".", ".5", ".123", ".123456", ".1234567", ",5"])
+a_time = st.builds(
+    lambda when, fraction, zone: f"{when:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + fraction + zone,
+    st.datetimes(),
+    fractions,
+    zones,
+)
+letters_of_times = st.sampled_from("0123456789-T:.Z+ ")
+
+
+@given(st.lists(a_time, min_size=1, max_size=3), st.integers(0, 80), letters_of_times | st.none())
+@example(["2024-02-29T12:00:00Z"], 11, "2")
+@example(["2024-02-29T14:00:00Z"], 11, "2")
+@example(["2024-02-29T12:00:00Z"], 14, "6")
+@example(["2024-02-29T12:00:00Z"], 17, "6")
+@example(["0999-02-28T12:00:00Z"], 80, None)
+@example(["9899-02-28T12:00:00Z", "9900-02-28T12:00:00Z"], 80, None)
+@example(["2024-02-29T12:00:00Z", "2024-02-29T12:00:00.5Z"], 80, None)
+def test_times_that_are_told_without_a_regular_expression_match_it(
+    texts: list[str], place: int, letter: str | None
+) -> None:
+    """Also where one letter of the first one is another."""
+    if letter is not None and place < len(texts[0]):
+        texts = [texts[0][:place] + letter + texts[0][place + 1 :], *texts[1:]]
+    array = pa.array(["", *texts])[1:]
+    matches, alike = _all_match(array, _ZONED), are_alike_in_utc(array)
+    assert matches or not alike
+    if len({len(text) for text in texts}) == 1 and all(text.endswith("Z") for text in texts):
+        assert alike == matches  # or it would be of no use
+
+
+def test_times_among_nulls_and_none_at_all_are_not_told() -> None:
+    assert not are_alike_in_utc(pa.array(["2024-02-29T12:00:00Z", None]))
+    assert not are_alike_in_utc(pa.array([], pa.string()))
