@@ -202,11 +202,14 @@ def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
     Raises:
         pa.ArrowInvalid: if one is not UTF-8.
     """
-    texts = pc.fill_null(values.cast(pa.binary()), b"{}")
+    texts = values.cast(pa.binary())
+    if texts.null_count:
+        texts = pc.fill_null(texts, b"{}")
     if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
         return texts, None
     one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
-    joined = pc.binary_join(one, b"\n")[0].as_buffer()
+    _, bounds, data = pc.binary_join(one, b"\n").buffers()
+    joined = data.slice(0, int(np.frombuffer(bounds, np.int32)[1]))  # as a scalar it would be copied
     text = np.frombuffer(joined, np.uint8)
     if text.view(np.int8).min() <= 0:
         if not text.all():  # Behind a NUL, Arrow's reader reads nothing: it says so (26.0), and need not.
