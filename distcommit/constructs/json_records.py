@@ -353,6 +353,9 @@ def _python_type(kind: pa.DataType) -> Any:
     """What msgspec decodes to, for Arrow to take."""
     if pa.types.is_struct(kind):
         below = {f.name: _python_type(f.type) | None for f in kind}
+        # Of a name that is not ASCII the decoder (0.22) sees nothing until something has asked for its UTF-8, and takes
+        # it for the empty one; what is encoded has been asked.
+        msgspec.json.encode(list(below))
         return TypedDict("Fields", below, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):
         return list[_python_type(kind.value_type) | None]  # type: ignore[misc]

@@ -182,6 +182,15 @@ def test_field_names_may_be_any_text() -> None:
     assert [records.column(name).to_pylist() for name in names] == [[place] for place in range(len(names))]
 
 
+def test_names_that_are_not_ascii_are_read_record_by_record_too() -> None:
+    """The second record has the first one decoded by itself."""
+    fields = {"na\u00efve": "int64", "\u00fcn\u00ef": {"\u00e9t\u00e9": "int64"}}
+    value = {"na\u00efve": 1, "\u00fcn\u00ef": {"\u00e9t\u00e9": 2}, "": []}
+    made = converted(converter(fields), json.dumps(value, ensure_ascii=False).encode(), b'{"na')
+    assert made.records.select(list(fields)).to_pylist() == [{name: value[name] for name in fields}]
+    assert list(made.rejected) == [1]
+
+
 def test_the_column_can_be_another_one_of_text_and_can_be_left_out() -> None:
     given_batch = pa.record_batch({"offset": [0, 1], "body": pa.array(['{"x": 1}', "bad"], pa.large_string())})
     (made,) = converter({"x": "int64"}, column="body", keep_column=False).convert(given_batch)
