@@ -148,24 +148,29 @@ def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
     for sample in samples:
         turns.setdefault(sample.repeat, {})[sample.arm] = sample
 
-    def middle(over: Callable[[dict[str, Sample]], float]) -> float:
-        return median(over(turn) for turn in turns.values())
+    def middle(over: Callable[[dict[str, Sample]], float], *arms: str) -> float:
+        return median(over(turn) for turn in turns.values() if turn.keys() >= set(arms))
 
+    chain, fork = ("plain_pyarrow", "ours_chain"), ("ours_fork", "writer_parquet", "writer_avro")
     found = {
-        "chain_over_plain_pyarrow": middle(lambda t: t["plain_pyarrow"].seconds / t["ours_chain"].seconds),
+        "chain_over_plain_pyarrow": middle(lambda t: t["plain_pyarrow"].seconds / t["ours_chain"].seconds, *chain),
         "chain_over_plain_pyarrow_cpu": middle(
-            lambda t: t["plain_pyarrow"].parts["cpu_s"] / t["ours_chain"].parts["cpu_s"]
+            lambda t: t["plain_pyarrow"].parts["cpu_s"] / t["ours_chain"].parts["cpu_s"], *chain
         ),
         "fork_over_writers": middle(
-            lambda t: t["ours_fork"].seconds / (t["writer_parquet"].seconds + t["writer_avro"].seconds)
+            lambda t: t["ours_fork"].seconds / (t["writer_parquet"].seconds + t["writer_avro"].seconds), *fork
         ),
         "fork_over_writers_cpu": middle(
             lambda t: (
                 t["ours_fork"].parts["cpu_s"] / (t["writer_parquet"].parts["cpu_s"] + t["writer_avro"].parts["cpu_s"])
-            )
+            ),
+            *fork,
         ),
     }
     if "spark_from_avro" in turns[0]:
-        found["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds)
-    found["records_per_s_ours_avro"] = middle(lambda t: t["ours_avro"].parts["records"] / t["ours_avro"].seconds)
+        both = ("spark_from_avro", "ours_avro")
+        found["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds, *both)
+    found["records_per_s_ours_avro"] = middle(
+        lambda t: t["ours_avro"].parts["records"] / t["ours_avro"].seconds, "ours_avro"
+    )
     return found

@@ -128,8 +128,8 @@ def _notes(ratios: Mapping[str, float], samples: Sequence[Sample]) -> list[str]:
     return [
         "typed_mb_per_s: megabytes (10^6 bytes) of Kafka values a second through that chain, by a whole run on "
         "local[2], synced, with the broker on the same cores; typed_fixed_s: such a run over one record of each "
-        "partition; _without_fixed: as if that were nothing; parts of ours_typed_json: seconds of phases, of all tasks in each "
-        "converter, and of processor time",
+        "partition; _without_fixed: as if that were nothing; parts of ours_typed_json: seconds of phases, of all tasks "
+        "in each converter, and of processor time",
         "consume_only_mb_per_s: two processes of librdkafka that count messages and make nothing of them, with the "
         "broker on the same cores: no client goes beyond that here",
         f"where a record's time goes, in µs of processor time: {by_step}; together {ratios['us_a_record_task']:.2f} in "

@@ -50,7 +50,7 @@ def test_flow(tmp_path: Path) -> None:
     jars("spark-avro")
     results = answer(
         *("flow", "--records", "500", "--note-bytes", "50", "--topics", "2", "--topic-records", "200"),
-        *("--typed-records", "300", "--repeats", "1", "--kafka-repeats", "1"),
+        *("--typed-records", "300", "--repeats", "1", "--kafka-repeats", "2"),
         folder=tmp_path,
     )
     wanted = {"chain_over_plain_pyarrow", "fork_over_writers", "typed_mb_per_s", "avro_over_spark"}
