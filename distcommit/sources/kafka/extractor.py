@@ -74,6 +74,11 @@ class _Range:
     next_offset: int
     end: int
 
+    def pass_to(self, partition: int, offset: int) -> None:
+        """Notes that there is no record from the next offset up to this one."""
+        incarnation = self.buffer.unit.low.incarnation
+        self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
+
 
 class KafkaExtractor(Extractor):
     """Reads work units with one consumer that is assigned, never subscribed.
@@ -229,8 +234,7 @@ class KafkaExtractor(Extractor):
         return progress
 
     def _take_run(self, name: PartitionName, run: Sequence[Message]) -> int:
-        """Takes the messages of one partition that come first, if they are just those that are next: how many. Nearly
-        all are, and one by one they take four times as long."""
+        """Takes the first messages of a partition if they are those that are next, as nearly all are; how many."""
         found = self._ranges.get(name)
         if found is None or any(map(Message.error, run)):
             return 0
@@ -260,7 +264,7 @@ class KafkaExtractor(Extractor):
             self._drop(found.buffer, SourceError(text, expected=f"{found.next_offset} or later"))
         elif offset < found.end:
             if offset > found.next_offset:
-                self._pass(name, found, offset)
+                found.pass_to(name[1], offset)
             found.next_offset = offset + 1
             found.buffer.messages.append(message)
             found.buffer.bytes += len(message)
@@ -290,15 +294,9 @@ class KafkaExtractor(Extractor):
         self._drop(found.buffer, failure)
         return True
 
-    def _pass(self, name: PartitionName, found: _Range, offset: int) -> None:
-        """Notes that there is no record from the next offset up to this one."""
-        incarnation = found.buffer.unit.low.incarnation
-        hole = SkippedRange(str(name[1]), found.next_offset, offset, "no record", True, incarnation)
-        found.buffer.holes.append(hole)
-
     def _finish(self, name: PartitionName, found: _Range) -> None:
         if found.end > found.next_offset:
-            self._pass(name, found, found.end)
+            found.pass_to(name[1], found.end)
         self._ranges.pop(name, None)
         found.buffer.unfinished.discard(name)
 
