@@ -79,7 +79,7 @@ class ProductFlow(FlowArm):
         self._flow = self._flow.with_source(source)
 
     def make(self, root: Path) -> Parts:
-        unit, area, identity = self._source.unit, *_place(root)
+        unit, area, identity = self._source.unit, *place(root)
         clock = _Clock()
         state = run_work_unit(self._flow, self._source.open(), unit, area, identity, SystemClock())
         parts = clock.parts()
@@ -96,7 +96,7 @@ class WriterAlone(FlowArm):
         self.name, self._sink, self._source = name, sink, source
 
     def make(self, root: Path) -> Parts:
-        area, identity = _place(root)
+        area, identity = place(root)
         clock = _Clock()
         writer = self._sink.open_writer(identity, area, Origin(self._source.provenance))
         for batch in self._source.batches:
@@ -176,7 +176,7 @@ def fork_arms(source: HeldSource) -> list[FlowArm]:
     ]
 
 
-def _place(root: Path) -> tuple[StagingArea, AttemptIdentity]:
+def place(root: Path) -> tuple[StagingArea, AttemptIdentity]:
     """Where an attempt stages its files."""
     fs = LocalFileSystem()
     fs.make_folders(f"{root}/staging")

@@ -11,18 +11,18 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.arms.flows import TYPED_JSON, PlainArrow, ProductFlow, fork_arms, typed_batches
-from benchmarks.arms.typed_topics import OurRun, SparkFromAvro, TopicsArm, TypedTopics
+from benchmarks.arms.typed_topics import OurRun, SparkFromAvro, TopicsArm
+from benchmarks.questions.typed_throughput import throughput
+from benchmarks.questions.typed_turns import Make, copied, in_turns, produced
 from benchmarks.results import Results, Sample, results_of
-from benchmarks.runner import Parts, Tell, WrongResultError, scratch
+from benchmarks.runner import Tell
 from benchmarks.session import spark_session
-from benchmarks.workloads.topics import send
 from benchmarks.workloads.typed_records import (
     AVRO_SCHEMA,
     HeldSource,
     as_avro,
     as_batches,
     as_json,
-    digests_of,
     events,
     expected_digest,
 )
@@ -33,9 +33,6 @@ from tests.servers.registered_records import register
 from tests.servers.registry import RegistryServer
 
 _SLOTS = 2
-Make = Callable[[Path], Parts]
-"""Makes files below an empty folder, and says what that took."""
-
 _NOTES = [
     "ratios are medians of paired samples: quotients within a turn, in which each arm had one; _cpu: of processor time "
     "(all threads of the process) instead of the wall's",
@@ -46,8 +43,6 @@ _NOTES = [
     "same broker and to the same columns on the same local[2] session; Spark's registry is none: the schema is given",
     "fork_over_writers: time of a fork to Parquet and Avro (deflated by zstd) over the sum of the two writers alone, "
     "which are given the same typed batches; lower is better",
-    "typed_mb_per_s: megabytes (10^6 bytes) of Kafka values a second through that chain, by a whole run on local[2], "
-    "with the broker on the same cores; parts: seconds of phases, and of all tasks in each converter",
     "values: see the parameters; equal typed columns are asserted before a time counts",
 ]
 
@@ -59,7 +54,9 @@ def flow(
     topics: int,
     partitions: int,
     topic_records: int,
+    typed_records: int,
     repeats: int,
+    kafka_repeats: int,
     seed: int,
     folder: Path,
     tell: Tell,
@@ -71,8 +68,10 @@ def flow(
         note_bytes: of each record's long text.
         topics: of JSON, and of Avro.
         partitions: of each topic.
-        topic_records: records of each partition.
-        repeats: samples of each arm.
+        topic_records: records of each partition of Avro.
+        typed_records: records of each partition of JSON: many, so that what any run costs is little of it.
+        repeats: samples of each arm in memory.
+        kafka_repeats: samples of each arm that reads from Kafka.
         seed: what values are made from.
         folder: on the disk that is measured.
         tell: told each sample.
@@ -92,17 +91,15 @@ def flow(
         theirs = SparkFromAvro(spark, reason)
         skipped = {theirs.name: theirs.missing()} if theirs.missing() else {}
         avro_arms: list[TopicsArm] = [by_registry] if skipped else [by_registry, theirs]
-        json_arms: list[TopicsArm] = [OurRun("ours_typed_json", spark, TYPED_JSON["converters"])]
         values, expected = as_avro(made(), schema_id), expected_digest(made())
-        large, warm = _produced("avro", brokers, topics, partitions, values, tell)
-        samples += _copied(avro_arms, large, warm, expected, repeats, folder, tell)
-        values, expected = as_json(made()), expected_digest(made(), with_noise=False)
-        large, warm = _produced("json", brokers, topics, partitions, values, tell)
-        samples += _copied(json_arms, large, warm, expected, repeats, folder, tell)
+        large, warm = produced("avro", brokers, topics, partitions, values, tell)
+        samples += copied(avro_arms, large, warm, expected, kafka_repeats, folder, tell)
+        made = partial(events, topics * partitions * typed_records, seed, note_bytes)
+        typed = throughput(spark, brokers, topics, partitions, made, kafka_repeats, folder, tell)
     return results_of(
         "flow",
-        _ratios(samples, large.payload_bytes),
-        samples,
+        {**_ratios(samples), **typed.ratios},
+        [*samples, *typed.samples],
         seed=seed,
         folder=folder,
         parameters={
@@ -111,11 +108,13 @@ def flow(
             "topics": topics,
             "partitions": partitions,
             "topic_records": topic_records,
+            "typed_records": typed_records,
             "repeats": repeats,
+            "kafka_repeats": kafka_repeats,
             "spark_jars": " ".join(Path(path).name for path in connectors.get("spark.jars", "").split(",")),
         },
         skipped=skipped,
-        notes=_NOTES,
+        notes=[*_NOTES, *typed.notes],
     )
 
 
@@ -129,8 +128,8 @@ def _in_memory(
     ours, plain = ProductFlow("ours_chain", TYPED_JSON, source), PlainArrow(source.batches)
     chains: list[tuple[str, Make]] = [(ours.name, ours.make), (plain.name, plain.make)]
     forks = [(arm.name, arm.make) for arm in fork_arms(HeldSource(typed_batches(source.batches)))]
-    samples = _in_turns(chains, records, expected, repeats, folder, tell)
-    samples += _in_turns(forks, records, expected, repeats, folder, tell)
+    samples = in_turns(chains, records, expected, repeats, folder, tell)
+    samples += in_turns(forks, records, expected, repeats, folder, tell)
     return samples, sum(batch.column("value").nbytes for batch in source.batches) / records
 
 
@@ -143,85 +142,35 @@ def _connectors() -> tuple[dict[str, str], str]:
     return {"spark.jars": ",".join(sorted(map(str, found)))}, ""
 
 
-def _produced(
-    kind: str, brokers: str, topics: int, partitions: int, values: Sequence[bytes], tell: Tell
-) -> tuple[TypedTopics, TypedTopics]:
-    """The topics that are measured, and a small one to begin with."""
-    tell(f"producing {len(values)} records of {kind}")
-
-    def sent(prefix: str, topics: int, values: Sequence[bytes]) -> TypedTopics:
-        names = tuple(f"{prefix}-{number:03d}" for number in range(topics))
-        send(brokers, names, partitions, values)
-        return TypedTopics(brokers, names, partitions, -(-len(values) // topics // partitions), sum(map(len, values)))
-
-    return sent(kind, topics, values), sent(f"warm-{kind}", 1, values[:1000])
-
-
-def _copied(
-    arms: Sequence[TopicsArm],
-    topics: TypedTopics,
-    warm: TypedTopics,
-    expected: str,
-    repeats: int,
-    folder: Path,
-    tell: Tell,
-) -> list[Sample]:
-    for arm in arms:  # what is loaded and compiled once is nobody's
-        with scratch(folder) as root:
-            arm.copy(warm, root)
-    makes: list[tuple[str, Make]] = [(arm.name, partial(arm.copy, topics)) for arm in arms]
-    return _in_turns(makes, topics.records_in_all, expected, repeats, folder, tell)
-
-
-def _in_turns(
-    arms: Sequence[tuple[str, Make]], records: int, expected: str, repeats: int, folder: Path, tell: Tell
-) -> list[Sample]:
-    """Samples of each arm; they take turns, and another one begins each time.
-
-    Raises:
-        WrongResultError: if what an arm has written is not what it should be.
-    """
-    samples = []
-    for repeat in range(repeats):
-        first = repeat % len(arms)
-        for name, make in [*arms[first:], *arms[:first]]:
-            with scratch(folder) as root:
-                parts = make(root)
-                found = digests_of(root)
-            if set(found.values()) != {expected}:
-                raise WrongResultError(f"{name} has {found}, expected {expected}")
-            seconds = parts.pop("seconds")
-            tell(f"{name} #{repeat + 1}: {seconds:.2f} s, {records / seconds:,.0f} records/s")
-            rounded = {key: round(value, 6) for key, value in parts.items()}
-            samples.append(Sample(name, 1, 1, repeat, round(seconds, 6), {"records": float(records)} | rounded))
-    return samples
-
-
-def _ratios(samples: Sequence[Sample], payload_bytes: int) -> dict[str, float]:
+def _ratios(samples: Sequence[Sample]) -> dict[str, float]:
     """Medians of quotients within a turn."""
     turns: dict[int, dict[str, Sample]] = {}
     for sample in samples:
         turns.setdefault(sample.repeat, {})[sample.arm] = sample
 
-    def middle(over: Callable[[dict[str, Sample]], float]) -> float:
-        return median(over(turn) for turn in turns.values())
+    def middle(over: Callable[[dict[str, Sample]], float], *arms: str) -> float:
+        return median(over(turn) for turn in turns.values() if turn.keys() >= set(arms))
 
+    chain, fork = ("plain_pyarrow", "ours_chain"), ("ours_fork", "writer_parquet", "writer_avro")
     found = {
-        "chain_over_plain_pyarrow": middle(lambda t: t["plain_pyarrow"].seconds / t["ours_chain"].seconds),
+        "chain_over_plain_pyarrow": middle(lambda t: t["plain_pyarrow"].seconds / t["ours_chain"].seconds, *chain),
         "chain_over_plain_pyarrow_cpu": middle(
-            lambda t: t["plain_pyarrow"].parts["cpu_s"] / t["ours_chain"].parts["cpu_s"]
+            lambda t: t["plain_pyarrow"].parts["cpu_s"] / t["ours_chain"].parts["cpu_s"], *chain
         ),
         "fork_over_writers": middle(
-            lambda t: t["ours_fork"].seconds / (t["writer_parquet"].seconds + t["writer_avro"].seconds)
+            lambda t: t["ours_fork"].seconds / (t["writer_parquet"].seconds + t["writer_avro"].seconds), *fork
         ),
         "fork_over_writers_cpu": middle(
             lambda t: (
                 t["ours_fork"].parts["cpu_s"] / (t["writer_parquet"].parts["cpu_s"] + t["writer_avro"].parts["cpu_s"])
-            )
+            ),
+            *fork,
         ),
     }
     if "spark_from_avro" in turns[0]:
-        found["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds)
-    found["typed_mb_per_s"] = middle(lambda t: payload_bytes / 1e6 / t["ours_typed_json"].seconds)
-    found["records_per_s_ours_avro"] = middle(lambda t: t["ours_avro"].parts["records"] / t["ours_avro"].seconds)
+        both = ("spark_from_avro", "ours_avro")
+        found["avro_over_spark"] = middle(lambda t: t["spark_from_avro"].seconds / t["ours_avro"].seconds, *both)
+    found["records_per_s_ours_avro"] = middle(
+        lambda t: t["ours_avro"].parts["records"] / t["ours_avro"].seconds, "ours_avro"
+    )
     return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,13 @@ class _HeldExtraction(Extraction):
 
 def expected_digest(found: Iterator[dict[str, Any]], *, with_noise: bool = True) -> str:
     """The digest of files that hold these records, or those of them that the filter leaves."""
-    kept = [each for each in found if with_noise or each["kind"] != NOISE]
-    return _digest(pa.Table.from_pylist(kept, TYPED))
+    kept = (each for each in found if with_noise or each["kind"] != NOISE)
+    return _digest(pa.concat_tables(pa.Table.from_pylist(part, TYPED) for part in _batched(kept)))
+
+
+def _batched(found: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while part := list(islice(found, BATCH_RECORDS)):
+        yield part
 
 
 def digests_of(folder: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+
+from distcommit.constructs.iso_times import are_alike_in_utc
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
@@ -57,6 +59,7 @@ class JsonReader:
         self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in schema])
         self._has_map = _holds(self._struct, pa.types.is_map)
         self._has_decimal = _holds(self._struct, pa.types.is_decimal)
+        self._has_others = False
 
     def read(self, values: pa.Array) -> JsonRecords:
         """Reads one object from each value; of a null value all fields are null.
@@ -110,22 +113,45 @@ class JsonReader:
         is known by this: no line break can stand within a string, or the reader fails; so every value, which begins
         with `{` and ends with `}`, ends outside of strings; what it leaves open would have to go on with `{` after `}`,
         at which the reader fails; so each value holds one object or several, and there are as many as values.
+
+        Where no other fields are than those that are asked for, Arrow's reader says so. Then what is in none of the
+        columns, such as `NaN` or what is nested too deep, is nowhere, and nobody has to look for it in the text.
         """
         try:
-            text = _joined(values)
+            texts, text = _joined(values)
             if text is None or (self._has_decimal and _has_tiny(text)):
                 return None
-            wire, unknown = (self._wire, "ignore") if known is None else (known, "error")
-            read = pj.read_json(
-                pa.BufferReader(text),
-                read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-                parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=unknown),
-            )
-            if read.num_rows != len(values):
+            if known is not None:
+                return None if _may_be_deep(known) else self._by_arrow(text, known, "error", len(values))
+            if not (self._has_others or _may_be_deep(self._wire)):
+                try:
+                    return self._by_arrow(text, self._wire, "error", len(values))
+                except pa.ArrowException:  # which says in words alone whether it is for another field
+                    pass
+            if _may_hide(texts, text):
                 return None
-            return [_typed(_one_chunk(read.column(f.name)), f.type) for f in self._schema]
+            columns = self._by_arrow(text, self._wire, "ignore", len(values))
+            self._has_others = True
         except (pa.ArrowException, UnicodeDecodeError, _MightDifferError):
             return None
+        return columns
+
+    def _by_arrow(
+        self, text: pa.Buffer, wire: pa.Schema, others: Literal["error", "ignore"], rows: int
+    ) -> list[pa.Array] | None:
+        """The columns; None if there are not as many objects as there should be. `others`: what becomes of others.
+
+        Raises:
+            pa.ArrowException, _MightDifferError: if it can't say, or the decoder may say another thing.
+        """
+        read = pj.read_json(
+            pa.BufferReader(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=others),
+        )
+        if read.num_rows != rows:
+            return None
+        return [_typed(_one_chunk(read.column(f.name)), f.type) for f in self._schema]
 
 
 class _MightDifferError(Exception):
@@ -169,35 +195,48 @@ def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _joined(values: pa.Array) -> pa.Buffer | None:
-    """One value a line; None if they are not what Arrow's reader and the decoder take alike."""
-    texts = pc.fill_null(values.cast(pa.binary()), b"{}")
-    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
-        return None
-    one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
-    joined = pc.binary_join(one, b"\n")[0].as_buffer()
-    return None if _may_differ(texts, joined) else joined
-
-
-def _may_differ(texts: pa.Array, joined: pa.Buffer) -> bool:
-    """Whether Arrow's reader may make of the texts what the decoder does not.
+def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
+    """The values as they are read, and all of them in one text, each on a line; no text if Arrow's reader and the
+    decoder don't take them alike.
 
     Raises:
         pa.ArrowInvalid: if one is not UTF-8.
     """
-    opened, is_ascii, is_finite = 0, True, True
+    texts = values.cast(pa.binary())
+    if texts.null_count:
+        texts = pc.fill_null(texts, b"{}")
+    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+        return texts, None
+    one = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    _, bounds, data = pc.binary_join(one, b"\n").buffers()
+    joined = data.slice(0, int(np.frombuffer(bounds, np.int32)[1]))  # as a scalar it would be copied
+    text = np.frombuffer(joined, np.uint8)
+    if text.view(np.int8).min() <= 0:
+        if not text.all():  # Behind a NUL, Arrow's reader reads nothing: it says so (26.0), and need not.
+            return texts, None
+        texts.cast(pa.string())
+    return texts, joined
+
+
+def _may_hide(texts: pa.Array, joined: pa.Buffer) -> bool:
+    """Whether there may be what the decoder does not take in a field that Arrow's reader ignores."""
+    opened, is_finite = 0, True
     for part in _parts(joined, 2):
-        if part.view(np.int8).min() <= 0:
-            if not part.all():  # Behind a NUL, Arrow's reader reads nothing: it says so (26.0), and need not.
-                return True
-            is_ascii = False
         opened += int(np.count_nonzero(_opens(part)))
         is_finite = is_finite and not (_has(part, b"NaN") or _has(part, b"Inf"))
-    if not is_ascii:
-        texts.cast(pa.string())
     if not is_finite and _NOT_FINITE.search(joined):
         return True
     return opened - (len(texts) - 1) > _SHALLOW and _is_deep(texts, joined)  # each opens one at least
+
+
+def _may_be_deep(schema: pa.Schema) -> bool:
+    """Whether what has these columns alone may be nested deeper than both readers can take."""
+    return any(_levels(each.type) >= _SHALLOW for each in schema)
+
+
+def _levels(kind: pa.DataType) -> int:
+    below = [kind.field(place).type for place in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return 1 + max(map(_levels, below), default=0)
 
 
 def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
@@ -260,12 +299,14 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=array.is_null())
     if pa.types.is_floating(kind):
         numbers = array.drop_null().to_numpy()
-        if np.any((numbers == 0) & np.signbit(numbers)):  # of -0 the decoder makes 0.0
+        if not np.isfinite(numbers).all() or np.any((numbers == 0) & np.signbit(numbers)):  # it makes 0.0 of -0
             raise _MightDifferError
     if pa.types.is_decimal(kind):
         array.validate(full=True)  # Arrow's reader takes more digits than there is room for
     if pa.types.is_temporal(kind):
-        if _all_match(array, _DATE if pa.types.is_date(kind) else _ZONED):
+        if (pa.types.is_timestamp(kind) and are_alike_in_utc(array)) or _all_match(
+            array, _DATE if pa.types.is_date(kind) else _ZONED
+        ):
             return array.cast(kind)
         if pa.types.is_date(kind) or not _all_match(array, _NAIVE):
             raise _MightDifferError
@@ -312,6 +353,9 @@ def _python_type(kind: pa.DataType) -> Any:
     """What msgspec decodes to, for Arrow to take."""
     if pa.types.is_struct(kind):
         below = {f.name: _python_type(f.type) | None for f in kind}
+        # Of a name that is not ASCII the decoder (0.22) sees nothing until something has asked for its UTF-8, and takes
+        # it for the empty one; what is encoded has been asked.
+        msgspec.json.encode(list(below))
         return TypedDict("Fields", below, total=False)  # type: ignore[operator]
     if pa.types.is_list(kind):
         return list[_python_type(kind.value_type) | None]  # type: ignore[misc]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.arms.flows import TYPED_JSON, FlowArm, PlainArrow, ProductFlow, fork_arms, typed_batches
-from benchmarks.questions.flow import _in_turns
+from benchmarks.questions.typed_turns import in_turns
 from benchmarks.runner import WrongResultError
 from benchmarks.workloads.typed_records import HeldSource, as_batches, as_json, digests_of, events, expected_digest
 from tests.benchmarks.commands import answer
@@ -39,7 +39,7 @@ def test_a_fork_writes_them_twice(tmp_path: Path) -> None:
 def test_files_without_a_record_are_no_sample(tmp_path: Path) -> None:
     fewer = replace(SOURCE, batches=[SOURCE.batches[0].slice(1)])
     with pytest.raises(WrongResultError, match="ours has"):
-        _in_turns([("ours", ProductFlow("ours", TYPED_JSON, fewer).make)], RECORDS, EXPECTED, 1, tmp_path, print)
+        in_turns([("ours", ProductFlow("ours", TYPED_JSON, fewer).make)], RECORDS, EXPECTED, 1, tmp_path, print)
 
 
 @pytest.mark.long
@@ -50,9 +50,11 @@ def test_flow(tmp_path: Path) -> None:
     jars("spark-avro")
     results = answer(
         *("flow", "--records", "500", "--note-bytes", "50", "--topics", "2", "--topic-records", "200"),
-        *("--repeats", "1"),
+        *("--typed-records", "300", "--repeats", "1", "--kafka-repeats", "2"),
         folder=tmp_path,
     )
     wanted = {"chain_over_plain_pyarrow", "fork_over_writers", "typed_mb_per_s", "avro_over_spark"}
+    wanted |= {"typed_fixed_s", "consume_only_mb_per_s", "us_a_record_task", "us_a_record_broker"}
     assert wanted <= results.ratios.keys()
-    assert all(ratio > 0 for ratio in results.ratios.values())
+    # Of a few records, parts that are differences may come out below zero.
+    assert all(ratio > 0 for name, ratio in results.ratios.items() if name in wanted - {"us_a_record_broker"})

@@ -32,6 +32,7 @@ _Hashes = npt.NDArray[np.uint64]
 
 _ROWS = 8192  # at a time: a column's numbers stay in the processor's cache
 _FEW_ROWS = 1024  # batches below this are put together first: each costs some 50 calls
+_SOME_ROWS = 64  # that show whether a column has few values
 _SLICE_BYTES = 256 << 10  # of values that become Python's: copied within the cache
 _SLICE_ROWS = 1024
 _SPLIT = np.uint64(0x9E3779B97F4A7C15)
@@ -197,6 +198,10 @@ def _of_binaries(array: pa.Array) -> _Hashes:
         data = np.frombuffer(buffers[2], np.uint8)[bounds[0] : bounds[-1]]
         if ((bounds[1:] - bounds[:-1]) == size).all() and np.array_equal(data[size:], data[:-size]):
             return _of_bytes(array[:1], 1).repeat(rows)  # as the kind of a timestamp: the same on each row
+    if rows >= _FEW_ROWS and len(array[:_SOME_ROWS].unique()) <= _SOME_ROWS // 4:  # as a state or a country: a few
+        encoded = array.dictionary_encode()
+        if len(encoded.dictionary) <= rows // 4:
+            return _taken(_of_bytes(encoded.dictionary, _SLICE_ROWS), encoded.indices)
     return _of_bytes(array, min(_SLICE_ROWS, max(_SLICE_BYTES // (size + 1), 1)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from distcommit.model.ports import StagedWriter
 from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.avro_container import AvroCodec
 from distcommit.sinks.files.avro_schema import avro_schema
+from distcommit.sinks.files.dictionaries import leaves, of_little_use
 from distcommit.sinks.files.text_files import TextCodec, TextFormat
 from distcommit.sinks.files.text_values import check_columns
 
@@ -63,8 +64,10 @@ def encoder_of(
     compression: Compression,
     options: Mapping[str, Any] | None = None,
     bloom_filters: Container[str] = (),
+    dictionaries_said: Collection[str] = (),
 ) -> Encoder:
-    """A new encoder; `options` are more of pyarrow's for Parquet, `bloom_filters` columns of ORC that have one.
+    """A new encoder; `options` are more of pyarrow's for Parquet, `dictionaries_said` columns of which they say whether
+    there is a dictionary, and `bloom_filters` columns of ORC that have one.
 
     Raises:
         ConfigurationError: if the format can't hold a column.
@@ -75,7 +78,7 @@ def encoder_of(
         return OrcEncoder(schema, compression, bloom_filters)
     if file_format in ("jsonl", "csv"):
         return TextEncoder(file_format, schema, TEXT_CODECS[compression])
-    return ParquetEncoder(schema, compression, options or {})
+    return ParquetEncoder(schema, compression, options or {}, dictionaries_said)
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
@@ -88,11 +91,18 @@ class ParquetEncoder:
 
     A file that comes in one piece of less than 1 MiB is encoded in memory and written with one call (measured for 100
     rows: 200 µs instead of 260). Below 16 KiB it is not compressed: setting up zstd for each column costs 300 µs, to
-    save less than a disk block or two.
+    save less than a disk block or two. What its first piece shows to hold hardly one value twice has no dictionary.
     """
 
-    def __init__(self, schema: pa.Schema, compression: Compression, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        compression: Compression,
+        options: Mapping[str, Any],
+        dictionaries_said: Collection[str] = (),
+    ) -> None:
         self._schema, self._compression, self._options = schema, compression, options
+        self._dictionaries_said = dictionaries_said
         self._writer: pq.ParquetWriter | None = None
         self._stream: _Stream | None = None
 
@@ -100,7 +110,7 @@ class ParquetEncoder:
         if self._writer is None:
             self._stream = _Stream(sink)
             target = pa.PythonFile(self._stream, "w")
-            self._writer = _writer(target, self._schema, self._compression, self._options)
+            self._writer = _writer(target, self._schema, self._compression, self._options_for(rows))
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows // max(1, rows.nbytes // _ROW_GROUP_BYTES)))
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
@@ -121,6 +131,13 @@ class ParquetEncoder:
             raise ValueError("no rows were written to this file")
         self._writer.add_key_value_metadata(dict(metadata))
         self._writer.close()
+
+    def _options_for(self, rows: pa.Table) -> Mapping[str, Any]:
+        plain = of_little_use(rows, self._dictionaries_said)
+        if not plain:
+            return self._options
+        paths = self._options.get("use_dictionary", leaves(self._schema))
+        return {**self._options, "use_dictionary": [path for path in paths if path not in plain]}
 
     def abandon(self) -> None:
         if self._stream is not None and self._writer is not None:

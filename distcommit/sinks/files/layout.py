@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.sinks.files.dictionaries import leaves
 from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.time_folders import TimePartition
@@ -34,7 +35,8 @@ class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         encoding: of Parquet; one turns the dictionary off.
-        dictionary: whether values are written by a dictionary.
+        dictionary: whether values are written by a dictionary; left out: not if the first rows of a file are many,
+            and their values short and hardly ever the same.
         compression: of this column.
         bloom_filter: whether there is one.
     """
@@ -43,7 +45,7 @@ class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
         Literal["plain", "byte_stream_split", "delta_binary_packed", "delta_length_byte_array", "delta_byte_array"]
         | None
     ) = None
-    dictionary: bool = True
+    dictionary: bool | None = None
     compression: Compression | None = None
     bloom_filter: bool = False
 
@@ -145,7 +147,8 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
         if self.format == "orc":
             return encoder_of("orc", schema, self.compression, bloom_filters=_orc_filters(schema, self.columns))
         options = _parquet_options(schema, self) if self.format == "parquet" and (self.columns or self.sort_by) else {}
-        return encoder_of(self.format, schema, self.compression, options)
+        said = {name for name, found in self.columns.items() if found.encoding or found.dictionary is not None}
+        return encoder_of(self.format, schema, self.compression, options, dictionaries_said=said)
 
 
 def _check_sorted(schema: pa.Schema, name: str) -> None:
@@ -193,20 +196,19 @@ def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
         return options
     for name, settings in layout.columns.items():
         _try(schema.field(name), _options_of([name], {name: settings}, layout.compression))
-    leaves = _leaves(schema)
-    return {**options, **_options_of(leaves, layout.columns, layout.compression)}
+    return {**options, **_options_of(leaves(schema), layout.columns, layout.compression)}
 
 
 def _options_of(
-    leaves: Sequence[str], columns: Mapping[str, ColumnSettings], compression: Compression
+    paths: Sequence[str], columns: Mapping[str, ColumnSettings], compression: Compression
 ) -> dict[str, Any]:
-    plain = [name for name, found in columns.items() if found.encoding or not found.dictionary]
+    plain = [name for name, found in columns.items() if found.encoding or found.dictionary is False]
     blooms = {name: True for name, found in columns.items() if found.bloom_filter}
     codecs = {name: found.compression for name, found in columns.items() if found.compression}
     return {
-        "use_dictionary": [leaf for leaf in leaves if leaf not in plain],
+        "use_dictionary": [path for path in paths if path not in plain],
         "column_encoding": {name: found.encoding.upper() for name, found in columns.items() if found.encoding} or None,
-        **({"compression": {leaf: codecs.get(leaf, compression) for leaf in leaves}} if codecs else {}),
+        **({"compression": {path: codecs.get(path, compression) for path in paths}} if codecs else {}),
         **({"bloom_filter_options": blooms} if blooms else {}),
     }
 
@@ -232,11 +234,3 @@ def _not_for(field: pa.Field, expected: str, why: str = "") -> ConfigurationErro
         todo="correct sink.columns",
         column=field.name,
     )
-
-
-def _leaves(schema: pa.Schema) -> list[str]:
-    """The paths of Parquet's columns, of which a nested one of ours has several."""
-    out = pa.BufferOutputStream()
-    pq.ParquetWriter(out, schema).close()
-    found = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
-    return [found.column(index).path for index in range(len(found))]

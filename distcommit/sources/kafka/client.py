@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import operator
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Thread
 from typing import Any
 
@@ -252,27 +254,44 @@ def error_text(error: BaseException) -> str:
     return f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else str(error)
 
 
+def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequence[Message]]]:
+    """Messages of one partition that come in a row, with its name."""
+    names = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
+    changes = [place for place, changed in enumerate(map(operator.ne, names, names[1:]), 1) if changed]
+    for begin, end in pairwise([0, *changes, len(messages)]):
+        topic, partition = names[begin]
+        yield (topic or "", -1 if partition is None else partition), messages[begin:end]
+
+
 _TIMESTAMP_TYPES = (None, "create", "append")
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
-    """Messages as Arrow, the position after them in each partition, and the bytes of their keys and values."""
-    keys = pa.array([m.key() for m in messages], pa.binary())
-    values = pa.array([m.value() for m in messages], pa.binary())
-    headers = [m.headers() for m in messages]
-    partitions = [m.partition() for m in messages]
-    offsets = [m.offset() or 0 for m in messages]
-    stamps = [m.timestamp() for m in messages]
+    """Messages, of which there is one at least, as Arrow; the position after them in each partition, and the bytes of
+    their keys and values."""
+    keys = pa.array(list(map(Message.key, messages)), pa.binary())
+    values = pa.array(list(map(Message.value, messages)), pa.binary())
+    headers = list(map(Message.headers, messages))
+    partitions, offsets = list(map(Message.partition, messages)), list(map(Message.offset, messages))
     columns = [
         keys,
         values,
         pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(messages), HEADERS),
         pa.array(partitions, pa.int32()),
         pa.array(offsets, pa.int64()),
-        pa.array([stamp if kind else None for kind, stamp in stamps], TIMESTAMP),
-        pa.array([_TIMESTAMP_TYPES[kind] for kind, _ in stamps], pa.string()),
+        *_timestamps(messages),
     ]
     size = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in (keys, values))
     last = dict(zip(partitions, offsets, strict=True))  # offsets of a partition ascend
-    reached: dict[str, Position] = {str(partition): offset + 1 for partition, offset in last.items()}
+    reached: dict[str, Position] = {str(partition): (offset or 0) + 1 for partition, offset in last.items()}
     return pa.RecordBatch.from_arrays(columns, schema=BATCH_SCHEMA), reached, size
+
+
+def _timestamps(messages: Sequence[Message]) -> tuple[pa.Array, pa.Array]:
+    """When, and by whose clock: null where the broker has no time."""
+    kinds, times = zip(*map(Message.timestamp, messages), strict=True)
+    if kinds.count(kinds[0]) == len(kinds) and kinds[0]:
+        kind = pa.scalar(_TIMESTAMP_TYPES[kinds[0]], pa.string())
+        return pa.array(times, TIMESTAMP), pa.repeat(kind, len(kinds))
+    known = [time_ms if kind else None for kind, time_ms in zip(kinds, times, strict=True)]
+    return pa.array(known, TIMESTAMP), pa.array([_TIMESTAMP_TYPES[kind] for kind in kinds], pa.string())

@@ -74,6 +74,11 @@ class _Range:
     next_offset: int
     end: int
 
+    def pass_to(self, partition: int, offset: int) -> None:
+        """Notes that there is no record from the next offset up to this one."""
+        incarnation = self.buffer.unit.low.incarnation
+        self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
+
 
 class KafkaExtractor(Extractor):
     """Reads work units with one consumer that is assigned, never subscribed.
@@ -221,30 +226,51 @@ class KafkaExtractor(Extractor):
     def _sort(self, messages: Sequence[Message]) -> bool:
         """Puts messages into the buffers they belong to; whether any range got further."""
         progress = False
-        for message in messages:
-            name = (message.topic() or "", -1 if (partition := message.partition()) is None else partition)
-            offset = -1 if (known := message.offset()) is None else known
-            found = self._ranges.get(name)
-            error = message.error()
-            if error is not None:
-                progress |= self._event(name, found, offset, error)
-            elif found is not None:
-                progress = True
-                if offset < found.next_offset:
-                    text = f"Kafka went back to offset {offset} of {name[0]} [{name[1]}]"
-                    self._drop(found.buffer, SourceError(text, expected=f"{found.next_offset} or later"))
-                elif offset < found.end:
-                    if offset > found.next_offset:
-                        self._pass(name, found, offset)
-                    found.next_offset = offset + 1
-                    found.buffer.messages.append(message)
-                    found.buffer.bytes += len(message)
-                if offset >= found.end - 1:
-                    self._finish(name, found)
-            elif name in self._assigned:  # read to its end, or given up: stop fetching it
+        for name, run in kafka_client.runs_of(messages):
+            fitting = self._take_run(name, run)
+            progress |= fitting > 0
+            for message in run[fitting:]:
+                progress |= self._take(name, message)
+        return progress
+
+    def _take_run(self, name: PartitionName, run: Sequence[Message]) -> int:
+        """Takes the first messages of a partition if they are those that are next, as nearly all are; how many."""
+        found = self._ranges.get(name)
+        if found is None or any(map(Message.error, run)):
+            return 0
+        low, fitting = found.next_offset, run[: found.end - found.next_offset]
+        if list(map(Message.offset, fitting)) != list(range(low, low + len(fitting))):
+            return 0
+        found.next_offset += len(fitting)
+        found.buffer.messages += fitting
+        found.buffer.bytes += sum(map(len, fitting))
+        if found.next_offset >= found.end:
+            self._finish(name, found)
+        return len(fitting)
+
+    def _take(self, name: PartitionName, message: Message) -> bool:
+        """Takes one message, whatever it says; whether a range got further."""
+        offset = -1 if (known := message.offset()) is None else known
+        found, error = self._ranges.get(name), message.error()
+        if error is not None:
+            return self._event(name, found, offset, error)
+        if found is None:
+            if name in self._assigned:  # read to its end, or given up: stop fetching it
                 self._assigned.discard(name)
                 self._consumer.incremental_unassign([TopicPartition(*name)])  # a pause would outlive a new assignment
-        return progress
+            return False
+        if offset < found.next_offset:
+            text = f"Kafka went back to offset {offset} of {name[0]} [{name[1]}]"
+            self._drop(found.buffer, SourceError(text, expected=f"{found.next_offset} or later"))
+        elif offset < found.end:
+            if offset > found.next_offset:
+                found.pass_to(name[1], offset)
+            found.next_offset = offset + 1
+            found.buffer.messages.append(message)
+            found.buffer.bytes += len(message)
+        if offset >= found.end - 1:
+            self._finish(name, found)
+        return True
 
     def _event(self, name: PartitionName, found: _Range | None, offset: int, error: KafkaError) -> bool:
         """Handles what librdkafka says of a partition; whether that ended a range."""
@@ -268,15 +294,9 @@ class KafkaExtractor(Extractor):
         self._drop(found.buffer, failure)
         return True
 
-    def _pass(self, name: PartitionName, found: _Range, offset: int) -> None:
-        """Notes that there is no record from the next offset up to this one."""
-        incarnation = found.buffer.unit.low.incarnation
-        hole = SkippedRange(str(name[1]), found.next_offset, offset, "no record", True, incarnation)
-        found.buffer.holes.append(hole)
-
     def _finish(self, name: PartitionName, found: _Range) -> None:
         if found.end > found.next_offset:
-            self._pass(name, found, found.end)
+            found.pass_to(name[1], found.end)
         self._ranges.pop(name, None)
         found.buffer.unfinished.discard(name)
 

@@ -7,6 +7,7 @@ import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from distcommit.constructs import json_records
 from distcommit.constructs.column_types import arrow_type
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.json_records import JsonReader, JsonRecords
+from distcommit.constructs.json_records import JsonReader, JsonRecords, _wire_type
 from distcommit.model.constructs import Converted
 from distcommit.model.errors import ConfigurationError
 
@@ -180,6 +182,15 @@ def test_field_names_may_be_any_text() -> None:
     assert [records.column(name).to_pylist() for name in names] == [[place] for place in range(len(names))]
 
 
+def test_names_that_are_not_ascii_are_read_record_by_record_too() -> None:
+    """The second record has the first one decoded by itself."""
+    fields = {"na\u00efve": "int64", "\u00fcn\u00ef": {"\u00e9t\u00e9": "int64"}}
+    value = {"na\u00efve": 1, "\u00fcn\u00ef": {"\u00e9t\u00e9": 2}, "": []}
+    made = converted(converter(fields), json.dumps(value, ensure_ascii=False).encode(), b'{"na')
+    assert made.records.select(list(fields)).to_pylist() == [{name: value[name] for name in fields}]
+    assert list(made.rejected) == [1]
+
+
 def test_the_column_can_be_another_one_of_text_and_can_be_left_out() -> None:
     given_batch = pa.record_batch({"offset": [0, 1], "body": pa.array(['{"x": 1}', "bad"], pa.large_string())})
     (made,) = converter({"x": "int64"}, column="body", keep_column=False).convert(given_batch)
@@ -243,7 +254,11 @@ WIDE = converter(
         "t": "timestamp", "l": ["int32"], "o": {"f": "float64", "t": "timestamp", "l": [{"d": "date"}]},
     }
 )  # fmt: skip
-READER = JsonReader(pa.schema([(name, arrow_type(kind)) for name, kind in (WIDE.fields or {}).items()]))
+COLUMNS = pa.schema([(name, arrow_type(kind)) for name, kind in (WIDE.fields or {}).items()])
+READER = JsonReader(COLUMNS)
+OF_OTHERS = JsonReader(COLUMNS)
+OF_OTHERS.read(pa.array(['{"z": 1}']))  # has met a field that it ignores
+KNOWN = pa.schema([*((f.name, _wire_type(f.type)) for f in COLUMNS), ("z", pa.null()), ("y", pa.list_(pa.null()))])
 numbers = st.sampled_from(
     ["1e-77", "1e-999999999", "0E-9", "1.5e3", "0", "-0",
      "-0.0", "0e0", "-0e5", "1", "01", "+1", "1.", ".5", "1.5", "1.50", "1.555", "1e2", "1E400", "-1e-400",
@@ -349,12 +364,27 @@ def said(read: JsonRecords) -> tuple[list[str], list[int] | None]:
 @example([b"{}{}{}\0}", b"{}", b"{}"])
 @example([b'{"n": 10000}'])
 @example([b"{}{}", b""])
+@example([b'{"f": NaN}'])
+@example([b'{"f": -Infinity}'])
+@example([b'{"f": NaN, "f": 1}'])
+@example([b'{"o": {"f": Inf}}'])
+@example([b'{"f": 1e400}'])
+@example([b'{"o": {"z": NaN}}'])
+@example([b'{"i": NaN}'])
+@example([b'{"n": NaN}'])
+@example([b'{"s": NaN}'])
+@example([b'{"l": [NaN]}'])
+@example([b'{"z": [[1]]}'])
+@example([b'{"y": [NaN]}'])
 def test_what_is_read_at_once_is_what_is_read_one_by_one(given_values: list[bytes | None]) -> None:
+    """By a reader that has met no field that it ignores, by one that has, and by one that knows all names."""
     array = pa.array(given_values, pa.binary())
-    at_once, one_by_one = READER._at_once(array), READER._one_by_one(array)
-    if at_once is not None:
-        assert said(JsonRecords(at_once)) == said(one_by_one)
-        assert [column.type for column in at_once] == [column.type for column in one_by_one.columns]
+    one_by_one = READER._one_by_one(array)
+    READER._has_others = False
+    for at_once in (READER._at_once(array), OF_OTHERS._at_once(array), READER._at_once(array, KNOWN)):
+        if at_once is not None:
+            assert said(JsonRecords(at_once)) == said(one_by_one)
+            assert [column.type for column in at_once] == [column.type for column in one_by_one.columns]
     read = one_by_one.rows.to_pylist() if one_by_one.rows is not None else list(range(len(array)))
     assert sorted([*read, *one_by_one.rejected]) == list(range(len(array)))
 
@@ -375,6 +405,12 @@ def test_good_records_are_read_at_once() -> None:
         "z": {"y": []},
     }
     array = pa.array([json.dumps(value).encode(), b"{}", None, b'{"i": 5}'], pa.binary())
-    at_once = READER._at_once(array)
-    assert at_once is not None
-    assert said(JsonRecords(at_once)) == said(READER._one_by_one(array))
+    del value["z"]
+    without_others = pa.array([json.dumps(value).encode(), b"{}", None, b'{"i": 5}'], pa.binary())
+    reader = JsonReader(COLUMNS)
+    for given_values, is_looked_through in ((without_others, 0), (array, 1), (without_others, 1)):
+        with patch.object(json_records, "_may_hide", wraps=json_records._may_hide) as looked:
+            at_once = reader._at_once(given_values)
+        assert at_once is not None
+        assert said(JsonRecords(at_once)) == said(READER._one_by_one(given_values))
+        assert looked.call_count == is_looked_through

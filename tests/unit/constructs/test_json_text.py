@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distcommit.constructs import json_records
-from distcommit.constructs.json_records import _NOT_FINITE, _PART_BYTES, _contains, _is_deep, _joined
+from distcommit.constructs.iso_times import are_alike_in_utc
+from distcommit.constructs.json_records import (
+    _NOT_FINITE,
+    _PART_BYTES,
+    _ZONED,
+    JsonReader,
+    _all_match,
+    _contains,
+    _is_deep,
+    _joined,
+    _may_hide,
+)
+
+
+def hides(*values: bytes) -> bool:
+    texts, joined = _joined(pa.array(values, pa.binary()))
+    return joined is None or _may_hide(texts, joined)
 
 
 @pytest.mark.parametrize("place", [0, 1, _PART_BYTES - 2, _PART_BYTES - 1, _PART_BYTES, 2 * _PART_BYTES - 1])
@@ -26,14 +45,14 @@ def test_one_deep_value_among_many_is_seen(opened: int, deep: bool) -> None:
     values = [b'{"a":[1]}'] * 400 + [b'{"a":' + b"[" * (opened - 1) + b"]" * (opened - 1) + b"}"]
     values.append(b'{"a":"' + b"x" * 700 + b'"}')
     assert _is_deep(pa.array(values), pa.py_buffer(b"\n".join(values))) == deep
-    assert (_joined(pa.array(values)) is None) == deep
+    assert hides(*values) == deep
 
 
 def test_many_shallow_values_are_not_deep() -> None:
     values = [b'{"a":[[1],[2]]}'] * 1000
     values.append(b'{"a":"' + b"x" * 700 + b'"}')
     assert not _is_deep(pa.array(values), pa.py_buffer(b"\n".join(values)))
-    assert _joined(pa.array(values)) is not None
+    assert not hides(*values)
 
 
 letters = [bytes([letter]) for letter in b"{[}]:, \n\0aNI\xff"]
@@ -44,23 +63,81 @@ parts = st.sampled_from([*letters, b"NaN", b"Na", b"Inf", b"In", b"Infinity", b"
 def test_what_is_no_number_is_seen_across_parts(word: bytes) -> None:
     with patch.object(json_records, "_PART_BYTES", 16):
         for place in range(32):
-            assert _joined(pa.array([b'{"a":%s}' % (b" " * place + word)])) is None
-            assert _joined(pa.array([b'{"a":"%s"}' % (b" " * place + word)])) is not None
+            assert hides(b'{"a":%s}' % (b" " * place + word))
+            assert not hides(b'{"a":"%s"}' % (b" " * place + word))
 
 
 @given(st.lists(st.lists(parts).map(lambda found: b"{%s}" % b"".join(found)), min_size=1))
 def test_what_is_looked_for_in_one_pass_is_what_is_looked_for_value_by_value(values: list[bytes]) -> None:
     joined = b"\n".join(values)
     try:
-        expected = not _NOT_FINITE.search(joined) and "\0" not in joined.decode()
+        is_text = "\0" not in joined.decode()
     except UnicodeDecodeError:
-        expected = False
+        is_text = False
     is_long = max(map(len, values)) > 6
-    expected = expected and not (is_long and any(value.count(b"{") + value.count(b"[") > 3 for value in values))
-    with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
-        try:
-            found = _joined(pa.array(values, pa.binary()))
-        except pa.ArrowInvalid:
-            found = None
-    assert (found is not None) == expected
-    assert found is None or found.to_pybytes() == joined
+    is_deep = is_long and any(value.count(b"{") + value.count(b"[") > 3 for value in values)
+    try:
+        texts, found = _joined(pa.array(values, pa.binary()))
+    except pa.ArrowInvalid:
+        found = None
+    assert (found is not None) == is_text
+    if found is not None:
+        assert found.to_pybytes() == joined
+        with patch.object(json_records, "_PART_BYTES", 8), patch.object(json_records, "_SHALLOW", 3):
+            assert _may_hide(texts, found) == (bool(_NOT_FINITE.search(joined)) or is_deep)
+
+
+@pytest.mark.parametrize("nested", [pa.list_, lambda below: pa.struct({"a": below})])
+def test_columns_that_are_themselves_deep_are_looked_through(nested: Callable[[pa.DataType], pa.DataType]) -> None:
+    kind = pa.int64()
+    for _ in range(3):
+        kind = nested(kind)
+    reader, text = JsonReader(pa.schema({"a": kind})), json.dumps({"a": deep_value(kind)})
+    with patch.object(json_records, "_SHALLOW", 5):
+        assert reader._at_once(pa.array([text, "{}"])) is not None
+    with patch.object(json_records, "_SHALLOW", 3):
+        assert reader._at_once(pa.array([text, "{}"])) is None
+        assert reader.read_if_all_known(pa.array([text, "{}"]), pa.schema({"a": kind})) is None
+
+
+def deep_value(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return [deep_value(kind.value_type)]
+    return {"a": deep_value(kind.field(0).type)} if pa.types.is_struct(kind) else 10**18
+
+
+zones = st.sampled_from(["Z", "Z", "Z", "", "z", "+00:00"])
+fractions = st.sampled_from(["", ".", ".5", ".123", ".123456", ".1234567", ",5"])
+a_time = st.builds(
+    lambda when, fraction, zone: f"{when:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + fraction + zone,
+    st.datetimes(),
+    fractions,
+    zones,
+)
+letters_of_times = st.sampled_from("0123456789-T:.Z+ ")
+
+
+@given(st.lists(a_time, min_size=1, max_size=3), st.integers(0, 80), letters_of_times | st.none())
+@example(["2024-02-29T12:00:00Z"], 11, "2")
+@example(["2024-02-29T14:00:00Z"], 11, "2")
+@example(["2024-02-29T12:00:00Z"], 14, "6")
+@example(["2024-02-29T12:00:00Z"], 17, "6")
+@example(["0999-02-28T12:00:00Z"], 80, None)
+@example(["9899-02-28T12:00:00Z", "9900-02-28T12:00:00Z"], 80, None)
+@example(["2024-02-29T12:00:00Z", "2024-02-29T12:00:00.5Z"], 80, None)
+def test_times_that_are_told_without_a_regular_expression_match_it(
+    texts: list[str], place: int, letter: str | None
+) -> None:
+    """Also where one letter of the first one is another."""
+    if letter is not None and place < len(texts[0]):
+        texts = [texts[0][:place] + letter + texts[0][place + 1 :], *texts[1:]]
+    array = pa.array(["", *texts])[1:]
+    matches, alike = _all_match(array, _ZONED), are_alike_in_utc(array)
+    assert matches or not alike
+    if len({len(text) for text in texts}) == 1 and all(text.endswith("Z") for text in texts):
+        assert alike == matches  # or it would be of no use
+
+
+def test_times_among_nulls_and_none_at_all_are_not_told() -> None:
+    assert not are_alike_in_utc(pa.array(["2024-02-29T12:00:00Z", None]))
+    assert not are_alike_in_utc(pa.array([], pa.string()))

@@ -318,6 +318,24 @@ def test_other_records_come_to_something_else(change: Change) -> None:
     assert content_sum(with_change(change)) != content_sum(ROWS)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string()])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [str(n % 7) for n in range(3001)],
+        [None if n % 3 else str(n % 5) for n in range(3001)],
+        [None if n < 100 else "x" for n in range(3001)],
+        [str(max(n - 100, 0)) for n in range(3001)],
+        ["" if n else "x" for n in range(3001)],
+    ],
+    ids=["few", "few and nulls", "nulls first", "few at first", "one other"],
+)
+def test_a_column_of_few_values_comes_to_the_same_as_value_by_value(kind: pa.DataType, texts: list[Any]) -> None:
+    rows = pa.table({"n": range(3001), "text": pa.array(texts).cast(kind)})[1:]
+    parts = [content_sum(rows.slice(start, 100)) for start in range(0, 3000, 100)]
+    assert content_sum(rows.combine_chunks()) == sum(parts) % (1 << 64)
+
+
 def test_a_column_of_another_name_is_another_one() -> None:
     names = ["key" if name == "value" else "value" if name == "key" else name for name in ROWS.column_names]
     assert content_sum(ROWS.rename_columns(names)) != content_sum(ROWS)

@@ -242,6 +242,49 @@ def test_columns_are_encoded_as_set_and_others_as_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "plain"),
+    [
+        ({}, {"other", "said", "text"}),
+        ({"said": {"dictionary": True}, "ten": {"compression": "snappy"}}, {"other", "text"}),
+        ({"other": {"encoding": "plain"}, "ten": {"dictionary": False}}, {"other", "said", "ten", "text"}),
+    ],
+)
+def test_values_that_hardly_ever_come_twice_have_no_dictionary_unless_it_is_said(
+    tmp_path: Path, columns: Any, plain: set[str]
+) -> None:
+    numbers = range(50_000)
+    batch = pa.record_batch(
+        {
+            "other": [n * 7919 % 1_000_003 for n in numbers],
+            "said": numbers,
+            "ten": [n % 10 for n in numbers],
+            "sorted": [n // 100 for n in numbers],
+            "text": [str(n) for n in numbers],
+            "long": ["x" * 65 + str(n) for n in numbers],
+            "null": pa.nulls(len(numbers), pa.int64()),
+            "list": [[n] for n in numbers],
+        }
+    )
+    files = files_in(tmp_path, sink_of(columns=columns), provenance=None)
+    files.write(batch)
+    (output,) = files.prepare_commit().files
+    path = tmp_path / output.staged_path
+    group = pq.read_metadata(path).row_group(0)
+    found = [group.column(place) for place in range(group.num_columns)]
+    assert {column.path_in_schema for column in found if not column.has_dictionary_page} == plain
+    assert read_records(FS, str(path)).equals(pa.Table.from_batches([batch]))
+
+
+def test_files_of_few_rows_have_dictionaries(tmp_path: Path) -> None:
+    batch = pa.record_batch({"n": range(2000), "text": ["x" * 1000] * 2000})
+    files = files_in(tmp_path, sink_of(), provenance=None)
+    files.write(batch)
+    (output,) = files.prepare_commit().files
+    group = pq.read_metadata(tmp_path / output.staged_path).row_group(0)
+    assert [group.column(place).has_dictionary_page for place in range(2)] == [True, True]
+
+
+@pytest.mark.parametrize(
     ("columns", "found"),
     [
         ({"missing": {"dictionary": False}}, "missing"),

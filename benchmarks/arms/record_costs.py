@@ -1,0 +1,143 @@
+"""Where the processor time of a record goes on its way from Kafka to Parquet: reading alone, and step by step."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.arms.flows import TYPED_JSON, WriterAlone, place
+from benchmarks.arms.typed_topics import TopicsArm, TypedTopics
+from benchmarks.runner import Parts, WrongResultError
+from benchmarks.workloads.typed_records import HeldSource
+from distcommit.app.flow_settings import FlowSettings
+from distcommit.engine.clock import SystemClock
+from distcommit.ingest.flow import run_work_unit
+from distcommit.model.watermark import Watermark
+from distcommit.model.work import TaskOutcome, WorkUnit
+from distcommit.sinks.files.content import content_sum
+from distcommit.sinks.files.sink import FileSink
+
+_AT_A_TIME = 10_000
+_PROCESSES = 2
+Place = tuple[str, int]
+"""A topic, and one of its partitions."""
+
+
+class ConsumeOnly(TopicsArm):
+    """librdkafka in as many processes as a run has slots, each with half of the partitions: messages are counted, and
+    nothing is made of them. No client of the broker that goes by confluent-kafka reads faster here."""
+
+    name = "consume_only"
+
+    def copy(self, topics: TypedTopics, root: Path) -> Parts:
+        places = [(name, partition) for name in topics.names for partition in range(topics.partitions)]
+        context = multiprocessing.get_context("spawn")
+        begin, answers = context.Barrier(_PROCESSES), context.SimpleQueue()
+        share = [places[number::_PROCESSES] for number in range(_PROCESSES)]
+        readers = [context.Process(target=_read, args=(topics, part, begin, answers)) for part in share]
+        for reader in readers:
+            reader.start()
+        found: list[tuple[float, float, float]] = [answers.get() for _ in readers]
+        for reader in readers:
+            reader.join()
+        seconds = max(ended for _, ended, _ in found) - min(began for began, _, _ in found)
+        return {"seconds": seconds, "cpu_s": sum(cpu_s for _, _, cpu_s in found)}
+
+
+def _read(topics: TypedTopics, places: Sequence[Place], begin: Any, answers: Any) -> None:
+    """Answers when it began and ended, by the clock that all processes have, and with its processor time."""
+    consumer = _consumer(topics.brokers)
+    begin.wait(60)
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    _consume(consumer, places, topics.records * len(places))
+    answers.put((began_s, time.monotonic(), time.process_time() - began_cpu_s))
+    consumer.close()
+
+
+def _consumer(brokers: str) -> Consumer:
+    wanted = {"group.id": "only", "enable.auto.commit": False, "queued.max.messages.kbytes": 65536}
+    consumer = Consumer({**wanted, "bootstrap.servers": brokers})
+    consumer.list_topics(timeout=30)
+    return consumer
+
+
+def _consume(consumer: Consumer, places: Sequence[Place], records: int) -> None:
+    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in places])
+    while records > 0:
+        records -= len(consumer.consume(min(_AT_A_TIME, records), 1))
+
+
+def record_costs(topics: TypedTopics, root: Path) -> Parts:
+    """Microseconds of processor time that a record of the first partition takes in one process: of a whole task attempt
+    (`task`), of its parts one after the other, each by itself, and of what is left (`rest`). The first time that it is
+    asked, what is loaded and compiled once counts as well.
+
+    Raises:
+        WrongResultError: if the attempt fails.
+    """
+    topic, count = topics.names[0], topics.records
+    source = {"type": "kafka", "brokers": topics.brokers, "topics": [topic]}
+    flow = FlowSettings.model_validate({**TYPED_JSON, "source": source}).task_flow()
+    unit = WorkUnit("00000_000001", topic, Watermark({"0": 0}), Watermark({"0": count}), count)
+    found: Parts = {}
+
+    @contextmanager
+    def counted(name: str) -> Iterator[None]:
+        began_s = time.process_time()
+        yield
+        found[name] = (time.process_time() - began_s) * 1e6 / count
+
+    consumer = _consumer(topics.brokers)
+    with counted("consume"):
+        _consume(consumer, [(topic, 0)], count)
+    consumer.close()
+    extractor = flow.source.open()
+    with counted("to_arrow"):
+        batches = list(extractor.extract(unit))
+    extractor.close()
+    found["to_arrow"] -= found["consume"]
+    for stage in flow.branches[0].stages or flow.stages:
+        with counted(stage.name):
+            batches = _converted(stage.construct, batches)
+    with counted("content_sum"):
+        content_sum(pa.Table.from_batches(batches))
+    found["write"] = WriterAlone("", FileSink(), HeldSource(batches)).make(root)["cpu_s"] * 1e6 / count
+    found["write"] -= found["content_sum"]
+    parts = sum(found.values())
+    extractor, (area, identity) = flow.source.open(), place(root / "task")
+    with counted("task"):
+        state = run_work_unit(flow, extractor, unit, area, identity, SystemClock())
+    extractor.close()
+    if state.outcome is not TaskOutcome.SUCCEEDED:
+        raise WrongResultError(f"the task has failed: {state.error}")
+    return found | {"rest": found["task"] - parts}
+
+
+def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return [made.records for batch in batches for made in converter.convert(batch)]
+
+
+def broker_seconds() -> Callable[[], float]:
+    """A clock of the processor time of the brokers that this process has started."""
+    started = psutil.Process().children(recursive=True)
+    brokers = [process for process in started if "kafka.Kafka" in _command(process)]
+
+    def seconds() -> float:
+        times = [process.cpu_times() for process in brokers]
+        return float(sum(each.user + each.system for each in times))
+
+    return seconds
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return list(process.cmdline())
+    return []

@@ -1,0 +1,71 @@
+"""Typed records in Kafka and in memory, and the arms that take turns at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.arms.typed_topics import TopicsArm, TypedTopics
+from benchmarks.results import Sample
+from benchmarks.runner import Parts, Tell, WrongResultError, scratch
+from benchmarks.workloads.topics import send
+from benchmarks.workloads.typed_records import digests_of
+
+Make = Callable[[Path], Parts]
+"""Makes files below an empty folder, and says what that took."""
+
+
+def produced(
+    kind: str, brokers: str, topics: int, partitions: int, values: Sequence[bytes], tell: Tell
+) -> tuple[TypedTopics, TypedTopics]:
+    """The topics that are measured, and a small one to begin with."""
+    tell(f"producing {len(values)} records of {kind}")
+
+    def sent(prefix: str, topics: int, values: Sequence[bytes]) -> TypedTopics:
+        names = tuple(f"{prefix}-{number:03d}" for number in range(topics))
+        send(brokers, names, partitions, values)
+        return TypedTopics(brokers, names, partitions, -(-len(values) // topics // partitions), sum(map(len, values)))
+
+    return sent(kind, topics, values), sent(f"warm-{kind}", 1, values[:1000])
+
+
+def copied(
+    arms: Sequence[TopicsArm],
+    topics: TypedTopics,
+    warm: TypedTopics,
+    expected: str,
+    repeats: int,
+    folder: Path,
+    tell: Tell,
+) -> list[Sample]:
+    """Samples of arms that read topics; each reads the small one first."""
+    for arm in arms:  # what is loaded and compiled once is nobody's
+        with scratch(folder) as root:
+            arm.copy(warm, root)
+    makes: list[tuple[str, Make]] = [(arm.name, partial(arm.copy, topics)) for arm in arms]
+    return in_turns(makes, topics.records_in_all, expected, repeats, folder, tell)
+
+
+def in_turns(
+    arms: Sequence[tuple[str, Make]], records: int, expected: str, repeats: int, folder: Path, tell: Tell
+) -> list[Sample]:
+    """Samples of each arm; they take turns, and another one begins each time.
+
+    Raises:
+        WrongResultError: if what an arm has written is not what it should be.
+    """
+    samples = list[Sample]()
+    for repeat in range(repeats):
+        first = repeat % len(arms)
+        for name, make in [*arms[first:], *arms[:first]]:
+            with scratch(folder) as root:
+                parts = make(root)
+                found = digests_of(root)
+            if set(found.values()) != {expected}:
+                raise WrongResultError(f"{name} has {found}, expected {expected}")
+            seconds = parts.pop("seconds")
+            tell(f"{name} #{repeat + 1}: {seconds:.2f} s, {records / seconds:,.0f} records/s")
+            rounded = {key: round(value, 6) for key, value in parts.items()}
+            samples.append(Sample(name, 1, 1, repeat, round(seconds, 6), {"records": float(records)} | rounded))
+    return samples

@@ -1,0 +1,69 @@
+"""Which columns of a Parquet file a dictionary is of use for.
+
+A dictionary of values of which hardly one comes twice is larger than they are, and takes a third of the time that the
+other columns of a record together take to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_PLACES = 8
+_ROWS_AT_EACH = 256
+_LEAST_ROWS = 2 * _PLACES * _ROWS_AT_EACH
+_MOST_REPEATED = 1 / 50
+_LONG = 64
+"""Bytes of a value from which on it makes no difference: a dictionary of longer ones is soon full and given up."""
+
+_NUMBERS = {
+    pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
+    pa.time64("us"), pa.time64("ns"), pa.duration("us"), pa.duration("ns"),
+}  # fmt: skip
+
+
+@lru_cache(64)
+def leaves(schema: pa.Schema) -> Sequence[str]:
+    """The paths of Parquet's columns, of which a nested one of ours has several."""
+    out = pa.BufferOutputStream()
+    pq.ParquetWriter(out, schema).close()
+    found = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
+    return [found.column(index).path for index in range(len(found))]
+
+
+def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
+    """The columns of short values that hardly ever come twice, as some of the rows show; none if these are few.
+
+    Args:
+        rows: the first row group of a file, or as much as is known of it.
+        but: columns that are not asked for.
+    """
+    if rows.num_rows < _LEAST_ROWS:
+        return []
+    step = rows.num_rows // _PLACES
+    some = pa.concat_tables([rows.slice(place * step, _ROWS_AT_EACH) for place in range(_PLACES)])
+    return [
+        field.name
+        for field, values in zip(some.schema, some.columns, strict=True)
+        if field.name not in but and _is_short(values) and _repeated(values) < _MOST_REPEATED
+    ]
+
+
+def _is_short(values: pa.ChunkedArray) -> bool:
+    """Whether they are of a type whose values are told apart in little time, and not long."""
+    kind, types = values.type, pa.types
+    if types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
+        all_bytes: int = pc.sum(pc.binary_length(values)).as_py() or 0
+        return all_bytes <= _LONG * len(values)
+    return kind in _NUMBERS or bool(types.is_timestamp(kind))
+
+
+def _repeated(values: pa.ChunkedArray) -> float:
+    """Which part of the values that are not null has come before; all of them, if there is none."""
+    there = len(values) - values.null_count
+    distinct: int = pc.count_distinct(values).as_py()
+    return 1 - distinct / there if there else 1.0
