@@ -21,7 +21,7 @@ from distcommit.model.log_records import Done
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.job_store import JobStore, open_store
 from distcommit.stores.segment import decode_segment
-from distcommit.stores.task_states import past_states
+from distcommit.stores.task_states import PastStates
 
 
 def visibility(
@@ -71,9 +71,10 @@ def visibility(
 def _delays(store: JobStore, settings: RunSettings) -> list[float]:
     """Seconds by dataset."""
     delays: list[float] = []
+    past = PastStates(store.fs, store.roots.store)
     for bucket in range(store.buckets):
         finished: dict[str, int] = {}
-        for state in past_states(store.fs, store.roots.store, settings.run_id, bucket):
+        for state in past.of(settings.run_id, bucket):
             finished[state.dataset_urn] = max(state.finished_ms, finished.get(state.dataset_urn, 0))
         log = store.bucket_log(bucket).folder
         for name in os.listdir(log):

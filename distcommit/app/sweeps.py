@@ -78,7 +78,8 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
             unreadable["job log" if bucket is None else f"bucket {bucket}"] = str(error)
     before = len(noting.deleted)
     # the next run keeps so many beside itself, whose beginning is not there yet
-    forget_runs(dry.fs, store.roots.store, 0, 1, replace(kept, runs=kept.runs - 1))
+    refused = {*range(store.buckets)} - {*states}
+    forget_runs(dry.fs, store.roots.store, 0, 1, replace(kept, runs=kept.runs - 1), refused)
     count("tables and records of runs", before)
     before = len(noting.deleted)
     try:

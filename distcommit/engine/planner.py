@@ -38,6 +38,7 @@ from distcommit.stores.attempt_notes import make_notes_durable
 from distcommit.stores.fencing import require_fence
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.plans import MANIFEST_VERSION, Manifest, write_plans
+from distcommit.stores.retention import forget_runs
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.run_records import NOT_PLANNED
 from distcommit.stores.staging import prepare_bucket
@@ -88,6 +89,7 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         planned.misplaced = _misplaced(settings.store, states)
         for urn, why in delete_retired(settings.store, states):
             tally.note(urn, "retired files stay", why)
+        _forget_older(settings, partition, tally)
         _plan(settings, partition, states, planned)
         store = settings.store
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "plan", partition, planned.rows)
@@ -111,6 +113,16 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         planned.found,
         planned.misplaced,
     )
+
+
+def _forget_older(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> None:
+    """What older runs have left to look at, of which nothing is needed once all buckets are recovered."""
+    try:
+        fs, root = settings.store.fs, settings.store.roots.store
+        forget_runs(fs, root, partition, settings.partitions, settings.kept, settings.refused)
+    except OSError as error:  # a later run deletes it: nothing waits for that
+        logger.warning("what older runs have left stays: %s", error)
+        tally.note(f"partition {partition}", "tables of older runs stay", str(error))
 
 
 def _from_source(

@@ -25,9 +25,9 @@ from distcommit.stores.anchors import require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.cuts import CutRoot, root_to_go_on
 from distcommit.stores.fencing import fencing_bucket, require_fence
-from distcommit.stores.retention import forget_runs
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.staging import staged_buckets, staged_epochs, swept_epochs
+from distcommit.stores.task_states import PastStates
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             staged_epochs(store.fs, store.roots.staging),
             newest_end(read_marks(store.fs, store.roots.output)),
             root_to_go_on(store, job_fold),
+            PastStates(store.fs, store.roots.store),
         )
         rows: list[RunDataset] = []
         works = [_recover_bucket(settings, seen, bucket, rows, times) for bucket in settings.buckets_of(partition)]
@@ -83,8 +84,6 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             tally.include(bucket.report)
         if partition == 0 and store.generation:
             tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, seen.staged)))
-        if len(tally.heads) == len(works):  # a bucket that is not whole may need what its newest run has put
-            forget_runs(store.fs, store.roots.store, partition, settings.partitions, settings.kept)
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -100,12 +99,14 @@ def oldest_held(reports: Iterable[RecoverReport]) -> int:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """What a partition has seen before it looks at its buckets: the job log, the epochs that are staged, the newest run
-    that has marked its end in the output, and the root of the cut before."""
+    that has marked its end in the output, and the root of the cut before; and what past runs have reported, as far as
+    that is asked for."""
 
     job_fold: Fold
     staged: list[int]
     ended_epoch: int
     before: CutRoot | None
+    past: PastStates
 
 
 def _job_fold(settings: RunSettings) -> Fold:
@@ -140,7 +141,7 @@ def _recover_bucket(
     oldest = 0
     try:
         log = store.bucket_log(bucket, settings.epoch)
-        fold = require_whole(store, seen.job_fold, bucket, log)
+        fold = require_whole(store, seen.job_fold, bucket, log, seen.past)
         if seen.job_fold.began_epoch:  # else older programs have written all of it
             require_published(step_context(settings), log, fold, seen.ended_epoch)
         fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)

@@ -138,6 +138,8 @@ def run(
     """
     phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)
+    refused = {*range(settings.store.buckets)} - {head.bucket for head in recovered.report.heads}
+    settings = replace(settings, refused=frozenset(refused))
     planned, manifest = _plan(launch, settings, phases, pinned)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []

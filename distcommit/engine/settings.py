@@ -31,7 +31,8 @@ class RunSettings:
     run plans a dataset (0: each does). `kept_cuts`: how many cuts stay, and with them what their readers need.
     `deadline_ms`: when tasks stop reading (milliseconds since 1970), 0 for never; pacing only. `kept`: of how many
     older runs what they have left is kept. `replays_only`: the one dataset that is replayed, all if empty.
-    `freshness`: what is read first, and how much of what has a backlog.
+    `freshness`: what is read first, and how much of what has a backlog. `refused`: buckets that this run could not
+    recover, once that is known.
     """
 
     store: JobStore
@@ -54,6 +55,7 @@ class RunSettings:
     kept_cuts: int = 2
     replays_only: str = ""
     freshness: Freshness = NO_TARGETS
+    refused: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=SystemClock)
 
     @property

@@ -112,6 +112,13 @@ def partition_of(name: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def holds_bucket(name: str, bucket: int) -> bool:
+    """Whether what a run has of a bucket is in a folder of that name. Before partitions had folders, each bucket had
+    one."""
+    known = partition_of(name)
+    return bucket % known[1] == known[0] if known is not None else name == bucket_name(bucket)
+
+
 def log_folder(generation: int, bucket: int) -> str:
     """Folder of a bucket's log, relative to the store."""
     return f"{GENERATIONS}/{generation:05d}/{bucket_name(bucket)}" if generation else f"log/{bucket_name(bucket)}"

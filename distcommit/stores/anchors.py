@@ -24,7 +24,7 @@ from distcommit.stores.fencing import OLDER_OUTPUT, require_fence
 from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CHECKPOINT_EVERY, CommitLog
-from distcommit.stores.task_states import past_states
+from distcommit.stores.task_states import PastStates
 
 
 def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
@@ -46,13 +46,14 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
     return fold
 
 
-def require_whole(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
+def require_whole(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates | None = None) -> Fold:
     """As `require_head`; and if the newest run of the bucket died, or nobody has found the bucket whole since it ended,
-    its log has to name what that run has published."""
+    its log has to name what that run has published. `past`: shared by who asks for many buckets."""
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
     if fold.fence_epoch <= job_fold.ended_epoch and (head is None or head.is_whole):
         return fold
-    published = [(state, path) for state, path in _published(store, bucket, fold) if _is_open(state, fold)]
+    past = past or PastStates(store.fs, store.roots.store)
+    published = [(state, path) for state, path in _published(store, bucket, fold, past) if _is_open(state, fold)]
     if not published:
         return fold
     fold = log.refresh()  # a run that is alive seals, and then publishes
@@ -69,9 +70,9 @@ def _is_open(state: TaskState, fold: Fold) -> bool:
     return fold.state_of(state.dataset_urn).closed_epoch < state.epoch
 
 
-def _published(store: JobStore, bucket: int, fold: Fold) -> Iterator[tuple[TaskState, str]]:
+def _published(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
     """What the bucket's newest run has published of what it never sealed."""
-    for state in past_states(store.fs, store.roots.store, fold.fence_run_id, bucket):
+    for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_open(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
             found = in_flight(store.fs.parallel_calls, store.fs.status, paths)
@@ -191,10 +192,11 @@ def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLo
     job_fold = job_log.refresh()
     require_counting(store, job_fold)
     opened: dict[int, tuple[CommitLog, Head]] = {}
+    past = PastStates(store.fs, store.roots.store)
 
     def open_log(bucket: int) -> CommitLog:
         log = store.bucket_log(bucket)
-        require_not_moved(store, require_whole(store, job_fold, bucket, log))
+        require_not_moved(store, require_whole(store, job_fold, bucket, log, past))
         opened[bucket] = log, log.head(bucket)
         return log
 

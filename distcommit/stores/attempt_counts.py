@@ -17,7 +17,7 @@ from distcommit.model.errors import CorruptError
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskOutcome
 from distcommit.stores.tables import check_table
-from distcommit.stores.task_states import run_folder
+from distcommit.stores.task_states import is_table, run_folder
 
 _COLUMNS = ["dataset_urn", "work_unit_id", "outcome", "records_read", "bytes_read", "started_ms", "finished_ms"]
 _CHECK = "branches.list.element.checks.list.element"
@@ -76,7 +76,7 @@ def attempts_of(
     folder = run_folder(store_root, run_id)
     for bucket in sorted(entry.name for entry in fs.list_folder(folder) if entry.is_folder):
         for entry in fs.list_folder(f"{folder}/{bucket}"):
-            if entry.name.endswith(".parquet") and not entry.name.startswith("."):
+            if is_table(entry.name):
                 path = f"{folder}/{bucket}/{entry.name}"
                 for attempt in _in_file(check_table(fs.read(path), path), path):
                     noted(attempt)

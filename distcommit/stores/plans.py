@@ -59,7 +59,8 @@ def write_plans(
 
 
 class PlanReader:
-    """Reads the plans of buckets, each file once. Threads may share it.
+    """Reads the plans of buckets; the last file stays in memory, as buckets that follow are mostly in it. Threads may
+    share it.
 
     Args:
         fs: where the store is.
@@ -69,7 +70,8 @@ class PlanReader:
 
     def __init__(self, fs: FileSystem, store_root: str, manifest: Manifest) -> None:
         self._fs, self._folder, self._files = fs, _folder(store_root, manifest.run_id), manifest.files
-        self._reading, self._read = Lock(), dict[str, dict[int | None, list[DatasetPlan]]]()
+        self._reading, self._name = Lock(), ""
+        self._read: dict[int | None, list[DatasetPlan]] = {}
 
     def of(self, bucket: int) -> list[DatasetPlan]:
         """The plans of a bucket; empty if it has no work.
@@ -82,9 +84,9 @@ class PlanReader:
         if name is None:
             return []
         with self._reading:
-            if name not in self._read:
-                self._read[name] = self._by_bucket(f"{self._folder}/{name}")
-            return self._read[name].get(bucket, [])
+            if name != self._name:
+                self._read, self._name = self._by_bucket(f"{self._folder}/{name}"), name
+            return self._read.get(bucket, [])
 
     def _by_bucket(self, path: str) -> dict[int | None, list[DatasetPlan]]:
         found: dict[int | None, list[DatasetPlan]] = {}

@@ -29,6 +29,7 @@ from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.pinned import change_settings
 from distcommit.stores.segment import Segment
+from distcommit.stores.task_states import PastStates
 
 logger = logging.getLogger(__name__)
 
@@ -116,9 +117,9 @@ def _require_whole(store: JobStore, job_fold: Fold) -> None:
     output is older."""
     require_counting(store, job_fold, moving=True)  # heads are of the generation that counts
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
-    ended = newest_end(read_marks(store.fs, store.roots.output))
+    ended, past = newest_end(read_marks(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
     for bucket, log in enumerate(_logs(store)):
-        fold = require_whole(store, job_fold, bucket, log)
+        fold = require_whole(store, job_fold, bucket, log, past)
         if job_fold.began_epoch:
             require_published(context, log, fold, ended)
 

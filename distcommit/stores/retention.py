@@ -3,6 +3,7 @@ needs them once a run is over."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from distcommit.model.ports import FileSystem
@@ -13,6 +14,7 @@ from distcommit.protocol.paths import (
     RUNS,
     TEMPORARY,
     bucket_number,
+    holds_bucket,
     is_run_name,
     partition_of,
     record_of,
@@ -33,12 +35,23 @@ USUALLY_KEPT = Retention()
 _TABLES = ("plans", "task_states", RUN_DATASETS, RUN_TIMES)
 
 
-def forget_runs(fs: FileSystem, store_root: str, partition: int, partitions: int, kept: Retention) -> None:
+def forget_runs(
+    fs: FileSystem, store_root: str, partition: int, partitions: int, kept: Retention, refused: Collection[int] = ()
+) -> None:
     """Deletes what runs before the newest have left in tables: each partition the folders with its number, whatever the
     number of buckets or partitions was then, and folders in which there is no other; and, partition 0, the records of
     such runs.
 
     Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing.
+
+    Args:
+        fs: where the store is.
+        store_root: its folder.
+        partition: the one that does it, and
+        partitions: of how many.
+        kept: of how many runs everything stays.
+        refused: buckets that could not be recovered. What was reported of them stays, which tells whether their logs
+            have lost their newest segments.
     """
     for table in _TABLES:
         runs = sorted(entry.name for entry in fs.list_folder(f"{store_root}/{table}") if entry.is_folder)
@@ -46,7 +59,8 @@ def forget_runs(fs: FileSystem, store_root: str, partition: int, partitions: int
             folder = f"{store_root}/{table}/{run}"
             for entry in fs.list_folder(folder):
                 number = _number(entry.name) if entry.is_folder else None
-                if number is not None and number % partitions == partition:
+                is_mine = number is not None and number % partitions == partition
+                if is_mine and not any(holds_bucket(entry.name, bucket) for bucket in refused):
                     delete_tree(fs, f"{folder}/{entry.name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 delete_tree(fs, folder)

@@ -7,7 +7,7 @@ one folder: a task that puts states of many buckets puts one file, and who commi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Lock
@@ -17,10 +17,9 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
 from distcommit.protocol.paths import (
     INGEST_ENDED,
-    bucket_name,
     bucket_of_work_unit,
+    holds_bucket,
     partition_name,
-    partition_of,
     run_id_of,
     run_name,
 )
@@ -53,32 +52,49 @@ def ingest_ended(fs: FileSystem, store_root: str, run_id: str) -> bool:
     return fs.status(f"{run_folder(store_root, run_id)}/{INGEST_ENDED}") is not None
 
 
-def past_states(fs: FileSystem, store_root: str, run_id: str, bucket: int) -> list[TaskState]:
-    """What a run that is over has left of a bucket, however many partitions it had. Files that are corrupt tell
-    nothing, and neither does a run that was forgotten."""
-    folder = run_folder(store_root, run_id)
-    found: list[TaskState] = []
-    for path in _tables_of(fs, folder, bucket):
+class PastStates:
+    """What runs that are over have left, however many partitions they had, for who asks for many buckets: each file is
+    read once. Threads may share it. Files that are corrupt tell nothing, and neither does a run that was forgotten.
+
+    Args:
+        fs: where the store is.
+        store_root: its folder.
+    """
+
+    def __init__(self, fs: FileSystem, store_root: str) -> None:
+        self._fs, self._root = fs, store_root
+        self._reading, self._read = Lock(), dict[str, dict[int | None, list[TaskState]]]()
+
+    def of(self, run_id: str, bucket: int) -> list[TaskState]:
+        """The rows of a bucket."""
+        run = run_folder(self._root, run_id)
+        with self._reading:
+            names = [
+                entry.name
+                for entry in self._fs.list_folder(run)
+                if entry.is_folder and holds_bucket(entry.name, bucket)
+            ]
+            return [state for name in names for state in self._in_folder(f"{run}/{name}").get(bucket, ())]
+
+    def _in_folder(self, folder: str) -> dict[int | None, list[TaskState]]:
+        """Its rows by bucket, kept for the next one that asks."""
+        if folder not in self._read:
+            found: dict[int | None, list[TaskState]] = {}
+            for entry in self._fs.list_folder(folder):
+                if is_table(entry.name):
+                    for state in self._rows(f"{folder}/{entry.name}"):
+                        found.setdefault(bucket_of_work_unit(state.work_unit_id), []).append(state)
+            self._read[folder] = found
+        return self._read[folder]
+
+    def _rows(self, path: str) -> list[TaskState]:
         with suppress(CorruptError, FileNotFoundError):
-            states = decode_task_states(check_table(fs.read(path), path), path)
-            found += [state for state in states if bucket_of_work_unit(state.work_unit_id) == bucket]
-    return found
+            return decode_task_states(check_table(self._fs.read(path), path), path)
+        return []
 
 
-def _tables_of(fs: FileSystem, folder: str, bucket: int) -> Iterator[str]:
-    """Files of a run that may hold states of a bucket. Before partitions had folders, each bucket had one."""
-    for entry in fs.list_folder(folder):
-        if entry.is_folder and (entry.name == bucket_name(bucket) or _owns(entry.name, bucket)):
-            inside = f"{folder}/{entry.name}"
-            yield from (f"{inside}/{each.name}" for each in fs.list_folder(inside) if _is_table(each.name))
-
-
-def _owns(name: str, bucket: int) -> bool:
-    known = partition_of(name)
-    return known is not None and bucket % known[1] == known[0]
-
-
-def _is_table(name: str) -> bool:
+def is_table(name: str) -> bool:
+    """Whether a file's name is that of a table, put as a whole."""
     return name.endswith(".parquet") and not name.startswith(".")
 
 
@@ -90,7 +106,7 @@ def states_of(
     found: dict[str, TaskState] = {}
     root = f"{store_root}/task_states"
     for run in sorted((entry.name for entry in fs.list_folder(root) if entry.is_folder), reverse=True):
-        states = past_states(fs, store_root, run_id_of(run), bucket)
+        states = PastStates(fs, store_root).of(run_id_of(run), bucket)
         found |= {state.attempt: state for state in states if state.epoch == epoch and state.attempt in attempts}
         if any(state.epoch == epoch for state in states):
             break
@@ -186,7 +202,7 @@ class TaskStateTables:
     def _look(self, owner: _Owner) -> None:
         """Reads files that were not there last time, found by set difference."""
         for entry in self._fs.list_folder(f"{self._folder}/{owner.name}"):
-            if entry.name in owner.seen or not _is_table(entry.name):
+            if entry.name in owner.seen or not is_table(entry.name):
                 continue
             try:
                 states = self._read(owner, entry.name)

@@ -27,11 +27,11 @@ from distcommit.stores.plans import (
     write_plans,
 )
 from distcommit.stores.task_states import (
+    PastStates,
     TaskStateReader,
     TaskStateTables,
     TaskStateWriter,
     ingest_ended,
-    past_states,
     prepare_run,
     record_ingest_ended,
 )
@@ -153,7 +153,7 @@ class TaskStateMachine(RuleBasedStateMachine):
             return
         for bucket in range(BUCKETS):
             self.is_complete(TaskStateReader(self.followed(), bucket).poll(), bucket)
-            self.is_complete(past_states(self.fs, ROOT, RUN, bucket), bucket)
+            self.is_complete(PastStates(self.fs, ROOT).of(RUN, bucket), bucket)
         assert not self.ended or ingest_ended(self.fs, ROOT, RUN)
         try:
             manifest = read_manifest(self.fs, ROOT, RUN)

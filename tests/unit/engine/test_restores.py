@@ -24,6 +24,7 @@ from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.by_hand import retry_all, set_watermark
 from distcommit.stores.fencing import require_newest
 from distcommit.stores.rebucket import Move, rebucket
+from distcommit.stores.retention import USUALLY_KEPT
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import files_below, new_machine, planned, replace_files
@@ -202,15 +203,18 @@ def test_what_was_set_by_hand_is_missed() -> None:
     assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
 
 
-def test_what_a_run_that_died_published_and_no_log_names_is_missed_by_every_run() -> None:
-    """Its last head is that of its beginning: the log still has it."""
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_what_a_run_that_died_published_and_no_log_names_is_missed_by_every_run(partitions: int) -> None:
+    """Its last head is that of its beginning: the log still has it. However many partitions the later runs have."""
+    later = replace(WORLD, partitions=partitions)
     machine = killed(lambda machine, operation: operation.kind == "rename" and has(machine, Done, 5))
     cut_back_before(machine, Intent)
     other = machine.after_kill()
     for records in range(3, 15):  # more runs than task states are kept of
-        result = WORLD.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
+        result = later.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
         assert LostTailError.__name__ in kinds(result)
         assert result.totals.datasets_published == 1
+        assert len(machine.scandir(f"{ROOTS.store}/plans")) <= USUALLY_KEPT.tables + 1, "these are needed by nobody"
     assert run_after_a_restore(other) == ""
 
 

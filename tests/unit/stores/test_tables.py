@@ -41,11 +41,11 @@ from distcommit.stores.tables import (
     table_name,
 )
 from distcommit.stores.task_states import (
+    PastStates,
     TaskStateReader,
     TaskStateTables,
     TaskStateWriter,
     ingest_ended,
-    past_states,
     prepare_run,
     record_ingest_ended,
 )
@@ -418,9 +418,14 @@ def test_states_of_past_runs_are_found_by_partition_or_as_they_once_lay_by_bucke
     fs.make_folders("/store/task_states/run=run/bucket=00003")
     fs.put_if_absent(f"/store/task_states/run=run/bucket=00003/{table_name('x', data)}", data)
     fs.put_if_absent("/store/task_states/run=run/bucket=00003/bad.parquet", b"garbage")
-    assert attempts(past_states(fs, "/store", "run", 3)) == ["3", "older"]
-    assert attempts(past_states(fs, "/store", "run", 2)) == ["2"]
-    assert past_states(fs, "/store", "another", 3) == []
+    past = PastStates(fs, "/store")
+    assert attempts(past.of("run", 3)) == ["3", "older"]
+    assert attempts(past.of("run", 2)) == ["2"]
+    assert past.of("another", 3) == []
+    folder = "/store/task_states/run=run/partition=00001-of-00002"
+    for entry in fs.list_folder(folder):
+        fs.delete(f"{folder}/{entry.name}")
+    assert attempts(past.of("run", 1)) == ["1"], "each file is read once"
 
 
 def test_ingest_has_ended_once_that_is_recorded() -> None:
