@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
@@ -116,5 +117,6 @@ def _remove_empty(fs: FileSystem, folder: str, output: str) -> None:
     depth = (
         len(output) + len(f"/{REJECTED_FOLDER}") if folder.startswith(f"{output}/{REJECTED_FOLDER}/") else len(output)
     )
-    while "/" in folder[depth + 1 :] and fs.delete_folder(folder):
-        folder = folder.rpartition("/")[0]
+    with suppress(OSError):  # what can't be removed stays, empty
+        while "/" in folder[depth + 1 :] and fs.delete_folder(folder):
+            folder = folder.rpartition("/")[0]
