@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from distcommit.app.job_sections import (
 from distcommit.app.observing.settings import ObservingSettings
 from distcommit.app.places import check_places, keeps_access, normal_place
 from distcommit.app.schedule_settings import ScheduleSettings
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.protocol.readiness import CommitPolicy
@@ -120,6 +122,10 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
                 f" {interval_s:g}: a record waits as long for the next run"
             )
         return self
+
+    def task_flow(self) -> TaskFlow:
+        """The flow, within the job's limits."""
+        return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds)
 
     @property
     def targets(self) -> Freshness:

@@ -118,13 +118,16 @@ class TaskSettings(_Section):
 
 
 class RunLimits(_Section):
-    """How much one run reads.
+    """How much one run reads, and how long it works on it.
 
     Attributes:
         seconds: tasks stop reading after this long; 0: no limit.
+        construct_seconds: how long a converter, a row checker or the fork may work on one batch of records before its
+            attempt has failed; 0: no limit.
     """
 
     seconds: float = Field(default=0, ge=0)
+    construct_seconds: float = Field(default=600, ge=0)
 
 
 class LockSettings(_Section):

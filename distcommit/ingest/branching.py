@@ -16,6 +16,7 @@ from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.known_schemas import begin, known_to
 from distcommit.ingest.lane import Lane
 from distcommit.ingest.live import WRITE, place_in
+from distcommit.ingest.overdue import at_most
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import QualityError
 from distcommit.model.extract import extract_of
@@ -66,11 +67,11 @@ class Branches:
         told = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*told, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
-        self._shared = Chain(flow.stages)
+        self._shared = Chain(flow.stages, flow.construct_seconds)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only else (flow.branch(self._only),)
-        self._lanes = [Lane(branch) for branch in branches]
+        self._lanes = [Lane(branch, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
@@ -93,7 +94,7 @@ class Branches:
 
         Raises:
             RecordError: if a record is to fail its work unit.
-            ConfigurationError: if a construct can't work on what came, or does not keep what it says.
+            ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
         """
         self._schema = batch.schema
         if self._is_plain:
@@ -107,7 +108,8 @@ class Branches:
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         pieces, rejected = self._shared.run([Piece(batch)])
-        by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
+        with at_most(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
+            by_branch = forked(self._flow, pieces, batch.num_rows, rejected, self._only)
         made = [lane.run(without(by_branch[lane.branch.name], rejected)) for lane in self._lanes]
         self._is_whole = False
         self.note_holes(holes)

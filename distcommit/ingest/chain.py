@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from distcommit.ingest.overdue import at_most
 from distcommit.ingest.task_flow import Stage
 from distcommit.model.constructs import Converted, Converter, RowChecker
 from distcommit.model.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text
@@ -77,9 +78,11 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of constructs in one attempt. `at`: the one at work, or that was last."""
+    """A chain of constructs in one attempt. `seconds`: how long each may work on a batch, 0 for no limit; `at`: the one
+    at work, or that was last."""
 
     stages: Sequence[Stage]
+    seconds: float = 0
     tallies: list[Tally] = field(default_factory=list)
     at: str = ""
 
@@ -92,13 +95,14 @@ class Chain:
 
         Raises:
             RecordError: if a record is to fail its work unit.
-            ConfigurationError: if a construct can't work on what came, or does not keep what it says.
+            ConfigurationError: if a construct can't work on what came, does not keep what it says, or does not end.
         """
         rejected: dict[int, Rejection] = {}
         found = list(pieces)
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             began_s, self.at = time.perf_counter(), stage.name
-            found = [made for piece in found for made in _through(stage, tally, piece, rejected)]
+            with at_most(self.seconds, stage.name):
+                found = [made for piece in found for made in _through(stage, tally, piece, rejected)]
             tally.seconds += time.perf_counter() - began_s
         return without(found, rejected), rejected
 

@@ -26,10 +26,13 @@ class Lane:
     """A branch in one attempt. What is raised here has failed the branch: `error` says why, and `error_construct` at
     which construct.
 
+    `construct_seconds`: how long each construct may work on a batch, 0 for no limit.
+
     One that failed before (`branch.error`) turns all records away; its writer is that of its error branch.
     """
 
     branch: Branch
+    construct_seconds: float = 0
     chain: Chain = field(init=False)
     checks: list[TaskCheck] = field(default_factory=list)
     writer: SinkWriter | None = None
@@ -44,7 +47,7 @@ class Lane:
     error_construct: str = ""
 
     def __post_init__(self) -> None:
-        self.chain = Chain(self.branch.stages)
+        self.chain = Chain(self.branch.stages, self.construct_seconds)
 
     @property
     def is_diverted(self) -> bool:

@@ -85,6 +85,7 @@ class TaskFlow:
         stages: converters and row checkers before the fork.
         fork: what sends records to branches; None with one branch.
         on_rejected: what becomes of a record that the fork sends nowhere.
+        construct_seconds: how long a converter, a row checker or the fork may work on a batch; 0 for no limit.
     """
 
     source: Source
@@ -92,6 +93,7 @@ class TaskFlow:
     stages: Sequence[Stage] = ()
     fork: ForkOperator | None = None
     on_rejected: Literal["divert", "fail"] = "fail"
+    construct_seconds: float = 0
 
     @property
     def errors(self) -> FileSink:

@@ -99,6 +99,10 @@ class ConfigurationError(DistcommitError):
     exit_code = 2
 
 
+class OverdueError(ConfigurationError):
+    """A construct of the job has worked on a batch of records for too long."""
+
+
 class ConflictError(DistcommitError):
     """Surely not applied, because somebody else was first: look again, then decide."""
 

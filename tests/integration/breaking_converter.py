@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -19,4 +20,16 @@ class Breaking(Converter):
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             raise ZeroDivisionError(f"n is {self.number}")
+        yield Converted(batch)
+
+
+class Endless(Converter):
+    """Never ends with a batch that has a record with that number in its column `n`."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        while pc.any(pc.equal(batch.column("n"), self.number)).as_py():
+            time.sleep(0.01)
         yield Converted(batch)

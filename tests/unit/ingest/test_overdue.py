@@ -1,0 +1,93 @@
+"""Constructs that never end have failed their attempt, by name."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+
+from distcommit.ingest.chain import Chain, Piece
+from distcommit.ingest.overdue import at_most
+from distcommit.ingest.task_flow import Stage
+from distcommit.model.constructs import Converted, Converter
+from distcommit.model.error_kinds import is_permanent
+from distcommit.model.errors import OverdueError, error_text
+
+SOON_S = 0.05
+
+
+class Endless(Converter):
+    """Does that with each batch."""
+
+    def __init__(self, does: Callable[[], None]) -> None:
+        self.does = does
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch)
+        self.does()
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def sleep() -> None:
+    time.sleep(60)
+
+
+def wait() -> None:
+    threading.Event().wait(60)
+
+
+def swallow() -> None:
+    for _ in range(2):
+        with suppress(OverdueError):
+            time.sleep(60)
+
+
+@pytest.mark.parametrize("does", [loop, sleep, wait])
+def test_a_construct_that_does_not_end_has_failed(does: Callable[[], None]) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    chain = Chain([Stage("quick", Endless(lambda: None)), Stage("stuck", Endless(does))], SOON_S)
+    with pytest.raises(OverdueError, match=r"construct=stuck.*at most 0\.05 s") as caught:
+        chain.run([Piece(pa.record_batch({"n": [1]}))])
+    assert chain.at == "stuck"
+    assert is_permanent(error_text(caught.value)), "the same would come of another attempt at once"
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_who_swallows_it_is_told_again() -> None:
+    began_s = time.monotonic()
+    with at_most(SOON_S, "deaf"):
+        swallow()
+    assert time.monotonic() - began_s < 30
+
+
+def test_what_ends_in_time_hears_nothing_of_it() -> None:
+    for seconds in (SOON_S, 0):
+        with at_most(seconds, "quick"):
+            pass
+    time.sleep(2 * SOON_S)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_other_threads_have_no_limit() -> None:
+    """A signal comes to the main thread alone."""
+    told: list[str] = []
+
+    def work() -> None:
+        with at_most(SOON_S, "elsewhere"):
+            time.sleep(2 * SOON_S)
+            told.append("ended")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert told == ["ended"]
