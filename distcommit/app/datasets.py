@@ -150,7 +150,7 @@ _WORST = {"quarantined": 0, "revoking": 1, "stopped": 2, "pending": 3, "unread":
 _KEYS: dict[SortBy, Callable[[DatasetRow], float]] = {
     SortBy.NAME: lambda row: 0,
     SortBy.STATUS: lambda row: (
-        _WORST.get(row.state.status, 4) - (row.state.status == "idle" and bool(row.state.reason))
+        _WORST["unread"] if row.state.status == "idle" and row.state.reason else _WORST.get(row.state.status, 4)
     ),
     SortBy.LAG: lambda row: -(row.lag_records or 0),
     SortBy.SECONDS: lambda row: -(row.lag_seconds or 0),

@@ -46,7 +46,7 @@ def spread_of(values_ms: Iterable[int]) -> Spread | None:
         return None
     bins, below = [], 0
     for up_to_ms in _UP_TO_MS:
-        count = sum(value <= up_to_ms for value in values) - below
+        count = sum(1 for value in values if value <= up_to_ms) - below
         bins.append(Bin(up_to_ms, count))
         below += count
     bins.append(Bin(None, len(values) - below))

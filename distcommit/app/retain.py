@@ -90,7 +90,7 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
             except (DistcommitError, OSError) as error:
                 _left_out(result, f"{urn}: {error}")
                 continue
-            result.undated += sum(not file.end_ms for file in live)
+            result.undated += sum(1 for file in live if not file.end_ms)
             past = list(filter(horizon.is_past, live))
             if not past:
                 continue

@@ -141,7 +141,7 @@ class _IngestTask:
                 failed = self._read(left)
                 self._put_states()
                 left = [unit for unit in left if unit in failed or unit.work_unit_id in self._unsynced]
-                hopeless += sum(unit.work_unit_id in self._hopeless for unit in left)
+                hopeless += sum(1 for unit in left if unit.work_unit_id in self._hopeless)
                 left = [unit for unit in left if unit.work_unit_id not in self._hopeless]
                 if not left:
                     break

@@ -43,7 +43,7 @@ class FlowCounts(Struct, frozen=True):
     def of(cls, state: TaskState) -> FlowCounts:
         """Of one attempt."""
         checks = [
-            CheckCounts(result.branch, each.checker, each.mandatory, int(each.passed), int(not each.passed))
+            CheckCounts(result.branch, each.checker, each.mandatory, *((1, 0) if each.passed else (0, 1)))
             for result in state.branches
             for each in result.checks
         ]

@@ -183,7 +183,7 @@ def _after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs
 
 
 def _counted(before: FailedReading | None, epoch: int, now: UnreadDataset) -> FailedReading:
-    failed_runs = (before.failed_runs if before else 0) + (not now.outage)
+    failed_runs = (before.failed_runs if before else 0) + (0 if now.outage else 1)
     return FailedReading(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 
 

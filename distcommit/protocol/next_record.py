@@ -118,7 +118,7 @@ def unread(fold: Fold, epoch: int, found: Iterable[UnreadDataset], *, stop_after
     for one in found:
         if valid(Unread(epoch, (one,)), fold):
             before = fold.state_of(one.dataset_urn).unread
-            failed_runs = (before.failed_runs if before else 0) + (not one.outage)
+            failed_runs = (before.failed_runs if before else 0) + (0 if one.outage else 1)
             untold.append(replace(one, stops=0 < stop_after <= failed_runs and not one.outage))
     return Unread(epoch, tuple(untold)) if untold else None
 

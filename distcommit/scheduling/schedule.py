@@ -80,7 +80,7 @@ class Entry:
             self,
             fires=self.plan.timetable.after(self.plan.timetable.now(moment)),
             due_ms=self.due_ms if misses or self.due_ms is not None else moment.steady_ms,
-            passed=self.passed + (self.began_ms is not None),
+            passed=self.passed + (0 if self.began_ms is None else 1),
         )
 
 
@@ -156,7 +156,7 @@ class Schedule:
 
     def ready(self, moment: Moment) -> tuple[str, ...]:
         """Who is to begin now: as many as there are places for, and first who has waited longest for its target."""
-        places = self.at_once - sum(entry.began_ms is not None for entry in self.entries.values())
+        places = self.at_once - sum(1 for entry in self.entries.values() if entry.began_ms is not None)
         waiting = [
             (-(moment.steady_ms - entry.due_ms + 1) / entry.plan.fresh_ms, name)
             for name, entry in self.entries.items()

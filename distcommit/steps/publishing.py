@@ -115,18 +115,18 @@ class _Group:
         """Places of steps whose staged file is among these names; all of them where those are not known."""
         if names is None:
             return self.indices
-        cut = _cut(steps[self.indices[0]].folders[0])
+        cut = name_begins(steps[self.indices[0]].folders[0])
         return [index for index in self.indices if steps[index].file.staged_path[cut:] in names] if names else []
 
     def final_names(self, steps: Sequence[StagedMove]) -> list[str]:
         """Names in the target folder, in the order of the indices."""
-        cut = _cut(steps[self.indices[0]].folders[1])
+        cut = name_begins(steps[self.indices[0]].folders[1])
         return [steps[index].file.final_path[cut:] for index in self.indices]
 
 
-def _cut(folder: str) -> int:
+def name_begins(folder: str) -> int:
     """Where the name begins in a path from that folder."""
-    return len(folder) + bool(folder)
+    return len(folder) + 1 if folder else 0
 
 
 def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:

@@ -17,7 +17,7 @@ from distcommit.model.steps import CommitStep, Lost, StepContext, Verdict, Verif
 from distcommit.model.work import StagedFile
 from distcommit.protocol.paths import check_names, check_relative
 from distcommit.steps.folders import GuardedFolders
-from distcommit.steps.publishing import probe_all, publish_all
+from distcommit.steps.publishing import name_begins, probe_all, publish_all
 from distcommit.steps.registry import register
 
 
@@ -275,7 +275,7 @@ def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list
     """As `_FolderRow` has them; as tuples they are made in half the time, and their bytes are the same."""
     rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
-        staged_cut, final_cut = len(staged) + bool(staged), len(final) + bool(final)
+        staged_cut, final_cut = name_begins(staged), name_begins(final)
         files: list[tuple[str | int, ...]] = []
         for step in together:
             f = step.file

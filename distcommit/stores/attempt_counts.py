@@ -117,7 +117,7 @@ def _attempt(row: dict[str, Any], writer: str) -> Attempt:
 def _counts(attempt: Attempt) -> AttemptCounts:
     return AttemptCounts(
         attempts=1,
-        failed=int(attempt.has_failed),
+        failed=1 if attempt.has_failed else 0,
         records_read=attempt.records_read,
         bytes_read=attempt.bytes_read,
         records_rejected=attempt.records_rejected,

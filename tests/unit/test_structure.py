@@ -43,6 +43,42 @@ def test_what_is_too_large_is_found() -> None:
     assert len(list(too_large("x.py", "pass\n" * (MODULE + 1)))) == 1
 
 
+def counts_truth(path: str, source: str) -> Iterator[str]:
+    """Where a truth value is taken for a number."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
+                asked = [left, right]
+            case ast.AugAssign(value=value) if not isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
+                asked = [value]
+            case ast.Call(func=ast.Name(id="sum" | "int"), args=[ast.GeneratorExp(elt=value), *_]):
+                asked = [value]
+            case ast.Call(func=ast.Name(id="int"), args=[value, *_]):
+                asked = [value]
+            case _:
+                continue
+        if any(map(is_truth, asked)):
+            yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+def is_truth(node: ast.expr) -> bool:
+    match node:
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Call(func=ast.Name(id="bool" | "isinstance")):
+            return True
+        case ast.BoolOp(values=values):
+            return all(map(is_truth, values))
+    return False
+
+
+def test_truth_is_no_number() -> None:
+    assert not [found for path, source in product() for found in counts_truth(path, source)]
+
+
+def test_truth_that_is_taken_for_a_number_is_found() -> None:
+    source = "a = 1 + (b > 2)\nc += not d\ne = sum(f is None for f in g)\nh = len(i) + bool(i)\nj = (k > 1) | (l > 2)\n"
+    assert sorted(found.split(": ")[0] for found in counts_truth("x", source)) == ["x:1", "x:2", "x:3", "x:4"]
+
+
 def test_imports_make_no_circle_also_counting_those_for_types() -> None:
     graph = grimp.build_graph("distcommit", "benchmarks", exclude_type_checking_imports=False, cache_dir=None)
     above = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

@@ -94,7 +94,7 @@ def check_names(schema: pa.Schema) -> None:
     """
     for name in schema.names:
         long = len(name) > MOST_NAME_CHARACTERS or name.endswith(" ") or any(ord(each) > 0xFFFF for each in name)
-        if long or not name or sum(each.lower() == name.lower() for each in schema.names) > 1:
+        if long or not name or [each.lower() for each in schema.names].count(name.lower()) > 1:
             raise ConfigurationError(
                 "MariaDB can't have a column of this name",
                 column=name,

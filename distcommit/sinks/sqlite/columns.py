@@ -60,7 +60,7 @@ def column_type(field: pa.Field, schema: pa.Schema) -> Stored:
     Raises:
         ConfigurationError: if there is none for it, or another column has its name but for its case.
     """
-    if sum(name.lower() == field.name.lower() for name in schema.names) > 1:
+    if [name.lower() for name in schema.names].count(field.name.lower()) > 1:
         todo = "rename it with the converter `rename`"
         raise ConfigurationError("SQLite tells columns apart without their case", column=field.name, todo=todo)
     stored = _stored(_plain(field.type))

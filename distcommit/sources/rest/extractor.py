@@ -92,7 +92,7 @@ class RestExtraction(Extraction):
     def _add(self, answer: Answer, held: InOrder[bytes]) -> None:
         """Adds an answer's records; of the first ones not those that lie below the range."""
         positions = [self._position(record) for record in answer.records]
-        below = 0 if len(held) else sum(at < self._low for at in positions)  # type: ignore[operator]
+        below = 0 if len(held) else len([at for at in positions if at < self._low])  # type: ignore[operator]
         held.add(answer.records[below:], positions[below:])
 
     def _is_behind(self, position: Position) -> bool:
