@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
 
 from distcommit.model.errors import ConfigurationError
 
@@ -21,11 +25,13 @@ def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping
         options: keyword arguments.
 
     Raises:
-        ConfigurationError: if it can't be imported or made, or is something else.
+        ConfigurationError: if it can't be imported or made, if an option is not of the type that its parameter says,
+            or if it is something else.
     """
     module, _, name = class_name.partition(":")
     try:
-        made = getattr(importlib.import_module(module), name)(**options)
+        found = getattr(importlib.import_module(module), name)
+        made = found(**_typed(found, options))
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"the {section}'s class can't be used",
@@ -38,3 +44,29 @@ def make_named(kind: type[Kind], section: str, class_name: str, options: Mapping
             f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
         )
     return made
+
+
+def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as the types of the class's parameters have them, where these can be told.
+
+    Raises:
+        TypeError: if one is of another type.
+    """
+    try:
+        hints = get_type_hints(found.__init__)
+    except (NameError, TypeError, AttributeError):  # as of what is imported for type checkers alone
+        hints = {}
+    return {name: _as_said(name, hints[name], value) if name in hints else value for name, value in options.items()}
+
+
+def _as_said(name: str, kind: Any, value: Any) -> Any:
+    has_config = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
+    try:
+        reader = TypeAdapter[Any](kind, config=None if has_config else ConfigDict(arbitrary_types_allowed=True))
+    except (PydanticUserError, SchemaError):  # nothing can be told of such a type
+        return value
+    try:
+        return reader.validate_python(value)
+    except ValidationError as error:
+        why = "; ".join(each["msg"] for each in error.errors())
+        raise TypeError(f"option {name} = {value!r}: {why}") from None
