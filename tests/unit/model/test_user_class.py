@@ -1,0 +1,86 @@
+"""Options of the user's own classes are checked against the types of their parameters, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+from pydantic import BaseModel
+
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.user_class import make_named
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+
+class Part:
+    """What is asked for."""
+
+
+class Plain(Part):
+    def __init__(self, most: int, words: Sequence[str] = (), since: date | None = None, **others: Any) -> None:
+        self.given = most, words, since, others
+
+
+@dataclass
+class Fields(Part):
+    most: int = 1
+
+
+class Model(BaseModel, Part):
+    most: int = 1
+
+
+class Untyped(Part):
+    def __init__(self, most) -> None:  # type: ignore[no-untyped-def]
+        self.most = most
+
+
+class Untold(Part):
+    """Of a type that nobody can import as it runs."""
+
+    def __init__(self, most: Fraction) -> None:
+        self.most = most
+
+
+class Quacks(Protocol):
+    def quack(self) -> None: ...
+
+
+class Odd(Part):
+    """Of a type that nothing in a job file is of."""
+
+    def __init__(self, most: Quacks) -> None:
+        self.most = most
+
+
+def make(name: str, **options: Any) -> Any:
+    return make_named(Part, "part", f"{__name__}:{name}", options)
+
+
+def test_options_are_given_as_their_parameters_have_them() -> None:
+    made = make("Plain", most=3, words=["a"], since="2024-02-29", more=[1])
+    assert made.given == (3, ["a"], date(2024, 2, 29), {"more": [1]})
+    assert (make("Fields", most=2).most, make("Model", most=2).most) == (2, 2)
+    assert [make(name, most="x").most for name in ("Untyped", "Untold", "Odd")] == ["x"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "found"),
+    [
+        ("Plain", {"most": "a lot"}, r"option most = 'a lot': Input should be a valid integer"),
+        ("Plain", {"most": 1, "words": [1]}, r"option words = \[1\]: Input should be a valid string"),
+        ("Plain", {"most": 1, "since": "soon"}, r"option since = 'soon': Input should be a valid date"),
+        ("Plain", {}, "missing 1 required positional argument: 'most'"),
+        ("Fields", {"most": None}, "option most = None: Input should be a valid integer"),
+        ("Fields", {"least": 1}, "unexpected keyword argument 'least'"),
+        ("Model", {"most": "a lot"}, "Input should be a valid integer"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_the_class(name: str, options: dict[str, Any], found: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"the part's class can't be used .*{name}.*{found}"):
+        make(name, **options)
