@@ -142,9 +142,9 @@ def require_exact(audit: AuditResult, records: int) -> None:
 
 
 def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
-    flow, days = copy.deepcopy(FLOW), 3
-    flow["fork"]["branches"]["small"]["sink"]["target_file_bytes"] = 1  # a file for each record
-    with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **flow) as job:
+    settings, days = copy.deepcopy(FLOW), 3
+    settings["fork"]["branches"]["small"]["sink"]["target_file_bytes"] = 1  # a file for each record
+    with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **settings) as job:
         sent = produce(job, 60, days=days)
         files = files_of(sent, days)
         first: RunResult = Job.from_file(job.path, session=spark).run()
