@@ -27,7 +27,7 @@ class Extract(msgspec.Struct, frozen=True):
     """The table that a dataset is an extract of.
 
     Attributes:
-        namespace: what the table is in: a schema, a database, `kafka`.
+        namespace: what the table is in: a schema, a database, `kafka`, `files`, `rest`.
         table: its name there.
         type: how runs stand to each other.
         keys: columns that together are different in each row; empty if the source knows none.

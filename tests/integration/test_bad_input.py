@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -30,7 +35,11 @@ from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
 from distcommit.stores.job_lock import JobLock
 from distcommit.testing.simulation.stored_bytes import of_version
+from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job
+from tests.servers.lossy_proxy import LossyProxy
+from tests.servers.registered_records import avro_records
+from tests.servers.registry import RegistryServer
 
 
 def run(job: KafkaJob, spark: SparkSession) -> RunResult:
@@ -311,3 +320,108 @@ def test_a_store_that_lost_a_log_stops_only_the_datasets_in_it(tmp_path: Path, s
         assert any("bucket 3" in subject for subject in reasons(result))
         assert 0 < result.totals.datasets_published < 20
         assert job.audit().gaps == job.audit().duplicates == 0
+
+
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+
+
+def by_key(port: int) -> dict[str, Any]:
+    """A fork: what has a key is Avro by the registry at that port, the rest goes as it is."""
+    registry = {"url": f"http://127.0.0.1:{port}/apis/ccompat/v7", "client": {"max.retries": 0, "timeout": 10}}
+    return {
+        "type": "first_match",
+        "when": {"plain": {"column": "key", "op": "is_null"}},
+        "otherwise": "typed",
+        "branches": {
+            "plain": {"sink": {"partition_by": None}},
+            "typed": {"converters": [{"type": "avro", "registry": registry}], "sink": {"partition_by": None}},
+        },
+    }
+
+
+@pytest.mark.slow
+def test_a_registry_that_is_down(tmp_path: Path, spark: SparkSession, registry_server: RegistryServer) -> None:
+    """Its work units wait and are tried again; then they fail, and what needs no registry goes on."""
+    orders, server = f"orders-{uuid.uuid4().hex[:8]}", urlsplit(registry_server.url).port or 0
+    records = avro_records(registry_server.url, orders, ORDER, [{"id": n} for n in range(6)])
+    task = {"attempts": 2, "retry_wait_s": 0.1}
+
+    def send(*values: bytes) -> None:
+        producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+        for each in values:
+            producer.produce(orders, each, key=b"k", partition=0)
+            producer.produce("notes", b"a note", partition=0)
+        assert producer.flush(30) == 0
+        job.produced += 2 * len(values)
+
+    def positions() -> dict[str, Any]:
+        return {row.dataset: row.positions["0"] for row in Job.from_file(job.path).status().datasets}
+
+    with kafka_job(tmp_path, {orders: 1, "notes": 1}, sink=None, task=task) as job:
+        with LossyProxy(server) as proxy:
+            port = proxy.port
+            job.write(fork=by_key(port))
+            send(*records[:2])
+            assert run(job, spark).succeeded
+            job.assert_exact()
+        send(*records[2:])
+        down = run(job, spark)
+        assert not down.succeeded
+        assert list(reasons(down)) == [orders]
+        assert "the schema registry does not answer" in reasons(down)[orders]
+        assert f"127.0.0.1:{port}" in reasons(down)[orders]
+        assert positions() == {orders: 2, "notes": 6}, "the watermark of the one stays, the other goes on"
+        assert (job.audit().exact, job.audit().records) == (True, 8)
+        with LossyProxy(server, at=port) as proxy:
+            proxy.lose_answer_to(rb"GET /apis/ccompat/v7/schemas/ids/")
+            assert run(job, spark).succeeded, "it was away for the first attempt alone, and the second one waited"
+            assert proxy.wait_for_loss(0)
+        assert positions() == {orders: 6, "notes": 6}
+        job.assert_exact()
+    files = list((tmp_path / "output" / orders / "typed").rglob("*.parquet"))
+    assert sorted(n for path in files for n in pq.read_table(path)["id"].to_pylist()) == list(range(6))
+
+
+LARGE = 60
+
+
+def large_values(folder: Path, column: str) -> Iterator[tuple[int, Any, str]]:
+    """Of each record in the Parquet files below: its offset, what is in the column, and why it is there."""
+    for path in folder.rglob("*.parquet"):
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=1):
+            (row,) = batch.to_pylist()
+            yield row["offset"], row[column], row.get("error_reason", "")
+
+
+@pytest.mark.slow
+def test_records_of_ten_megabytes_are_published_or_diverted_in_bounded_memory(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    job_file, peak = tmp_path / "job.yaml", tmp_path / "peak"
+    options = {"records": LARGE, "peak": str(peak)}
+    tree = {
+        "job": "large",
+        "source": {"type": "python", "class": "tests.integration.large_source:LargeSource", "options": options},
+        "on_rejected": "divert",
+        "converters": [{"type": "json", "keep_column": False, "fields": {"n": "int64", "text": "string"}}],
+        "row_checkers": [{"type": "range", "column": "n", "min": 0}],
+        "paths": {name: name for name in ("store", "staging", "output")},
+    }
+    job_file.write_text(yaml.safe_dump(tree))
+    job = Job.from_file(job_file, session=spark)
+    result = job.run()
+    assert result.succeeded, result.totals.reasons
+    audit = job.audit()
+    assert (audit.exact, audit.records, audit.rejected) == (True, LARGE, LARGE // 3 * 2)
+    published = {
+        offset: found == large_source.text(offset)
+        for offset, found, _ in large_values(tmp_path / "output/large", "text")
+    }
+    assert published == dict.fromkeys(range(0, LARGE, 3), True)
+    rejected = [*large_values(tmp_path / "output/_rejected/large", "value")]
+    assert {offset: found == large_source.value(offset) for offset, found, _ in rejected} == {
+        offset: True for offset in range(LARGE) if offset % 3
+    }
+    assert max(len(why) for _, _, why in rejected) <= 1000, "no reason holds the record"
+    # Each of the two writers waits for a row group of 64 MB, and has it once more as it writes it.
+    assert int(peak.read_text()) < 45 * large_source.SIZE, f"bytes of memory, for {LARGE} records"

@@ -121,7 +121,10 @@ def test_a_store_that_was_rebuilt_does_not_read_files_again(tmp_path: Path, spar
     inbox = Inbox(tmp_path)
     inbox.arrive(5)
     assert Job.from_file(inbox.path, session=spark).run().succeeded
-    watermark = next(row for row in Job.from_file(inbox.path).status().datasets if row.dataset == "d00").positions
+    row = next(row for row in Job.from_file(inbox.path).status().datasets if row.dataset == "d00")
+    assert row.extract is not None
+    assert (row.extract.namespace, row.extract.table, row.extract.keys) == ("files", "d00", ("_partition", "_offset"))
+    watermark = row.positions
     (tmp_path / "store").rename(tmp_path / "lost")
     Job.from_file(inbox.path).rebuild()
     inbox.arrive(5)

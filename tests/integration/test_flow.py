@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections import Counter
@@ -18,7 +19,7 @@ from distcommit import Job
 from distcommit.app.audit import AuditResult
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.engine.run import RunResult
-from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
+from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 
 FLOW: dict[str, Any] = {
     "sink": None,
@@ -48,17 +49,17 @@ FLOW: dict[str, Any] = {
 }
 
 
-def produce(job: KafkaJob, records: int, seed: int = 1) -> list[tuple[str, bytes]]:
-    """Sends records of all kinds to each topic; what was sent."""
+def produce(job: KafkaJob, records: int, seed: int = 1, days: int = 1) -> list[tuple[str, bytes]]:
+    """Sends records of all kinds to each topic, day by day in turn; what was sent."""
     chance, sent = random.Random(seed), list[tuple[str, bytes]]()
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for topic in job.topics:
-        for _ in range(records):
+        for place in range(records):
             number, kind = chance.randrange(-10, 100), chance.choice(["a", "b", "noise", None])
             tags = chance.sample(["x", "y", "z"], chance.randrange(4))
             value = json.dumps({"n": number, "kind": kind, "tags": tags}).encode()
             value = chance.choice([value] * 9 + [b"no JSON", b'{"n": "one"}'])
-            producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS)
+            producer.produce(topic, value, partition=0, timestamp=FIRST_DAY_MS + place % days * DAY_MS)
             sent.append((topic, value))
     assert producer.flush(30) == 0
     job.produced += len(sent)
@@ -110,6 +111,28 @@ def published(folder: Path) -> dict[str, Counter[Any]]:
     return found
 
 
+def files_of(sent: list[tuple[str, bytes]], days: int) -> Counter[str]:
+    """How many files one run is to make of it, by branch: of `large` one a day, of `small` one a record."""
+    found: Counter[str] = Counter()
+    for topic in {topic for topic, _ in sent}:
+        own = [expected([each]) for each in sent if each[0] == topic]
+        found["large"] += len({place % days for place, each in enumerate(own) if each["large"]})
+        found["small"] += sum(each["small"].total() for each in own)
+        found["errors"] += any(each["errors"] for each in own)
+    return found
+
+
+def files_in(folder: Path) -> Counter[str]:
+    """How many files are published, by branch."""
+    output = folder / "output"
+    there = {
+        "large": output.glob("t*/large/**/*.parquet"),
+        "small": output.glob("t*/small/**/*.avro"),
+        "errors": output.glob("_rejected/**/*.parquet"),
+    }
+    return Counter({branch: len(list(paths)) for branch, paths in there.items()})
+
+
 def require_exact(audit: AuditResult, records: int) -> None:
     for branch in ("large", "small"):
         rows = [row for row in audit.partitions if row.branch == branch]
@@ -119,10 +142,14 @@ def require_exact(audit: AuditResult, records: int) -> None:
 
 
 def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: SparkSession) -> None:
-    with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **FLOW) as job:
-        sent = produce(job, 60)
+    settings, days = copy.deepcopy(FLOW), 3
+    settings["fork"]["branches"]["small"]["sink"]["target_file_bytes"] = 1  # a file for each record
+    with kafka_job(tmp_path, {"t0": 1, "t1": 1}, **settings) as job:
+        sent = produce(job, 60, days=days)
+        files = files_of(sent, days)
         first: RunResult = Job.from_file(job.path, session=spark).run()
-        sent += produce(job, 30, seed=2)
+        more = produce(job, 30, seed=2, days=days)
+        sent, files = sent + more, files + files_of(more, days)
         second = Job.from_file(job.path, session=spark).run()
         audit = job.audit()
         status = Job.from_file(job.path).status()
@@ -130,6 +157,9 @@ def test_each_record_ends_in_one_way_in_each_branch(tmp_path: Path, spark: Spark
     assert second.succeeded
     assert published(tmp_path) == expected(sent)
     require_exact(audit, len(sent))
+    assert min(files.values()) > 1, "several in each branch"
+    assert files_in(tmp_path) == files
+    assert first.totals.files_published + second.totals.files_published == audit.files == files.total()
     assert status.last_run is not None
     flow = {(each.branch, each.construct): each for each in status.last_run.flow.constructs}
     assert flow["", "json"].taken == 60

@@ -91,7 +91,11 @@ def test_a_list_with_a_problem_keeps_its_watermark_and_the_others_go_on(
     rest_server.put(refused, first=[[403, {}, "no"]] * 9)
     rest_server.put(disordered, rows=['{"id": 9}', '{"id": 8}'], field="id", is_number=True)
     rest_server.put(silent, first=[[503, {"Retry-After": "0"}, ""]] * 99)
-    before = {each.dataset: each.positions for each in Job.from_file(job.path).status().datasets}
+    rows = Job.from_file(job.path).status().datasets
+    before = {each.dataset: each.positions for each in rows}
+    assert {each.extract and (each.extract.namespace, each.extract.table) for each in rows} == {
+        ("rest", name) for name in before
+    }
     result = Job.from_file(job.path, session=spark).run()
     assert not result.succeeded
     after = {each.dataset: each.positions for each in Job.from_file(job.path).status().datasets}

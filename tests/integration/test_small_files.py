@@ -1,4 +1,5 @@
-"""Small partitions of a topic share a writer, and so a file: they are one work unit, which wins or loses as one."""
+"""Small partitions of a topic share a writer, and so a file: they are one work unit, which wins or loses as one. Large
+ones are read by several."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
@@ -22,6 +24,51 @@ def files_by_epoch(folder: Path, topic: str) -> dict[str, list[set[int]]]:
         partitions = pq.read_table(path, partitioning=None)["kafka_partition"].to_pylist()
         found.setdefault(path.name.partition("-")[0], []).append(set(partitions))
     return found
+
+
+def work_units(folder: Path, topic: str) -> dict[str, Counter[int]]:
+    """How many records of which partitions each work unit has published, by epoch and work unit."""
+    found: dict[str, Counter[int]] = {}
+    for path in (folder / "output" / topic).rglob("*.parquet"):
+        unit = "-".join(path.name.split("-")[:2])
+        found.setdefault(unit, Counter()).update(pq.read_table(path, partitioning=None)["kafka_partition"].to_pylist())
+    return found
+
+
+def test_several_datasets_are_read_by_multi_work_units_and_by_several_each_with_its_own_watermark(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    topics = {"many-small": 7, "one-large": 1, "one-small": 1}
+    with kafka_job(tmp_path, topics, source={"records_per_work_unit": 20}) as job:
+        job.topics = {"many-small": 7, "one-small": 1}
+        job.produce(6)
+        job.topics = {"one-large": 1}
+        job.produce(50)
+        first = Job.from_file(job.path, session=spark).run()
+        found = {topic: work_units(tmp_path, topic) for topic in topics}
+        job.topics = {"many-small": 7}
+        job.produce(2)
+        second = Job.from_file(job.path, session=spark).run()
+        status = Job.from_file(job.path).status()
+        job.assert_exact()
+    assert first.succeeded
+    assert first.totals.datasets_published == 3
+    by_size = {topic: sorted(map(Counter.total, units.values())) for topic, units in found.items()}
+    assert by_size == {"many-small": [6, 18, 18], "one-large": [16, 17, 17], "one-small": [6]}
+    assert sorted(map(len, found["many-small"].values())) == [1, 3, 3], "partitions of a work unit"
+    assert set(found["many-small"].keys()).isdisjoint(found["one-large"].keys())
+    after = {topic: work_units(tmp_path, topic) for topic in topics}
+    assert second.succeeded
+    assert second.totals.datasets_published == 1
+    assert [after[topic] == found[topic] for topic in topics] == [False, True, True], "the others have nothing new"
+    (more,) = (units for unit, units in after["many-small"].items() if unit not in found["many-small"])
+    assert more == dict.fromkeys(range(7), 2), "all seven are one work unit"
+    positions = {row.dataset: row.positions for row in status.datasets}
+    assert positions == {
+        "many-small": {str(partition): 8 for partition in range(7)},
+        "one-large": {"0": 50},
+        "one-small": {"0": 6},
+    }
 
 
 @pytest.mark.slow

@@ -15,13 +15,14 @@ class LossyProxy:
 
     Args:
         port: the server's.
+        at: where clients connect to; 0 for any port.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, at: int = 0) -> None:
         self._server_port = port
         self._lose_after: re.Pattern[bytes] | None = None
         self._losses = threading.Semaphore(0)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", at))
         self._open: set[socket.socket] = {self._listener}
 
     @property

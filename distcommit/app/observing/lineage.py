@@ -48,7 +48,9 @@ def source_of(config: JobConfig) -> Callable[[str], Name]:
         extract = source.extract_of(urn)
         if source.type == "kafka" and extract is not None:
             return Name(f"kafka://{source.brokers.partition(',')[0]}", extract.table)
-        return Name(source.type, f"{extract.namespace}.{extract.table}" if extract is not None else urn)
+        if extract is None or extract.namespace == source.type:
+            return Name(source.type, urn)
+        return Name(source.type, f"{extract.namespace}.{extract.table}")
 
     return named
 

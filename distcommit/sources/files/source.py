@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from distcommit.fs.input_files import InputFolder
+from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.source import DatasetProblem, Extractor, Provenance, SourceSettings
@@ -89,6 +90,10 @@ class FilesSource(BaseModel, SourceSettings):
             "dataset": Pin(self.dataset),
             WATERMARK_PIN: WATERMARKS.pin(),
         }
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        """By the columns that are added. A row of a file that is read again counts as another one."""
+        return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
 
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]

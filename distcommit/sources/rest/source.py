@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.model.errors import ConfigurationError, SourceError
+from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.pins import Pin
 from distcommit.model.source import DatasetProblem, Provenance, SourceSettings
@@ -141,6 +142,11 @@ class RestSource(BaseModel, SourceSettings):
             " (paths)."
         )
         return {"url": Pin(urlsplit(self.url).path, another)}
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        """By the columns that are added, and the watermark field, which is in each record."""
+        columns = (PARTITION_COLUMN, OFFSET_COLUMN)
+        return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (self._watermark_of(dataset_urn).field,))
 
     def plan(
         self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]

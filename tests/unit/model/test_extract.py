@@ -11,7 +11,9 @@ from distcommit.model.errors import SourceError
 from distcommit.model.extract import Extract, TableType, extract_of, with_extract
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.rest.source import RestSource
 from distcommit.sources.spark.source import SparkSource
 from tests.unit.sources.sql_tables import database, planned, source
 
@@ -37,6 +39,23 @@ def test_kafka_knows_a_topic_whatever_is_a_dataset_of_it() -> None:
     columns = ("kafka_partition", "kafka_offset")
     expected = Extract("kafka", "clicks", TableType.APPEND_ONLY, columns, ("kafka_offset",))
     assert kafka.extract_of("clicks") == kafka.extract_of("clicks@3") == expected
+
+
+def test_files_and_lists_are_known_by_what_numbers_their_records() -> None:
+    files = FilesSource.model_validate({"type": "files", "paths": ["/in/{dataset}/*.csv"], "format": "csv"})
+    columns = ("_partition", "_offset")
+    assert files.extract_of("a") == Extract("files", "a", TableType.APPEND_ONLY, columns, ("_offset",))
+    settings = {
+        "type": "rest",
+        "url": "https://host/{dataset}",
+        "datasets": ["a", "b"],
+        "watermark": {"field": "at", "type": "time", "since": "since", "lookback": 0},
+        "paging": {"type": "none"},
+        "overrides": {"b": {"watermark": {"field": "meta.id", "type": "integer", "since": "after", "lookback": 0}}},
+    }
+    rest = RestSource.model_validate(settings)
+    assert rest.extract_of("a") == Extract("rest", "a", TableType.APPEND_ONLY, columns, ("at",))
+    assert rest.extract_of("b").delta_fields == ("meta.id",)
 
 
 def test_spark_knows_which_reader_it_was() -> None:
