@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ READ = {"a": {"0": 3}, "b": {"0": 2, "1": 1}}
 
 
 @pytest.mark.parametrize("table", ["task_states", "plans"])
-def test_are_read_by_spark_and_by_arrow(tmp_path: Path, spark: SparkSession, table: str) -> None:
+def test_are_read_by_spark_by_arrow_and_by_duckdb(tmp_path: Path, spark: SparkSession, table: str) -> None:
     for place in ("store", "staging", "output"):
         (tmp_path / place).mkdir()
     store = store_at(tmp_path, create=True)
@@ -28,3 +29,10 @@ def test_are_read_by_spark_and_by_arrow(tmp_path: Path, spark: SparkSession, tab
     by_spark = spark.read.parquet(str(folder))
     assert by_spark.count() == by_arrow.num_rows
     assert {row["dataset_urn"] for row in by_spark.select("dataset_urn").distinct().collect()} == set(READ)
+    with duckdb.connect() as duck:
+        files = f"read_parquet('{folder}/**/*.parquet', hive_partitioning = true)"
+        assert duck.execute(f"SELECT count(*), count(DISTINCT dataset_urn) FROM {files}").fetchall() == [
+            (by_arrow.num_rows, len(READ))
+        ]
+        columns = {name for name, *_ in duck.execute(f"DESCRIBE SELECT * FROM {files}").fetchall()}
+    assert {"run", *(["partition"] if table == "task_states" else [])} <= columns
