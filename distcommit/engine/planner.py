@@ -89,7 +89,8 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         planned.misplaced = _misplaced(settings.store, states)
         for urn, why in delete_retired(settings.store, states):
             tally.note(urn, "retired files stay", why)
-        _forget_older(settings, partition, tally)
+        if why := forget_older(settings, partition, settings.partitions):
+            tally.note(f"partition {partition}", "tables of older runs stay", why)
         _plan(settings, partition, states, planned)
         store = settings.store
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "plan", partition, planned.rows)
@@ -115,14 +116,16 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     )
 
 
-def _forget_older(settings: RunSettings, partition: int, tally: Tally[PlanCounts]) -> None:
-    """What older runs have left to look at, of which nothing is needed once all buckets are recovered."""
+def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
+    """Deletes what older runs have left to look at, as one of so many who do; after recovery, as what could not be
+    recovered needs some of it. Returns why some stays: a later run deletes it."""
     try:
         fs, root = settings.store.fs, settings.store.roots.store
-        forget_runs(fs, root, partition, settings.partitions, settings.kept, settings.refused)
-    except OSError as error:  # a later run deletes it: nothing waits for that
+        forget_runs(fs, root, partition, partitions, settings.kept, settings.refused)
+    except OSError as error:
         logger.warning("what older runs have left stays: %s", error)
-        tally.note(f"partition {partition}", "tables of older runs stay", str(error))
+        return str(error)
+    return ""
 
 
 def _from_source(

@@ -21,7 +21,7 @@ from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.launch import JobFailedError, Launch
 from distcommit.engine.observed import Nobody
 from distcommit.engine.phases import Phase, Phases
-from distcommit.engine.planner import PlanReport, plan_partition, share_out
+from distcommit.engine.planner import PlanReport, forget_older, plan_partition, share_out
 from distcommit.engine.recover import RecoverReport, oldest_held, recover_partition
 from distcommit.engine.reports import PhaseCounts, Reasons, Report, Totals, totals_of
 from distcommit.engine.settings import RunSettings
@@ -94,6 +94,7 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NOBODY)
         FencedError: if a newer run was there.
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
+    forget_older(_knowing_refused(settings, recovered), 0, 1)
     _end(settings, _Told(recovered.report.heads, recovered.report.seen))
     totals = totals_of([recovered.report], recovered.oldest_held_epoch)
     succeeded = not recovered.report.reasons and not totals.sequences_left
@@ -111,6 +112,11 @@ def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverRe
         cut_began(settings.store, settings.epoch, report.heads)
         forget_cuts(settings.store, settings.epoch, settings.kept_cuts)
     return RecoverReport(report, oldest_held(found))
+
+
+def _knowing_refused(settings: RunSettings, recovered: RecoverReport) -> RunSettings:
+    refused = {*range(settings.store.buckets)} - {head.bucket for head in recovered.report.heads}
+    return replace(settings, refused=frozenset(refused))
 
 
 def run(
@@ -138,8 +144,7 @@ def run(
     """
     phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)
-    refused = {*range(settings.store.buckets)} - {head.bucket for head in recovered.report.heads}
-    settings = replace(settings, refused=frozenset(refused))
+    settings = _knowing_refused(settings, recovered)
     planned, manifest = _plan(launch, settings, phases, pinned)
     ingested: list[Report[IngestCounts]] = []
     drained: list[Report[DrainCounts]] = []
