@@ -127,6 +127,11 @@ def planned(settings: RunSettings) -> RunSettings:
     """The same run, that has begun, once it has recovered and planned."""
     for partition in range(settings.partitions):
         recover_partition(settings, partition)
+    return plan_all(settings)
+
+
+def plan_all(settings: RunSettings) -> RunSettings:
+    """The same run, that has recovered, once it has planned."""
     manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(settings.partitions)])
     put_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
     return settings
