@@ -64,7 +64,7 @@ class FlowResult(msgspec.Struct):
     """What was seen. Records are counted by (topic, id); `duplicates` and `missing` over both branches.
 
     `errors`: live ones in the end, and `errors_by_branch` where they are: those that were turned away before the fork
-    have an empty name; `reprocessed`: those that were published after the fix; `published_by_branch`: in the end.
+    have an empty name; `turned_away_by_branch`: the same before the fix; `reprocessed`: those that were published after the fix; `published_by_branch`: in the end.
     """
 
     topics: int
@@ -76,6 +76,7 @@ class FlowResult(msgspec.Struct):
     kills: int = 0
     reprocessed: int = 0
     errors_by_branch: dict[str, int] = {}
+    turned_away_by_branch: dict[str, int] = {}
     exact: bool = False
     seconds: dict[str, float] = {}
     problems: list[str] = []
@@ -239,6 +240,8 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
             result.problems.append(f"{when} reprocessing {len(more)} records of {branch} that were never to be there")
     errors = _live_errors(store.fs, store.roots.output)
     result.errors, result.errors_by_branch = errors.total(), dict(Counter(branch for branch, _, _ in errors.elements()))
+    if not is_mended:
+        result.turned_away_by_branch = result.errors_by_branch
     result.duplicates += sum(count - 1 for count in errors.values())
     if audit.rejected != (counted := sum(len(_BRANCHES) if not branch else 1 for branch, _, _ in errors)):
         result.problems.append(f"{when} reprocessing the audit finds {audit.rejected} errors, and there are {counted}")

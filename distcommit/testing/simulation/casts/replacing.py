@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
+from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import Launch, Result
 from distcommit.engine.planner import plan_partition
@@ -18,6 +19,7 @@ from distcommit.model.watermark import Watermark
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.job_store import JobStore
+from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.casts.parts import (
     Act,
@@ -45,7 +47,9 @@ def _source(first: int, second: int) -> ModelSource:
 
 
 _FIRST, _SECOND, _THIRD, _FOURTH = _source(1, 1), _source(2, 1), _source(4, 2), _source(5, 2)
-_IN_TURN = _source(1, 1), _source(1, 2), _source(2, 2), _source(3, 3)
+_IN_TURN = tuple(
+    ModelSource({"a": ModelDataset({"0": first, "1": second})}) for first, second in ((1, 1), (1, 2), (2, 2), (3, 3))
+)
 """What there is at each run: one partition grows, then the other one, then both."""
 _FOLDER = World(files=FileSink(compression="none", publish="replace"))
 _PARTITIONS = World(
@@ -112,7 +116,13 @@ def _late_twin(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
     def plans(store: JobStore, scene: Scene) -> None:
         plan_partition(on(settings, store), 0)
 
-    return {"drain": drains(settings), "plan-twin": plans}
+    def publishes(store: JobStore, scene: Scene) -> None:
+        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+        report = drain_partition(on(settings, store), 0)
+        if report.reasons and not scene.disturbed:
+            raise AssertionError(f"it could not publish: {report.reasons}")
+
+    return {"drain": publishes, "plan-twin": plans}
 
 
 def _violation(
@@ -134,7 +144,7 @@ def _replacing(
 
 _TWINS = ((_SECOND, _THIRD),)
 _BY_FIELDS = (FieldPartition(field="partition"), FieldPartition(field="offset"))
-_DEEP = World(files=FileSink(compression="none", publish="replace", partition_by=_BY_FIELDS))
+_DEEP = World(max_attempts=1, files=FileSink(compression="none", publish="replace", partition_by=_BY_FIELDS))
 _ZOMBIE = ((_FIRST, _SECOND, _FOURTH), (_FIRST, _SECOND, _THIRD, _FOURTH))
 REPLACING = (
     _replacing("replace-twins", _twins, _FOLDER, *_TWINS),
