@@ -64,7 +64,8 @@ class FlowResult(msgspec.Struct):
     """What was seen. Records are counted by (topic, id); `duplicates` and `missing` over both branches.
 
     `errors`: live ones in the end, and `errors_by_branch` where they are: those that were turned away before the fork
-    have an empty name; `turned_away_by_branch`: the same before the fix; `reprocessed`: those that were published after the fix; `published_by_branch`: in the end.
+    have an empty name; `turned_away_by_branch`: the same before the fix. `reprocessed`: those that were published after
+    it; `published_by_branch`: in the end.
     """
 
     topics: int
