@@ -142,7 +142,7 @@ def stop(store: JobStore, urn: str) -> None:
 def test_what_is_not_done_is_not_reprocessed(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         turned_away(job)
-        killed_once(job, "output/_rejected/bad/_*")
+        killed_once(job, "output/_rejected/bad/_*", "bad")
         store = Job.from_file(job.path).open_store(create=False)
         status = {row.dataset: row.status for row in Job.from_file(job.path).status().datasets}["bad"]
         if status == "pending":  # else it was quicker
