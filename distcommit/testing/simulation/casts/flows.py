@@ -26,6 +26,7 @@ from distcommit.testing.simulation.casts.parts import (
     new_run,
     on,
     planned,
+    reprocesses,
     runs,
     violation_of_exact,
 )
@@ -98,11 +99,7 @@ def _violation_of_mended(cast: Cast, machine: SimulatedPosix, before: Mapping[st
     return wrong or misplaced(cast.world.store(machine), cast.source, _mended_places)
 
 
-def _reprocess(store: JobStore, scene: Scene) -> None:
-    """All errors are fed again. If nobody fences it and no error strikes, that succeeds."""
-    result = _MENDED.reprocess(store.fs._calls, _MORE, "")  # type: ignore[attr-defined]
-    if not (result.succeeded or scene.disturbed):
-        raise AssertionError(f"errors can't be fed again: {result}")
+_reprocess = reprocesses(_MENDED, _MORE)
 
 
 def _feeding(machine: SimulatedPosix) -> RunSettings:

@@ -185,6 +185,17 @@ def runs(world: World = WORLD, source: ModelSource = SOURCE, *, beside_people: b
     return act
 
 
+def reprocesses(world: World, source: ModelSource) -> Act:
+    """All errors are fed again. If nobody fences that and no error strikes, it succeeds."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        result = world.reprocess(store.fs._calls, source, "")  # type: ignore[attr-defined]
+        if not (result.succeeded or scene.disturbed):
+            raise AssertionError(f"errors can't be fed again: {result}")
+
+    return act
+
+
 def quarantine(log: CommitLog, name: SequenceName) -> None:
     """Quarantines a pending sequence, by a log of its run's epoch."""
 

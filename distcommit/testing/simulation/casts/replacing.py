@@ -21,6 +21,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.models.turning_away import TurningAway
 from distcommit.testing.simulation.casts.parts import (
     Act,
     Cast,
@@ -31,6 +32,7 @@ from distcommit.testing.simulation.casts.parts import (
     new_run,
     on,
     plan_all,
+    reprocesses,
     runs,
     violation_of_exact,
 )
@@ -73,6 +75,12 @@ def _zombie(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
     a newer run replaces all of that."""
     _about_to_replace(world, machine, _FIRST, _SECOND)
     return {"zombie": finishes(new_run(machine, world, _THIRD)), "run": runs(world, _FOURTH)}
+
+
+def _beside_reprocess(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
+    """Errors are fed again while a run is about to replace these files, too; in the end all that is read is."""
+    replace(world, flow=TurningAway(frozenset({"a/0/1", "b/0/0"}))).run(machine, _SECOND)
+    return {"zombie": finishes(new_run(machine, world, _THIRD)), "reprocess": reprocesses(world, _THIRD)}
 
 
 def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -> RunSettings:
@@ -150,6 +158,7 @@ REPLACING = (
     _replacing("replace-twins", _twins, _FOLDER, *_TWINS),
     _replacing("replace-partitions-twins", _twins, _PARTITIONS, *_TWINS),
     _replacing("replace-late-twin", _late_twin, _DEEP, _IN_TURN),
+    _replacing("replace-beside-reprocess", _beside_reprocess, _FOLDER, *_TWINS),
     _replacing("replace-zombie", _zombie, _FOLDER, *_ZOMBIE),
     _replacing("replace-partitions-zombie", _zombie, _PARTITIONS, *_ZOMBIE),
 )
