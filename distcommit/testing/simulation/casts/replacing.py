@@ -49,6 +49,7 @@ def _source(first: int, second: int) -> ModelSource:
 
 
 _FIRST, _SECOND, _THIRD, _FOURTH = _source(1, 1), _source(2, 1), _source(4, 2), _source(5, 2)
+_MORE_OF_A = ModelSource({"a": _THIRD.datasets["a"], "b": _SECOND.datasets["b"]})
 _IN_TURN = tuple(
     ModelSource({"a": ModelDataset({"0": first, "1": second})}) for first, second in ((1, 1), (1, 2), (2, 2), (3, 3))
 )
@@ -78,9 +79,9 @@ def _zombie(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 def _beside_reprocess(world: World, machine: SimulatedPosix) -> Mapping[str, Act]:
-    """Errors are fed again while a run is about to replace these files, too; in the end all that is read is."""
+    """Errors of two datasets are fed again while a run is about to replace the files of one of them, these too."""
     replace(world, flow=TurningAway(frozenset({"a/0/1", "b/0/0"}))).run(machine, _SECOND)
-    return {"zombie": finishes(new_run(machine, world, _THIRD)), "reprocess": reprocesses(world, _THIRD)}
+    return {"zombie": finishes(new_run(machine, world, _MORE_OF_A)), "reprocess": reprocesses(world, _MORE_OF_A)}
 
 
 def _about_to_plan(world: World, machine: SimulatedPosix, source: ModelSource) -> RunSettings:
@@ -146,8 +147,8 @@ def _replacing(
     world: World,
     *histories: tuple[ModelSource, ...],
 ) -> Cast:
-    violation = partial(_violation, histories)
-    return Cast(name, partial(stage, world), violation, world=world, source=histories[0][-1])
+    violation, source = partial(_violation, histories), histories[0][-1]
+    return Cast(name, partial(stage, world), violation, world=world, source=source)
 
 
 _TWINS = ((_SECOND, _THIRD),)
@@ -158,7 +159,7 @@ REPLACING = (
     _replacing("replace-twins", _twins, _FOLDER, *_TWINS),
     _replacing("replace-partitions-twins", _twins, _PARTITIONS, *_TWINS),
     _replacing("replace-late-twin", _late_twin, _DEEP, _IN_TURN),
-    _replacing("replace-beside-reprocess", _beside_reprocess, _FOLDER, *_TWINS),
+    _replacing("replace-beside-reprocess", _beside_reprocess, _FOLDER, (_SECOND, _MORE_OF_A)),
     _replacing("replace-zombie", _zombie, _FOLDER, *_ZOMBIE),
     _replacing("replace-partitions-zombie", _zombie, _PARTITIONS, *_ZOMBIE),
 )
