@@ -108,6 +108,12 @@ class Job(StoredJob):
 
         return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
 
+    def reprocess_all(self, observer: Observer | None = None) -> RunResult:
+        """The same for all datasets of which anything was turned away, in one run: see `app.reprocess`."""
+        from distcommit.app.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
+
+        return reprocess_all(self._folders, self._session, who_am_i(), observer)
+
     def retain(
         self,
         older_than: str,

@@ -1,4 +1,4 @@
-"""Reprocess: what was turned away of a dataset is fed through the flow as it is now."""
+"""Reprocess: what was turned away of a dataset, or of all, is fed through the flow as it is now."""
 
 from __future__ import annotations
 
@@ -43,9 +43,28 @@ def reprocess_dataset(
     """
     _require_exactly_once(folders)
     _require_whole(folders)
-    store, flow = folders.opened(), folders.config.task_flow()
-    _require_errors(store, flow, urn)
-    with begun(folders, session, f"reprocess {urn}", who, observer) as (launch, begun_settings, told, _):
+    _require_errors(folders.opened(), folders.config.task_flow(), urn)
+    return _run(folders, session, urn, who, observer)
+
+
+def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, observer: Observer | None) -> RunResult:
+    """The same in one run for all datasets that have live errors, each in a sequence of its own. One that can't be fed
+    is named among the run's reasons, and the others go on; nothing to feed at all is a success.
+
+    Raises:
+        ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions; nothing was
+            changed.
+        DistcommitError: as of any run.
+    """
+    _require_exactly_once(folders)
+    _require_whole(folders)
+    folders.opened()
+    return _run(folders, session, "", who, observer)
+
+
+def _run(folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None) -> RunResult:
+    """A run that reads live error files of this dataset, or of all if it is empty."""
+    with begun(folders, session, f"reprocess {urn or '--all'}", who, observer) as (launch, begun_settings, told, _):
         flow, roots = begun_settings.flow, begun_settings.store.roots
         errors = ErrorFiles(begun_settings.store.fs, roots.output, urn, flow)
         settings = replace(begun_settings, flow=flow.with_source(errors))

@@ -21,6 +21,7 @@ from distcommit.cli.retain_view import retain_view
 from distcommit.cli.runs_view import cancel_view
 from distcommit.cli.try_out_view import run_or_try_out_view
 from distcommit.cli.verify_view import sweep_view
+from distcommit.model.errors import ConfigurationError
 
 
 def run(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
@@ -78,15 +79,24 @@ def gc(
 
 def reprocess(
     job: JobFile,
-    dataset: Annotated[str, typer.Argument(help="The dataset's URN, as status shows it.")],
+    dataset: Annotated[
+        str | None, typer.Argument(help="The dataset's URN, as status shows it.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every dataset that has any, in one run.")] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Feed what was turned away of a dataset through the flow as it is now, exactly once."""
     with opened(job, overrides, as_json, verbose) as (terminal, configured):
+        if bool(dataset) == everything:
+            raise ConfigurationError(
+                "this does not say what to reprocess",
+                expected="a dataset's URN, or --all",
+                found="both" if everything else "neither",
+            )
         with shown_progress(terminal.err) as shown:
-            result = configured.reprocess(dataset, shown)
+            result = configured.reprocess(dataset, shown) if dataset else configured.reprocess_all(shown)
         terminal.show(result, run_view)
     ended_with(0 if result.succeeded else 1)
 

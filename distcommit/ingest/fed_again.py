@@ -95,6 +95,14 @@ def plan_again(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow)
     """
     if state.watermark is None:
         raise _nothing(state.dataset_urn, "no watermark")
+    units = _units(fs, output, state, flow)
+    if not units:
+        raise _nothing(state.dataset_urn, "no error file that is live")
+    return _plan_of(state, units)
+
+
+def _units(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow) -> tuple[WorkUnit, ...]:
+    """As `plan_again`; empty if there is nothing to feed."""
     names = tuple(branch.name for branch in flow.branches)
     groups: dict[tuple[str, str, tuple[str, ...]], list[tuple[str, Footer]]] = {}
     for path, footer in _live_errors(fs, output, state):
@@ -110,9 +118,7 @@ def plan_again(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow)
             )
         key = footer.incarnation, branch, footer.branches if branch else names
         groups.setdefault(key, []).append((path, footer))
-    if not groups:
-        raise _nothing(state.dataset_urn, "no error file that is live")
-    units = tuple(
+    return tuple(
         WorkUnit(
             "",
             state.dataset_urn,
@@ -123,7 +129,11 @@ def plan_again(fs: FileSystem, output: str, state: DatasetState, flow: TaskFlow)
         )
         for (incarnation, branch, branches), files in groups.items()
     )
-    return DatasetPlan(state.dataset_urn, state.watermark, Watermark({}, state.watermark.incarnation), units)
+
+
+def _plan_of(state: DatasetState, units: tuple[WorkUnit, ...]) -> DatasetPlan:
+    incarnation = state.watermark.incarnation if state.watermark else ""
+    return DatasetPlan(state.dataset_urn, state.watermark, Watermark({}, incarnation), units)
 
 
 def _fed_again(branch: str, branches: tuple[str, ...], base: int, files: Sequence[tuple[str, Footer]]) -> FedAgain:
@@ -143,12 +153,12 @@ def _nothing(urn: str, found: str) -> ConfigurationError:
 
 @dataclass(frozen=True, slots=True)
 class ErrorFiles(Source):
-    """One dataset's live error files, in the place of the job's source.
+    """One dataset's live error files, or those of all datasets, in the place of the job's source.
 
     Attributes:
         fs: where
         output: the job's output is.
-        dataset_urn: the dataset.
+        dataset_urn: the dataset; empty: all that have any.
         flow: the job's.
     """
 
@@ -165,6 +175,9 @@ class ErrorFiles(Source):
         return self.flow.source.extract_of(dataset_urn)
 
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        if not self.dataset_urn:
+            yield from self._plan_all({urn: state for urn, state in states.items() if owned(urn)})
+            return
         state = states.get(self.dataset_urn)
         if not owned(self.dataset_urn) or (state is not None and state.status is not DatasetStatus.IDLE):
             return
@@ -172,6 +185,16 @@ class ErrorFiles(Source):
             yield plan_again(self.fs, self.output, state or DatasetState(self.dataset_urn), self.flow)
         except (DistcommitError, OSError) as error:
             yield DatasetProblem(self.dataset_urn, str(error))
+
+    def _plan_all(self, states: Mapping[str, DatasetState]) -> Iterator[Planned]:
+        for urn, state in states.items():
+            if state.status is not DatasetStatus.IDLE or state.watermark is None:
+                continue
+            try:
+                if units := _units(self.fs, self.output, state, self.flow):
+                    yield _plan_of(state, units)
+            except (DistcommitError, OSError) as error:
+                yield DatasetProblem(urn, str(error))
 
     def open(self) -> Extractor:
         return _ErrorFilesExtractor(self)

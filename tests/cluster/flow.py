@@ -21,42 +21,51 @@ import fastavro
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from distcommit.app.demo.kill import CommitWatcher
 from distcommit.app.job import Job
 from distcommit.model.ports import FileSystem
+from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.stores.tombstones import read_tombstone
 from tests.cluster.servers import cluster_job, servers
 from tests.cluster.timing import Say, timing
-from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob
+from tests.jobs.kafka_job import FIRST_DAY_MS, PACKAGE_ROOT, KafkaJob
 from tests.servers.registry import RegistryServer
 
 _END_S = 1800.0
 _HOUR_MS = 3_600_000
+_CONF = PACKAGE_ROOT / "conf" / "kafka-avro-fork.yaml"
 _V1: dict[str, Any] = {
     "type": "record",
-    "name": "Order",
+    "name": "Click",
     "fields": [
         {"name": "id", "type": "long"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "cents", "type": "long"},
-        {"name": "country", "type": ["null", "string"]},
+        {"name": "user", "type": ["null", "string"]},
+        {"name": "time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": "long"},
+        {"name": "page", "type": "string"},
+        {"name": "email", "type": ["null", "string"]},
     ],
 }
 _V2: dict[str, Any] = {
     **_V1,
     "fields": [*_V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}],
 }
-_BRANCHES = ("hourly", "daily")
+_LAKE, _ARCHIVE = "lake", "archive"
+_BRANCHES = (_LAKE, _ARCHIVE)
+_TOO_LITTLE, _TOO_MUCH, _EMAIL = -5, 20_000, "u@example.org"
 Key = tuple[str, int]
 
 
 class FlowResult(msgspec.Struct):
-    """What was seen. Records are counted by (topic, id); `duplicates` and `missing` over both branches and errors.
+    """What was seen. Records are counted by (topic, id); `duplicates` and `missing` over both branches.
 
-    `errors`: live ones in the end; `reprocessed`: those that were published after the fix; `published_by_branch`: in
-    the end.
+    `errors`: live ones in the end, and `errors_by_branch` where they are: those that were turned away before the fork
+    have an empty name; `turned_away_by_branch`: the same before the fix. `reprocessed`: those that were published after
+    it; `published_by_branch`: in the end.
     """
 
     topics: int
@@ -67,6 +76,8 @@ class FlowResult(msgspec.Struct):
     missing: int = 0
     kills: int = 0
     reprocessed: int = 0
+    errors_by_branch: dict[str, int] = {}
+    turned_away_by_branch: dict[str, int] = {}
     exact: bool = False
     seconds: dict[str, float] = {}
     problems: list[str] = []
@@ -85,29 +96,37 @@ class _Topics:
                 self._ids[topic, name] = self._client.register_schema(f"{topic}-value", Schema(text, "AVRO"))
         self._parsed = {"v1": fastavro.parse_schema(_V1), "v2": fastavro.parse_schema(_V2)}
         self.good: set[Key] = set()
-        self.negative: set[Key] = set()
-        self.undecodable: Counter[str] = Counter()
+        self.of_no_branch: set[Key] = set()
+        self.not_for_the_lake: set[Key] = set()
+        self.undecodable = 0
         self._number = 0
 
     def produce(self, each: int, versions: tuple[str, ...]) -> None:
-        """Sends so many records to each topic, one in fifty bad in one of two ways."""
+        """Sends so many records to each topic, one in fifty bad, in one of four ways."""
         producer = Producer({"bootstrap.servers": self.job.broker.bootstrap_servers, "linger.ms": 20})
         for topic in self.job.topics:
             for place in range(each):
                 self._number += 1
-                version, kind = versions[place * len(versions) // each], self._chance.randrange(100)
+                version, kind = versions[place * len(versions) // each], self._chance.randrange(200)
                 at_ms = FIRST_DAY_MS + self._number % 30 * _HOUR_MS
-                cents = -5 if kind == 0 else self._number % 10_000
-                record = {"id": self._number, "at": datetime.fromtimestamp(at_ms / 1000, UTC), "cents": cents}
-                record |= {"country": self._chance.choice(["be", "nl", None]), "note": "n"}
+                record = {
+                    "id": self._number,
+                    "user": None if kind == 2 else "u",
+                    "time": datetime.fromtimestamp(at_ms / 1000, UTC),
+                    "price": {0: _TOO_LITTLE, 1: _TOO_MUCH}.get(kind, self._number % 10_000),
+                    "page": "/",
+                    "email": self._chance.choice([None, _EMAIL]),
+                    "note": "n",
+                }
                 datum = io.BytesIO()
                 fastavro.schemaless_writer(datum, self._parsed[version], record)
                 value = struct.pack(">bI", 0, self._ids[topic, version]) + datum.getvalue()
-                if kind == 1:
+                if kind == 3:
                     value = value[:-1]  # cut off
-                    self.undecodable[topic] += 1
+                    self.undecodable += 1
                 else:
-                    (self.negative if kind == 0 else self.good).add((topic, self._number))
+                    kinds = {0: self.of_no_branch, 1: self.not_for_the_lake, 2: self.of_no_branch}
+                    kinds.get(kind, self.good).add((topic, self._number))
                 while True:
                     try:
                         producer.produce(topic, value, partition=0, timestamp=at_ms)
@@ -120,46 +139,30 @@ class _Topics:
             raise TimeoutError(f"{left} records are not acknowledged")
 
 
-def flow_sections(registry: str, least_cents: int) -> dict[str, Any]:
-    """The job's sections; amounts below `least_cents` are rejected."""
-    return {
-        "sink": None,
-        "on_rejected": "divert",
-        "converters": [
-            {"type": "avro", "registry": {"url": registry}},
-            {"type": "sql", "columns": {"euros": "cents / 100.0", "country": "coalesce(country, '??')"}},
-        ],
-        "row_checkers": [
-            {"type": "not_null", "columns": ["id"]},
-            {"type": "range", "column": "cents", "min": least_cents},
-        ],
-        "fork": {
-            "type": "all",
-            "branches": {
-                "hourly": {
-                    "sink": {"partition_by": {"column": "at", "granularity": "hour"}},
-                    "task_checkers": [{"type": "fraction_rejected", "max": 0.5}],
-                },
-                "daily": {
-                    "sink": {
-                        "format": "avro",
-                        "compression": "gzip",
-                        "partition_by": {"column": "at", "granularity": "day"},
-                    },
-                    "task_checkers": [{"type": "unique", "columns": ["id"]}],
-                },
-            },
-        },
-    }
+def flow_sections(registry: str) -> dict[str, Any]:
+    """What the job file of the documentation says of the flow, with another registry."""
+    tree: dict[str, Any] = yaml.safe_load(_CONF.read_text(encoding="utf-8"))
+    tree["converters"][0]["registry"]["url"] = registry
+    flow = {name: tree[name] for name in ("converters", "on_rejected", "row_checkers", "fork")}
+    return {**flow, "sink": None, "source": {"topics": [], "topic_patterns": tree["source"]["topic_patterns"]}}
 
 
-def run_flow(topics: int, records: int, folder: Path, say: Say, reprocessed_topics: int = 5) -> FlowResult:
+def mended(sections: dict[str, Any]) -> dict[str, Any]:
+    """The same, with everything let through that can be decoded."""
+    not_null, price, page = sections["row_checkers"]
+    lake, archive = (sections["fork"]["branches"][name] for name in _BRANCHES)
+    (most,) = lake["row_checkers"]
+    branches = {_LAKE: {**lake, "row_checkers": [{**most, "max": _TOO_MUCH}]}, _ARCHIVE: archive}
+    checkers = [{**not_null, "columns": ["time"]}, {**price, "min": _TOO_LITTLE}, page]
+    return {**sections, "row_checkers": checkers, "fork": {**sections["fork"], "branches": branches}}
+
+
+def run_flow(topics: int, records: int, folder: Path, say: Say) -> FlowResult:
     """Runs it.
 
     Args:
         topics: how many.
         records: of all topics together.
-        reprocessed_topics: of how many of them errors are reprocessed, a run each.
         folder: takes the job file and what the runs print.
         say: told what happens, a line each.
 
@@ -174,10 +177,9 @@ def run_flow(topics: int, records: int, folder: Path, say: Say, reprocessed_topi
             at = stack.enter_context(servers(broker_heap_mb=1024))
             registry = stack.enter_context(RegistryServer()).url
         with timed("topics made"):
-            names = {f"flow.topic-{number:05d}": 1 for number in range(topics)}
-            source = {"topics": [], "topic_patterns": [r"flow\..*"]}
-            sections = {**flow_sections(registry, 0), "source": source, "commit": {"buckets": 16}}
-            job = cluster_job(at, folder, names, **sections)
+            names = {f"clicks.topic-{number:05d}": 1 for number in range(topics)}
+            sections = flow_sections(registry)
+            job = cluster_job(at, folder, names, **sections, commit={"buckets": 16})
             sent = _Topics(job, registry)
         each = max(4, records // topics // 2)
         with timed("records produced"):
@@ -188,17 +190,14 @@ def run_flow(topics: int, records: int, folder: Path, say: Say, reprocessed_topi
             if not place:
                 sent.produce(each, ("v2", "v1", "v2"))
         with timed("run 3"):
-            code, told, errors = job.cli("run", timeout_s=_END_S)
-            if code:
-                raise RuntimeError(f"run 3 ended with {code}: {told} {errors[-2000:]}")
+            _done(job, "run")
         with timed("audit, deep"):
-            _require_exact(result, job, sent, set())
-        with timed("reprocess after the fix"):
-            job.write(**flow_sections(registry, -100))
-            again = _reprocess(job, sent, reprocessed_topics)
-            result.reprocessed = len(again)
+            before = _require_exact(result, job, sent, is_mended=False)
+        with timed("all reprocessed after the fix"):
+            job.write(**mended(sections))
+            _done(job, "reprocess", "--all")
         with timed("audit, deep, again"):
-            _require_exact(result, job, sent, again)
+            result.reprocessed = before - _require_exact(result, job, sent, is_mended=True)
     result.records_produced = job.produced
     result.exact = not (result.duplicates or result.missing or result.problems)
     return result
@@ -216,36 +215,42 @@ def _killed(job: KafkaJob) -> int:
     return 1
 
 
-def _reprocess(job: KafkaJob, sent: _Topics, topics: int) -> set[Key]:
-    """Feeds the errors of so many topics through the mended flow; what is published by that."""
-    chosen = sorted({topic for topic, _ in sent.negative})[:topics]
-    for topic in chosen:
-        code, told, errors = job.cli("reprocess", topic)
-        if code:
-            raise RuntimeError(f"reprocess {topic} ended with {code}: {told} {errors[-2000:]}")
-    return {key for key in sent.negative if key[0] in chosen}
+def _done(job: KafkaJob, *command: str) -> None:
+    code, told, errors = job.cli(*command, timeout_s=_END_S)
+    if code:
+        raise RuntimeError(f"{' '.join(command)} ended with {code}: {told} {errors[-2000:]}")
 
 
-def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, again: set[Key]) -> None:
-    """Holds the product's audit and what the files hold against what was produced, and what was reprocessed of it."""
+def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mended: bool) -> int:
+    """Holds the product's audit, and what the files hold, against what was produced; how many live errors there are."""
     audit = job.audit(deep=True)
     audit.partitions = []
+    when = "after" if is_mended else "before"
     if not audit.exact:
-        result.problems.append(f"{'after' if again else 'before'} reprocessing: {audit}"[:2000])
-    expected = sent.good | again
-    rejected = sum(sent.undecodable.values()) + len(sent.negative - again)
+        result.problems.append(f"{when} reprocessing: {audit}"[:2000])
+    of_all = sent.good | (sent.of_no_branch if is_mended else set())
+    in_lake = of_all | (sent.not_for_the_lake if is_mended else set())
     store = Job.from_file(job.path).open_store(create=False)
     found = _published(store.fs, store.roots.output)
-    for branch in _BRANCHES:
+    for branch, expected in ((_LAKE, in_lake), (_ARCHIVE, of_all | sent.not_for_the_lake)):
         seen = found[branch]
         result.published_by_branch[branch] = seen.total()
         result.duplicates += sum(count - 1 for count in seen.values())
         result.missing += len(expected - seen.keys())
-        if seen.keys() - expected:
-            result.problems.append(f"{branch}: {len(seen.keys() - expected)} records that were never to be there")
-    result.errors = audit.rejected // len(_BRANCHES)  # all were turned away before the fork: they count in each branch
-    if result.errors != rejected:
-        result.problems.append(f"{result.errors} records among the errors, expected {rejected}")
+        if more := seen.keys() - expected:
+            result.problems.append(f"{when} reprocessing {len(more)} records of {branch} that were never to be there")
+    errors = _live_errors(store.fs, store.roots.output)
+    result.errors, result.errors_by_branch = errors.total(), dict(Counter(branch for branch, _, _ in errors.elements()))
+    if not is_mended:
+        result.turned_away_by_branch = result.errors_by_branch
+    result.duplicates += sum(count - 1 for count in errors.values())
+    if audit.rejected != (counted := sum(len(_BRANCHES) if not branch else 1 for branch, _, _ in errors)):
+        result.problems.append(f"{when} reprocessing the audit finds {audit.rejected} errors, and there are {counted}")
+    before_the_fork, of_lake = len(sent.of_no_branch), len(sent.not_for_the_lake)
+    wanted = {"": sent.undecodable} if is_mended else {"": sent.undecodable + before_the_fork, _LAKE: of_lake}
+    if result.errors_by_branch != {branch: count for branch, count in wanted.items() if count}:
+        result.problems.append(f"{when} reprocessing the errors are {result.errors_by_branch}, expected {wanted}")
+    return result.errors
 
 
 def _published(fs: FileSystem, output: str) -> dict[str, Counter[Key]]:
@@ -257,6 +262,21 @@ def _published(fs: FileSystem, output: str) -> dict[str, Counter[Key]]:
         for branch in _BRANCHES:
             for path in _files(fs, f"{output}/{entry.name}/{branch}"):
                 found[branch].update((entry.name, number) for number in _ids(fs.read(path), path))
+    return found
+
+
+def _live_errors(fs: FileSystem, output: str) -> Counter[tuple[str, str, int]]:
+    """(branch, topic, offset) of each record in the error files that no tombstone names."""
+    paths = list(_files(fs, f"{output}/{REJECTED_FOLDER}"))
+    stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
+    retired = {f"{output}/{file.path}" for stone in stones for file in stone.files}
+    found: Counter[tuple[str, str, int]] = Counter()
+    for path in paths:
+        if path in retired or is_tombstone(path):
+            continue
+        rows = pq.read_table(pa.BufferReader(fs.read(path)), columns=["error_branch", "kafka_offset"]).to_pylist()
+        topic = path.split("/")[-2]
+        found.update((row["error_branch"], topic, row["kafka_offset"]) for row in rows)
     return found
 
 

@@ -32,8 +32,10 @@ from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.fencing import fence_bucket
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.segment import Segment, encode_segment
+from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation import explore, fault_histories, fault_orders
 from distcommit.testing.simulation.casts import CASTS
+from distcommit.testing.simulation.casts.branches import by_offset, misplaced
 from distcommit.testing.simulation.casts.parts import SOURCE, WORLD, Scene
 from distcommit.testing.simulation.fault_chains import NEXT, Chains, Subject
 from distcommit.testing.simulation.interleave import TROUBLES, Turns, play
@@ -155,7 +157,10 @@ def test_a_chain_leaves_what_each_of_its_faults_leaves() -> None:
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize("name", ["drains-of-two", "zombie-of-whole-job", "people-confirm", "rebuild-two"])
+@pytest.mark.parametrize(
+    "name",
+    ["drains-of-two", "zombie-of-whole-job", "people-confirm", "rebuild-two", "reprocess-twins", "replace-late-twin"],
+)
 def test_whatever_troubles_the_actors_of_a_play_nothing_is_wrong_after_it(name: str, trouble: str) -> None:
     assert play(name, 3, trouble)[1] == ""
 
@@ -260,6 +265,16 @@ def test_a_person_who_sets_a_watermark_too_late_is_no_violation(listing: int) ->
     before = WORLD.watermarks(machine)
     WORLD.run(machine, SOURCE)
     assert CASTS["person-sets"].violation(CASTS["person-sets"], machine, before) == ""
+
+
+def test_a_record_in_another_branch_than_the_flow_says_is_a_violation() -> None:
+    cast, machine, fewer = CASTS["forks"], new_machine(), ModelSource({"b": CASTS["forks"].source.datasets["b"]})
+    cast.world.run(machine, cast.source)
+    store = cast.world.store(machine)
+    assert misplaced(store, cast.source, by_offset) == ""
+    wrong = misplaced(store, cast.source, lambda *_: ("right",))
+    assert wrong == "a/0/0 is in ['left', 'right'], expected in one of [['right']]"
+    assert misplaced(store, fewer, by_offset).startswith("nobody has read {'a/")
 
 
 def test_two_runs_with_a_live_lease_are_a_violation() -> None:

@@ -46,9 +46,9 @@ def turned_away(job: KafkaJob) -> None:
     job.assert_exact()
 
 
-def killed_once(job: KafkaJob, pattern: str) -> None:
+def killed_once(job: KafkaJob, pattern: str, what: str) -> None:
     """The command dies as soon as such a file is there."""
-    command = ["reprocess", str(job.path), "bad", "--json"]
+    command = ["reprocess", str(job.path), what, "--json"]
     with RunProcess(command, job.folder / "killed.out", job.folder / "killed.err") as run:
         deadline_s = time.monotonic() + 120
         while not list(job.folder.glob(pattern)) and time.monotonic() < deadline_s:
@@ -61,18 +61,20 @@ def rejected(job: KafkaJob) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", ["staging/*/bucket=*/*/tombstone/*", "output/_rejected/bad/_*"])
-def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "what"), [("staging/*/bucket=*/*/tombstone/*", "bad"), ("output/_rejected/bad/_*", "--all")]
+)
+def test_killed_in_its_midst_each_record_is_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         turned_away(job)
         job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
-        killed_once(job, pattern)
+        killed_once(job, pattern, what)
         produce(job, "bad", b'{"n":"three"}')
         code, result, errors = job.cli("run")
         assert code == 0, errors[-3000:]
         job.assert_exact()
         assert rejected(job) in (1, RECORDS // 3 + 1)
-        code, result, errors = job.cli("reprocess", "bad")
+        code, result, errors = job.cli("reprocess", what)
         assert (code, result["totals"]["records_diverted"]) == (0, 1), errors[-3000:]
         job.assert_exact()
         assert rejected(job) == 1
@@ -117,9 +119,10 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
                 Job.from_file(job.path).reprocess(urn)
         with pytest.raises(ConfigurationError, match="at least once can't reprocess"):
             Job.from_file(job.path, ["commit.delivery=at_least_once"]).reprocess("bad")
-        code, _, errors = job.cli("reprocess", "good")
-        assert code == 2
-        assert "Traceback" not in errors
+        for words in (["good"], [], ["bad", "--all"]):
+            code, _, errors = job.cli("reprocess", *words)
+            assert code == 2
+            assert "Traceback" not in errors
         assert files(tmp_path) == before
         stop(Job.from_file(job.path).open_store(create=False), "bad")
         with pytest.raises(ConflictError, match=r"no run plans this dataset.*release it with retry; then reprocess"):
@@ -139,7 +142,7 @@ def stop(store: JobStore, urn: str) -> None:
 def test_what_is_not_done_is_not_reprocessed(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         turned_away(job)
-        killed_once(job, "output/_rejected/bad/_*")
+        killed_once(job, "output/_rejected/bad/_*", "bad")
         store = Job.from_file(job.path).open_store(create=False)
         status = {row.dataset: row.status for row in Job.from_file(job.path).status().datasets}["bad"]
         if status == "pending":  # else it was quicker

@@ -18,6 +18,7 @@ from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter, ForkOperator
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
+from distcommit.model.work import errors_of
 from distcommit.sinks.files.sink import FileSink
 
 LEFT, RIGHT = "left", "right"
@@ -87,11 +88,23 @@ def flow_of_formats(source: Source, sink: Sink) -> TaskFlow:
     return replace(flow, branches=[replace(flow.branches[0], sink=left), replace(flow.branches[1], sink=right)])
 
 
+def places_of(offset: int) -> tuple[str, ...]:
+    """Where records of the one at that offset are published, a name for each: branches, and their error branches."""
+    match offset % 8:
+        case 0:
+            return LEFT, RIGHT
+        case 1 | 5:
+            return (errors_of(""),)
+        case 2 | 6:
+            return LEFT, LEFT, RIGHT, RIGHT
+        case 4:
+            return LEFT, errors_of(RIGHT)
+    return ()
+
+
 def records_of(offset: int) -> int:
     """How many records are published of the one at that offset, in both branches and their error branches."""
-    left = {0: 1, 1: 0, 2: 2, 3: 0}[offset % 4]
-    errors = 1 if offset % 4 == 1 else 0
-    return left * 2 + errors  # what `right` rejects is one record in its error branch, as it would be in its files
+    return len(places_of(offset))
 
 
 def records_without_right(offset: int) -> int:

@@ -132,11 +132,10 @@ class World:
     def reprocess(
         self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
     ) -> RunResult:
-        """A run that feeds a dataset's live error files again, as a process would do it."""
-        settings = self.begin(calls, source, clock, sink)
-        errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
-        settings = replace(settings, flow=settings.flow.with_source(errors))
-        with observed(settings, f"reprocess {urn}", "world") as told:
+        """A run that feeds a dataset's live error files again, or those of all if it is empty, as a process would do
+        it."""
+        settings = self.begin_again(calls, source, urn, clock, sink)
+        with observed(settings, f"reprocess {urn or '--all'}", "world") as told:
             result = run(launch_here, settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
@@ -185,6 +184,14 @@ class World:
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),
         )
+
+    def begin_again(
+        self, calls: PosixCalls, source: ModelSource, urn: str, clock: Clock | None = None, sink: Sink | None = None
+    ) -> RunSettings:
+        """As `begin`, of a run that feeds error files again: see `reprocess`."""
+        settings = self.begin(calls, source, clock, sink)
+        errors = ErrorFiles(settings.store.fs, ROOTS.output, urn, settings.flow)
+        return replace(settings, flow=settings.flow.with_source(errors))
 
     def watermarks(self, calls: PosixCalls) -> dict[str, Watermark]:
         """Stored watermarks; empty while there is no store."""
@@ -240,6 +247,11 @@ class World:
         wrong_count = found < records if self.at_least_once else found != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
+        return self.violation_beside(calls)
+
+    def violation_beside(self, calls: PosixCalls) -> str:
+        """What is wrong with all but what is published: what is left behind, the logs, the cuts."""
+        store = self.store(calls)
         for folder in (*_folders(store), *(f"{store.roots.store}/{name}" for name in _SWEPT), store.roots.output):
             for entry in store.fs.list_folder(folder):
                 if entry.name.startswith((TEMPORARY, OUTPUT_PROBE)) and not _of_a_new_store(entry):

@@ -35,6 +35,17 @@ EPOCHS = (
     ),
     fault(
         FaultClass.EPOCH,
+        "sealed-again-where-no-watermark-moves",
+        "a run may seal a dataset that it has published, if its watermark is where it was: as errors were fed again",
+        (
+            "protocol.validity",
+            "may_seal",
+            "state.closed_epoch < epoch",
+            "(state.closed_epoch < epoch or state.done_epoch == epoch)",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
         "settled-by-any-epoch",
         "a dataset that any run has published counts as published by this one, and its attempts are cleaned up",
         (

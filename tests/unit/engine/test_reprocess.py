@@ -416,3 +416,29 @@ def test_task_checkers_only_tell_as_what_is_fed_is_no_work_unit_of_the_source() 
     assert [note.kind for note in result.totals.notes] == ["check"]
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     exact(machine)
+
+
+def test_all_datasets_that_have_errors_are_fed_again_in_one_run_and_no_other() -> None:
+    data, bad = source(a=4, b=2, c=2, d=2), frozenset({"a/0/1", "a/0/2", "b/0/0", "d/0/1"})
+    world = World(buckets=2, flow=TurningAway(bad))
+    machine = turned_away(world, data)
+    by_hand.set_watermark(world.store(machine), "d", None, "person")
+    before = states(world, machine)
+    result = again(replace(world, flow=TurningAway(frozenset({"a/0/2"}))), machine, data, "")
+    assert result.succeeded, result
+    assert (result.totals.records_read, result.totals.records_diverted) == (3, 1)
+    assert values(machine, "a") + values(machine, "b") == ["a/0/0", "a/0/1", "a/0/3", "b/0/0", "b/0/1"]
+    after = states(world, machine)
+    assert [urn for urn in "abcd" if after[urn] != before[urn]] == ["a", "b"]
+    assert len(stones(machine)) == 2
+    assert again(GOOD, turned_away(GOOD, data), data, "").totals.records_read == 0
+
+
+def test_a_dataset_that_can_not_be_fed_again_keeps_no_other_from_it() -> None:
+    data = source(a=2, b=2)
+    world = World(buckets=2, flow=TurningAway(branches={"left": frozenset({"a/0/1"}), "right": frozenset({"b/0/1"})}))
+    machine = turned_away(world, data)
+    result = again(replace(world, flow=TurningAway(branches={"right": frozenset()})), machine, data, "")
+    assert not result.succeeded
+    assert ["a branch that the job does not have" in reason.text for reason in result.totals.reasons] == [True]
+    assert values(machine, "b/right") == ["b/0/0", "b/0/1"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from distcommit.app.audit import audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition, share_out
@@ -69,6 +70,18 @@ def violation_of(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Water
     return cast.world.violation(machine, cast.source, before)
 
 
+def violation_of_exact(cast: Cast, machine: SimulatedPosix, before: Mapping[str, Watermark]) -> str:
+    """What is wrong whatever the flow makes of records, and whether or not files are replaced: watermarks are at the
+    source's end, and of each position it is known what became of it."""
+    after = cast.world.watermarks(machine)
+    ends = {urn: dict(dataset.partitions) for urn, dataset in cast.source.datasets.items()}
+    behind = any(not after[urn].covers(watermark) for urn, watermark in before.items())
+    if behind or {urn: dict(watermark.positions) for urn, watermark in after.items()} != ends:
+        return f"watermarks are {after}, were {before}, expected {ends}"
+    audit = audit_store(cast.world.store(machine), cast.source.provenance, deep=True)
+    return cast.world.violation_beside(machine) if audit.exact else f"not exact: {audit}"
+
+
 def _run(cast: Cast, machine: SimulatedPosix) -> bool:
     return cast.world.run(machine, cast.source).succeeded
 
@@ -107,10 +120,19 @@ class Cast:
 
 def new_run(machine: SimulatedPosix, world: World = WORLD, source: ModelSource = SOURCE) -> RunSettings:
     """A run that has fenced, recovered and planned, and is about to ingest all of it, each partition's by one task."""
-    settings = world.begin(machine, source)
-    for partition in range(world.partitions):
+    return planned(world.begin(machine, source))
+
+
+def planned(settings: RunSettings) -> RunSettings:
+    """The same run, that has begun, once it has recovered and planned."""
+    for partition in range(settings.partitions):
         recover_partition(settings, partition)
-    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(world.partitions)])
+    return plan_all(settings)
+
+
+def plan_all(settings: RunSettings) -> RunSettings:
+    """The same run, that has recovered, once it has planned."""
+    manifest = share_out(settings, [plan_partition(settings, partition) for partition in range(settings.partitions)])
     put_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
     return settings
 
@@ -159,6 +181,17 @@ def runs(world: World = WORLD, source: ModelSource = SOURCE, *, beside_people: b
         result = world.run(store.fs._calls, source)  # type: ignore[attr-defined]
         if not (result.succeeded or scene.disturbed or beside_people):
             raise AssertionError(f"a run that nobody fenced does not succeed: {result}")
+
+    return act
+
+
+def reprocesses(world: World, source: ModelSource) -> Act:
+    """All errors are fed again. If nobody fences that and no error strikes, it succeeds."""
+
+    def act(store: JobStore, scene: Scene) -> None:
+        result = world.reprocess(store.fs._calls, source, "")  # type: ignore[attr-defined]
+        if not (result.succeeded or scene.disturbed):
+            raise AssertionError(f"errors can't be fed again: {result}")
 
     return act
 

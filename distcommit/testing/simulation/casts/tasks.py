@@ -14,7 +14,9 @@ from distcommit.engine.settings import RunSettings
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.task_states import record_ingest_ended
+from distcommit.testing.models.model_flow import model_flow
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.casts.branches import violation_of_branches
 from distcommit.testing.simulation.casts.parts import (
     SOURCE,
     WORLD,
@@ -174,13 +176,14 @@ def _second_attempts(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 
 _PARTIAL = World(policy=CommitPolicy.PARTIAL)
+_PARTIAL_FORKS = replace(_PARTIAL, flow=model_flow)
 _LONG = ModelSource({"a": ModelDataset({"0": 4, "1": 2}), "b": ModelDataset({"0": 2})})
 
 
-def _prefixes(machine: SimulatedPosix) -> Mapping[str, Act]:
+def _prefixes(machine: SimulatedPosix, world: World = _PARTIAL) -> Mapping[str, Act]:
     """Attempts that fail in different places, one that does not, and drains that begin in their midst: whatever is
     decided on, each record is published once."""
-    settings = new_run(machine, _PARTIAL, _LONG)
+    settings = new_run(machine, world, _LONG)
 
     def stumbles(**bad: int) -> Act:
         dataset = replace(_LONG.datasets["a"], bad={name.removeprefix("p"): at for name, at in bad.items()})
@@ -218,5 +221,12 @@ TASKS = (
     Cast("late-decision", _late_decision, world=_WHOLE_JOB, source=_SPREAD),
     Cast("late-twins", _late_twins),
     Cast("prefixes", _prefixes, world=_PARTIAL, source=_LONG),
+    Cast(
+        "prefixes-forks",
+        partial(_prefixes, world=_PARTIAL_FORKS),
+        violation_of_branches,
+        world=_PARTIAL_FORKS,
+        source=_LONG,
+    ),
     Cast("second-attempts", _second_attempts, world=_TWO_PARTITIONS, source=_SPREAD),
 )

@@ -69,9 +69,15 @@ def _live(machine: SimulatedPosix, world: World) -> _Live:
 
 
 def _wrong(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
-    """What is wrong after a whole run: of each dataset that is live which one of these histories leaves."""
+    """What is wrong after a whole run."""
+    world.run(machine, histories[0][-1])
+    return violation_of_live(machine, world, *histories)
+
+
+def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
+    """What is wrong: of each dataset that is live which one of these histories leaves, of what was read to its end one
+    after the other."""
     source = histories[0][-1]
-    world.run(machine, source)
     audit = audit_store(world.store(machine), source.provenance, deep=True)
     ends = {urn: dict(dataset.partitions) for urn, dataset in source.datasets.items()}
     reached = {urn: dict(watermark.positions) for urn, watermark in world.watermarks(machine).items()}
