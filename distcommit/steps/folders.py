@@ -51,8 +51,15 @@ class GuardedFolders:
         """
         if folder in self._safe:
             return
-        self.make(posixpath.dirname(folder))
-        if not self._fs.make_folder(folder):
+        above = posixpath.dirname(folder)
+        self.make(above)
+        try:
+            made = self._fs.make_folder(folder)
+        except FileNotFoundError:  # somebody has taken the one above away meanwhile, as it was empty
+            self.forget(above)
+            self.make(above)
+            made = self._fs.make_folder(folder)
+        if not made:
             status = self._fs.status(folder)
             if status is not None and not status.is_folder:
                 self._inside(folder)

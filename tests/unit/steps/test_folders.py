@@ -51,3 +51,13 @@ def test_nothing_is_made_behind_a_link_that_leads_out_of_the_root(tmp_path: Path
     }
     assert list(elsewhere.iterdir()) == []
     assert (root / "b/c").is_dir()
+
+
+def test_a_folder_that_somebody_takes_away_meanwhile_is_made_again(tmp_path: Path) -> None:
+    """As who deletes what is retired does with one in which nothing is left."""
+    folders, above = GuardedFolders(LocalFileSystem(), str(tmp_path)), tmp_path / "dataset" / "2024"
+    folders.make(str(above))
+    above.rmdir()
+    above.parent.rmdir()
+    folders.make(str(above / "01"))
+    assert (above / "01").is_dir()
