@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Iterator
+from threading import Lock
 from typing import BinaryIO, Literal, cast
 
 import numpy as np
@@ -79,30 +80,31 @@ def _csv(stream: BinaryIO, delimiter: str) -> Iterator[pa.RecordBatch]:
         return
     read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
     parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    stream.seek(0)
-    names = _open_csv(stream, read, parse, pa_csv.ConvertOptions()).schema.names
-    stream.seek(0)
+    with _Unclosed(stream) as begun:
+        names = pa_csv.open_csv(pa.PythonFile(begun, "r"), read, parse).schema.names
     texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    yield from _open_csv(stream, read, parse, texts)
-
-
-def _open_csv(
-    stream: BinaryIO, read: pa_csv.ReadOptions, parse: pa_csv.ParseOptions, convert: pa_csv.ConvertOptions
-) -> pa_csv.CSVStreamingReader:
-    return pa_csv.open_csv(pa.PythonFile(_Unclosed(stream), "r"), read, parse, convert)
+    with _Unclosed(stream) as whole:
+        yield from pa_csv.open_csv(pa.PythonFile(whole, "r"), read, parse, texts)
 
 
 class _Unclosed(io.RawIOBase):
-    """A stream that its reader can't close."""
+    """A stream from its beginning, for a reader that can't close it, and that has nothing of it once this is left: it
+    reads ahead, by a thread of its own, and would take what the next reader is to have."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+        self._stream, self._has_ended, self._reading = stream, False, Lock()
+        stream.seek(0)
+
+    def __exit__(self, *error: object) -> None:
+        with self._reading:
+            self._has_ended = True
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        return self._stream.read(size)
+        with self._reading:
+            return b"" if self._has_ended else self._stream.read(size)
 
 
 def _parquet(stream: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import time
 from pathlib import Path
@@ -520,3 +521,21 @@ def test_of_files_whose_rows_are_all_dropped_the_log_keeps_the_rows_numbers_alon
     skipped = states(world, machine)["a"].skipped
     assert [(each.partition, each.low, each.high) for each in skipped] == [("0", 1, 2), ("0", 3, 4)]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).exact
+
+
+class Slow(io.BytesIO):
+    """Each read is under way for a while, as that of a file system that is far."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if self.tell():  # what is read ahead
+            time.sleep(0.01)
+        return super().read(size)
+
+
+def test_who_reads_the_names_of_csv_takes_nothing_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads ahead of them, by a thread of its own."""
+    monkeypatch.setattr(readers, "_BLOCK_BYTES", 64)
+    data = b"n,t\n" + b"".join(b"%d,abc\n" % number for number in range(500))
+    for _ in range(3):
+        found = readers.batches(Slow(data), "csv", False, ",")
+        assert [int(n) for batch in found for n in batch.column("n").to_pylist()] == list(range(500))
