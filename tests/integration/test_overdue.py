@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from tests.integration.test_files_source import DATASETS, FLOW, Inbox
+from tests.integration.test_files_source import DATASETS, FLOW, NOW_S, Inbox
 
 ENDLESS = {"type": "python", "class": "tests.integration.breaking_converter:Endless", "options": {"number": 5000}}
 
@@ -19,6 +20,7 @@ def test_a_converter_that_never_ends_fails_its_dataset_alone(tmp_path: Path, spa
     inbox.arrive(5)
     stuck = tmp_path / "in" / "d00" / "002.jsonl"
     stuck.write_bytes(b'{"n": 5000}\n')
+    os.utime(stuck, (NOW_S,) * 2)
     inbox.sent["d00", b'{"n": 5000}'] += 1
     result = Job.from_file(inbox.path, session=spark).run()
     assert result.totals.datasets_published == DATASETS - 1
