@@ -22,6 +22,7 @@ from distcommit.testing.simulation.casts.parts import (
     Scene,
     drains,
     finishes,
+    in_turn,
     ingests,
     new_run,
     on,
@@ -121,11 +122,7 @@ def _feeds(settings: RunSettings) -> Act:
 
 
 def _finishes_feeding(settings: RunSettings) -> Act:
-    def act(store: JobStore, scene: Scene) -> None:
-        _feeds(settings)(store, scene)
-        drains(settings)(store, scene)
-
-    return act
+    return in_turn(_feeds(settings), drains(settings))
 
 
 def _reprocess_beside_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:

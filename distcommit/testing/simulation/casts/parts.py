@@ -163,14 +163,19 @@ def drains(settings: RunSettings, *partitions: int) -> Act:
     return act
 
 
-def finishes(settings: RunSettings) -> Act:
-    """A run's tasks from ingest to drain, however late they come."""
+def in_turn(*acts: Act) -> Act:
+    """One after the other, by one actor."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        ingests(settings)(store, scene)
-        drains(settings)(store, scene)
+        for each in acts:
+            each(store, scene)
 
     return act
+
+
+def finishes(settings: RunSettings) -> Act:
+    """A run's tasks from ingest to drain, however late they come."""
+    return in_turn(ingests(settings), drains(settings))
 
 
 def runs(world: World = WORLD, source: ModelSource = SOURCE, *, beside_people: bool = False) -> Act:

@@ -25,6 +25,7 @@ from distcommit.testing.simulation.casts.parts import (
     Scene,
     drains,
     finishes,
+    in_turn,
     ingests,
     new_run,
     on,
@@ -127,11 +128,7 @@ def _publishes(settings: RunSettings) -> Act:
 
 
 def _ingests_and_decides(settings: RunSettings) -> Act:
-    def act(store: JobStore, scene: Scene) -> None:
-        ingests(settings)(store, scene)
-        _decides(settings)(store, scene)
-
-    return act
+    return in_turn(ingests(settings), _decides(settings))
 
 
 def _whole_job(machine: SimulatedPosix) -> Mapping[str, Act]:
