@@ -539,3 +539,10 @@ def test_who_reads_the_names_of_csv_takes_nothing_of_the_rows(monkeypatch: pytes
     for _ in range(3):
         found = readers.batches(Slow(data), "csv", False, ",")
         assert [int(n) for batch in found for n in batch.column("n").to_pylist()] == list(range(500))
+
+
+def test_a_reader_of_csv_that_is_left_behind_is_given_nothing_more() -> None:
+    stream = io.BytesIO(b"n,t\n1,2\n")
+    with readers._Unclosed(stream) as left:
+        assert left.read(4) == b"n,t\n"
+    assert (left.read(4), stream.tell()) == (b"", 4)

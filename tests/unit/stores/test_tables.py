@@ -363,13 +363,11 @@ def test_readers_that_ask_at_once_share_a_look(monkeypatch: pytest.MonkeyPatch) 
         if len(looks) == 1:
             writer.append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
             asked.extend(pool.submit(reader.poll) for reader in readers)
-            while tables_waiting(asked):
+            until_s = time.monotonic() + 10
+            while not all(future.running() for future in asked) and time.monotonic() < until_s:
                 time.sleep(0.001)
             return []  # as it was before they asked
         return list_folder(path)
-
-    def tables_waiting(futures: list[Future[list[TaskState]]]) -> bool:
-        return not all(future.running() for future in futures)
 
     asked: list[Future[list[TaskState]]] = []
     monkeypatch.setattr(fs, "list_folder", slowly)
