@@ -108,7 +108,8 @@ def test_bad_credentials_and_unknown_certificates_are_told_and_not_waited_for(
     write(job, kafka_server, {**right, "ssl.ca.location": str(stranger)}, request_timeout_s=1000)
     with pytest.raises(SourceUnavailableError) as caught:
         Job.from_file(job.path, session=spark).run()
-    assert_told(str(caught.value), "broker certificate could not be verified", str(caught.value) + caplog.text)
+    # These are OpenSSL's words. librdkafka adds its own, unless the handshake fails in its very first step.
+    assert_told(str(caught.value), "certificate verify failed", str(caught.value) + caplog.text)
 
     write(job, kafka_server, right)
     assert Job.from_file(job.path, session=spark).run().totals.records_published == 20
