@@ -16,6 +16,7 @@ from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
 from distcommit.stores.pinned import record_settings
+from distcommit.stores.task_states import PastStates
 from distcommit.stores.torn import is_torn
 
 
@@ -83,12 +84,12 @@ def rebuild_job(
 
 def _has_lost_tail(store: JobStore) -> bool:
     """Whether the log of a bucket has, or had when a run looked at it last; or a part of it can't be read."""
-    job_fold = store.job_log().refresh()
+    job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
     try:
         for bucket in range(store.buckets):
             if is_torn(log := store.bucket_log(bucket)):
                 return True
-            require_whole(store, job_fold, bucket, log)
+            require_whole(store, job_fold, bucket, log, past)
     except LostTailError:
         return True
     return any(not head.is_whole for head in job_fold.heads.values())

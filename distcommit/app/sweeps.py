@@ -10,15 +10,18 @@ from typing import cast
 import msgspec
 
 from distcommit.engine.retired import delete_retired
+from distcommit.engine.run import new_run_id
 from distcommit.fs.noted_deletes import NotedDeletes
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem
+from distcommit.stores.anchors import require_whole
 from distcommit.stores.attempt_notes import noted_attempts
 from distcommit.stores.cuts import forget_cuts
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.retention import Retention, forget_runs
 from distcommit.stores.staging import staged_epochs, sweep_epoch, swept_epochs
+from distcommit.stores.task_states import PastStates
 
 _NAMED = 1000
 
@@ -57,12 +60,13 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
         if len(noting.deleted) > before:
             counts[what] += len(noting.deleted) - before
 
-    epoch = dry.job_log().refresh().fence_epoch + 1
+    job_fold, past = dry.job_log().refresh(), PastStates(store.fs, store.roots.store)
+    epoch = job_fold.fence_epoch + 1
     staged = staged_epochs(dry.fs, store.roots.staging)
     for bucket in [None, *range(store.buckets)]:
         log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(noting.deleted)
         try:
-            fold = log.refresh()
+            fold = log.refresh() if bucket is None else require_whole(store, job_fold, bucket, log, past)
             log.sweep_temporary()
             log.truncate()
             count("segments of logs", before)
@@ -79,7 +83,10 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
     before = len(noting.deleted)
     # the next run keeps so many beside itself, whose beginning is not there yet
     refused = {*range(store.buckets)} - {*states}
-    forget_runs(dry.fs, store.roots.store, 0, 1, replace(kept, runs=kept.runs - 1), refused)
+    try:
+        forget_runs(dry.fs, store.roots.store, new_run_id(), 0, 1, replace(kept, runs=kept.runs - 1), refused)
+    except (DistcommitError, OSError) as error:
+        unreadable["tables of runs"] = str(error)
     count("tables and records of runs", before)
     before = len(noting.deleted)
     try:

@@ -23,6 +23,7 @@ from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.pinned import read_settings
+from distcommit.stores.task_states import PastStates
 
 ANOTHER_SOURCE = (
     "this job has read another source than the one whose positions are imported: they count other records. Import"
@@ -46,10 +47,10 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
         epoch, idle = begin_run(store, run_id), False
         heads: list[Head] = []
         try:
-            job_fold = store.job_log().refresh()
+            job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
             for bucket in range(store.buckets):
                 log = store.bucket_log(bucket, epoch)
-                require_whole(store, job_fold, bucket, log)
+                require_whole(store, job_fold, bucket, log, past)
                 fence_bucket(log, epoch, run_id)
                 heads.append(log.head(bucket))
             _require_idle(store)

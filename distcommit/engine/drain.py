@@ -49,7 +49,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         job_fold = settings.store.job_log(settings.epoch).refresh()
         anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
         plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
-        tables = _Tables(plans, settings.task_states(left))
+        tables = _Tables(plans, settings.task_states({*left}))
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
                 works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]

@@ -73,7 +73,7 @@ class _IngestTask:
         self._units: list[WorkUnit] = []
         self._bucket_of: dict[str, int] = {}
         plans = PlanReader(self._fs, root, manifest)
-        for bucket in buckets_read(manifest, task, self._owned):
+        for bucket in buckets_read(manifest, task, self._owned, settings.partitions):
             try:
                 self._take(manifest, bucket, plans.of(bucket))
             except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again

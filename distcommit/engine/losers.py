@@ -28,7 +28,7 @@ from distcommit.stores.attempt_notes import (
     remove_unfinished_notes,
 )
 from distcommit.stores.staging import remove_attempts, remove_empty, sweep_epoch
-from distcommit.stores.task_states import states_of
+from distcommit.stores.task_states import PastStates
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ def discard_ended(settings: RunSettings, bucket: int, work_units: Iterable[str])
     noted = [n for n in noted_attempts(fs, roots.staging, settings.epoch, bucket) if n.work_unit_id in units]
     if not noted:
         return []
-    states = states_of(fs, roots.store, settings.epoch, bucket, {each.attempt for each in noted})
+    past = PastStates(fs, roots.store).of(settings.run_id, bucket)
+    states = {state.attempt: state for state in past}
     ended = [each for each in noted if each.attempt in states]
     stay = [each.folder for each in noted if each.attempt not in states]
     if ended:
@@ -77,14 +78,14 @@ def discard_ended(settings: RunSettings, bucket: int, work_units: Iterable[str])
     return stay
 
 
-def sweep_lost(settings: RunSettings, epoch: int, bucket: int) -> int:
+def sweep_lost(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
     """Sweeps what a bucket's attempts of an older run have left, of which nothing is pending, quarantined or revoking:
     at targets first, then in staging. If a target can't be reached it all stays, for the next run. Returns how many
-    files went."""
+    files went. `past`: one for all the buckets that somebody sweeps."""
     fs, roots = settings.store.fs, settings.store.roots
     noted = noted_attempts(fs, roots.staging, epoch, bucket)
     if noted:
-        states = states_of(fs, roots.store, epoch, bucket, {each.attempt for each in noted})
+        states = {state.attempt: state for state in past.of_epoch(epoch, bucket)}
         if not _discarded(settings, noted, states):
             return 0
     files = sweep_epoch(fs, roots.staging, epoch, bucket)

@@ -121,8 +121,8 @@ def forget_older(settings: RunSettings, partition: int, partitions: int) -> str:
     recovered needs some of it. Returns why some stays: a later run deletes it."""
     try:
         fs, root = settings.store.fs, settings.store.roots.store
-        forget_runs(fs, root, partition, partitions, settings.kept, settings.refused)
-    except OSError as error:
+        forget_runs(fs, root, settings.run_id, partition, partitions, settings.kept, settings.refused)
+    except (DistcommitError, OSError) as error:
         logger.warning("what older runs have left stays: %s", error)
         return str(error)
     return ""

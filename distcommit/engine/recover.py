@@ -83,7 +83,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
         for bucket in found:
             tally.include(bucket.report)
         if partition == 0 and store.generation:
-            tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, seen.staged)))
+            tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, seen)))
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -157,7 +157,7 @@ def _recover_bucket(
             replayed.left(fold)
             rows += replayed.rows
         for epoch in swept_epochs(seen.staged, settings.epoch, fold):
-            tally.add(RecoverCounts(files_swept=sweep_lost(settings, epoch, bucket)))
+            tally.add(RecoverCounts(files_swept=sweep_lost(settings, epoch, bucket, seen.past)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
         yield from log.checkpointing()
@@ -175,13 +175,13 @@ def _recover_bucket(
     return RecoverReport(tally.report(), oldest)
 
 
-def _sweep_other_generations(settings: RunSettings, staged: list[int]) -> int:
+def _sweep_other_generations(settings: RunSettings, seen: _Seen) -> int:
     """Deletes what older runs left in task output of buckets above those that there are now: every dataset was idle
     when their number was changed. Returns how many files went."""
     fs, root = settings.store.fs, settings.store.roots.staging
-    older = [epoch for epoch in staged if epoch < settings.epoch]
+    older = [epoch for epoch in seen.staged if epoch < settings.epoch]
     gone = [(epoch, b) for epoch in older for b in staged_buckets(fs, root, epoch) if b >= settings.store.buckets]
-    return sum(sweep_lost(settings, epoch, bucket) for epoch, bucket in gone)
+    return sum(sweep_lost(settings, epoch, bucket, seen.past) for epoch, bucket in gone)
 
 
 def _replayed(done: Tally[CommitCounts]) -> Report[RecoverCounts]:

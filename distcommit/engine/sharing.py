@@ -97,12 +97,15 @@ def _above(loads: Mapping[int, int], of: Sequence[int], share: int) -> Iterator[
             yield bucket, keep, load
 
 
-def buckets_read(manifest: Manifest, task: int, owned: Iterable[int]) -> list[int]:
-    """The buckets whose work units a task may read; `owned`: those of its partition, if it has one."""
+def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions: int) -> list[int]:
+    """The buckets whose work units a task may read, those of one owner together, as they share a file. `owned`: those
+    of its partition, if it has one; `partitions`: how many there are."""
     if task < len(manifest.large):
-        return sorted({bucket for bucket, _ in manifest.large[task]})
-    partition = task - len(manifest.large)
-    return [*owned, *sorted({part.bucket for part in manifest.lent if part.partition == partition})]
+        found, mine = {bucket for bucket, _ in manifest.large[task]}, list[int]()
+    else:
+        partition = task - len(manifest.large)
+        found, mine = {part.bucket for part in manifest.lent if part.partition == partition}, list(owned)
+    return [*mine, *sorted(found, key=lambda bucket: (bucket % partitions, bucket))]
 
 
 def units_read(

@@ -18,8 +18,11 @@ from distcommit.protocol.paths import (
     is_run_name,
     partition_of,
     record_of,
+    run_id_of,
+    run_name,
 )
 from distcommit.stores.deletion import delete_tree
+from distcommit.stores.task_states import PastStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,41 +35,62 @@ class Retention:
 
 USUALLY_KEPT = Retention()
 
-_TABLES = ("plans", "task_states", RUN_DATASETS, RUN_TIMES)
+_TASK_STATES = "task_states"
+_TABLES = ("plans", _TASK_STATES, RUN_DATASETS, RUN_TIMES)
 
 
 def forget_runs(
-    fs: FileSystem, store_root: str, partition: int, partitions: int, kept: Retention, refused: Collection[int] = ()
+    fs: FileSystem,
+    store_root: str,
+    run_id: str,
+    partition: int,
+    partitions: int,
+    kept: Retention,
+    refused: Collection[int] = (),
 ) -> None:
-    """Deletes what runs before the newest have left in tables: each partition the folders with its number, whatever the
+    """Deletes what runs before this one have left in tables: each partition the folders with its number, whatever the
     number of buckets or partitions was then, and folders in which there is no other; and, partition 0, the records of
     such runs.
 
-    Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing.
+    Run ids sort by time. What every sequence needs is in its log, so a run that is still pending loses nothing. A run
+    whose id is above this one's loses nothing either: a process that slept since it recovered does not know what newer
+    ones could not recover, and a clock that was set back makes this run's own id the lower one.
 
     Args:
         fs: where the store is.
         store_root: its folder.
-        partition: the one that does it, and
+        run_id: the run that does it.
+        partition: which of its partitions, and
         partitions: of how many.
         kept: of how many runs everything stays.
         refused: buckets that could not be recovered. What was reported of them stays, which tells whether their logs
             have lost their newest segments.
+
+    Raises:
+        OSError, UnknownVersionError: if something can't be looked at or deleted; a later run goes on with it.
     """
+    own, past = run_name(run_id), PastStates(fs, store_root)
+
+    def is_needed(table: str, run: str, folder: str) -> bool:
+        asked = [bucket for bucket in refused if table == _TASK_STATES and holds_bucket(folder, bucket)]
+        return any(past.of(run_id_of(run), bucket) for bucket in asked)
+
     for table in _TABLES:
-        runs = sorted(entry.name for entry in fs.list_folder(f"{store_root}/{table}") if entry.is_folder)
+        entries = fs.list_folder(f"{store_root}/{table}")
+        runs = sorted(entry.name for entry in entries if entry.is_folder and entry.name < own)
         for run in runs[: -kept.tables]:
             folder = f"{store_root}/{table}/{run}"
             for entry in fs.list_folder(folder):
                 number = _number(entry.name) if entry.is_folder else None
                 is_mine = number is not None and number % partitions == partition
-                if is_mine and not any(holds_bucket(entry.name, bucket) for bucket in refused):
+                if is_mine and not is_needed(table, run, entry.name):
                     delete_tree(fs, f"{folder}/{entry.name}")
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 delete_tree(fs, folder)
     if partition == 0:
         _forget_records(fs, f"{store_root}/{RUNS}", kept.runs)
-        alive = sorted(e.name for e in fs.list_folder(f"{store_root}/{LOCK}") if e.is_folder and is_run_name(e.name))
+        entries = fs.list_folder(f"{store_root}/{LOCK}")
+        alive = sorted(e.name for e in entries if e.is_folder and is_run_name(e.name) and e.name < own)
         for run in alive[: -kept.runs]:
             delete_tree(fs, f"{store_root}/{LOCK}/{run}")
 

@@ -7,7 +7,7 @@ one folder: a task that puts states of many buckets puts one file, and who commi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Lock
@@ -64,6 +64,28 @@ class PastStates:
     def __init__(self, fs: FileSystem, store_root: str) -> None:
         self._fs, self._root = fs, store_root
         self._reading, self._read = Lock(), dict[str, dict[int | None, list[TaskState]]]()
+        self._epochs = dict[str, int]()
+
+    def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
+        """The rows of a bucket of the run that has this epoch."""
+        runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/task_states") if entry.is_folder]
+        with self._reading:
+            run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
+        return self.of(run_id_of(run), bucket) if run is not None else []
+
+    def _epoch_of(self, run: str) -> int:
+        """That of a run's rows, 0 if there are none; of its files one is read for that."""
+        if run not in self._epochs:
+            folder = f"{self._root}/task_states/{run}"
+            tables = (
+                f"{folder}/{part.name}/{entry.name}"
+                for part in self._fs.list_folder(folder)
+                if part.is_folder
+                for entry in self._fs.list_folder(f"{folder}/{part.name}")
+                if is_table(entry.name)
+            )
+            self._epochs[run] = next((state.epoch for path in tables for state in self._rows(path)), 0)
+        return self._epochs[run]
 
     def of(self, run_id: str, bucket: int) -> list[TaskState]:
         """The rows of a bucket."""
@@ -96,21 +118,6 @@ class PastStates:
 def is_table(name: str) -> bool:
     """Whether a file's name is that of a table, put as a whole."""
     return name.endswith(".parquet") and not name.startswith(".")
-
-
-def states_of(
-    fs: FileSystem, store_root: str, epoch: int, bucket: int, attempts: Collection[str]
-) -> dict[str, TaskState]:
-    """What is known of these attempts of a run in a bucket, by attempt. Files that are corrupt, and runs that were
-    forgotten, tell nothing."""
-    found: dict[str, TaskState] = {}
-    root = f"{store_root}/task_states"
-    for run in sorted((entry.name for entry in fs.list_folder(root) if entry.is_folder), reverse=True):
-        states = PastStates(fs, store_root).of(run_id_of(run), bucket)
-        found |= {state.attempt: state for state in states if state.epoch == epoch and state.attempt in attempts}
-        if any(state.epoch == epoch for state in states):
-            break
-    return found
 
 
 class TaskStateWriter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,10 +14,11 @@ import pytest
 from distcommit.app.audit import audit_store
 from distcommit.app.rebuild import keep_store
 from distcommit.app.status import read_status
+from distcommit.app.sweeps import show_sweeps
 from distcommit.engine.ingest import ingest_partition
-from distcommit.engine.run import RunResult
+from distcommit.engine.run import RunResult, recover, run
 from distcommit.model.errors import LostTailError, StaleStoreError
-from distcommit.model.log_records import Cut, CutPhase, Done, Intent
+from distcommit.model.log_records import Cut, CutPhase, Done, Fence, Intent
 from distcommit.model.ports import FolderEntry
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
@@ -24,13 +26,13 @@ from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.stores.by_hand import retry_all, set_watermark
 from distcommit.stores.fencing import require_newest
 from distcommit.stores.rebucket import Move, rebucket
-from distcommit.stores.retention import USUALLY_KEPT
+from distcommit.stores.retention import USUALLY_KEPT, Retention
 from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import files_below, new_machine, planned, replace_files
 from distcommit.testing.simulation.programs.restores import AFTER, BEFORE, LOG_OF_A, THEN, WORLD, run_after_a_restore
 from distcommit.testing.simulation.simulated_posix import Crashed, Operation, SimulatedPosix
-from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem
+from distcommit.testing.simulation.world import ROOTS, SimulatedFileSystem, launch_here
 
 Files = dict[str, bytes]
 
@@ -211,11 +213,79 @@ def test_what_a_run_that_died_published_and_no_log_names_is_missed_by_every_run(
     cut_back_before(machine, Intent)
     other = machine.after_kill()
     for records in range(3, 15):  # more runs than task states are kept of
+        shown = show_sweeps(WORLD.store(machine), USUALLY_KEPT, 2).files
+        before_it = files_below(machine, ROOTS.store)
         result = later.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
         assert LostTailError.__name__ in kinds(result)
         assert result.totals.datasets_published == 1
         assert len(machine.scandir(f"{ROOTS.store}/plans")) <= USUALLY_KEPT.tables + 1, "these are needed by nobody"
+        assert {*shown} == before_it.keys() - files_below(machine, ROOTS.store).keys()
+        told = len(machine.scandir(f"{ROOTS.store}/task_states"))
+        assert told <= USUALLY_KEPT.tables + 3, "nor what runs report that leave the bucket alone"
     assert run_after_a_restore(other) == ""
+
+
+def test_who_slept_since_it_recovered_deletes_nothing_that_newer_runs_need() -> None:
+    """It does not know what they could not recover."""
+    machine, world, slept = before(), replace(WORLD, kept=Retention(tables=1)), list[str]()
+
+    def looks(records: int) -> set[str]:
+        return kinds(world.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})})))
+
+    def newer_runs() -> None:
+        dying = world.begin(machine, THEN)
+
+        def gate(operation: Operation) -> None:
+            if operation.kind == "rename" and has(machine, Done, dying.epoch):
+                raise Crashed
+
+        machine.gate = gate
+        with pytest.raises(Crashed):
+            run(launch_here, dying)
+        machine.gate = None
+        cut_back_before(machine, Intent)
+        for records in (3, 4, 5):
+            assert LostTailError.__name__ in looks(records)
+
+    class Sleeps(SimulatedFileSystem):
+        def list_folder(self, path: str) -> list[FolderEntry]:
+            if path == f"{ROOTS.store}/plans" and not slept:
+                slept.append(path)
+                newer_runs()
+            return super().list_folder(path)
+
+    settings = world.begin(machine, THEN)
+    recover(launch_here, replace(settings, store=replace(settings.store, fs=Sleeps(machine))))
+    assert slept
+    assert LostTailError.__name__ in looks(6)
+
+
+def test_a_bucket_that_no_cut_has_a_head_of_is_looked_at_by_every_run() -> None:
+    """Its first run fenced it, and could not tell where its log was."""
+    machine = new_machine()
+    settings = replace(WORLD, kept=Retention(tables=1)).begin(machine, BEFORE)
+    failed: list[str] = []
+
+    class Fails(SimulatedFileSystem):
+        def list_folder(self, path: str) -> list[FolderEntry]:
+            found = super().list_folder(path)
+            if path == LOG_OF_A and not failed and has(machine, Fence, settings.epoch):
+                failed.append(path)
+                raise OSError(errno.EIO, "unreadable", path)
+            return found
+
+    def gate(operation: Operation) -> None:
+        if operation.kind == "rename" and has(machine, Done, settings.epoch):
+            raise Crashed
+
+    machine.gate = gate
+    with pytest.raises(Crashed):
+        run(launch_here, replace(settings, store=replace(settings.store, fs=Fails(machine))))
+    machine.gate = None
+    assert failed
+    cut_back_before(machine, Intent)
+    for _ in range(3):
+        assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
 
 
 def test_staging_that_somebody_emptied_after_a_run_died_is_no_sign_of_anything() -> None:

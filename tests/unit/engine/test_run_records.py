@@ -262,6 +262,16 @@ def test_what_runs_long_past_have_left_is_forgotten_as_the_job_says() -> None:
     assert {name for name in left if record_of(name) is None} == {"notes.txt"}
 
 
+def test_a_run_whose_clock_was_set_back_forgets_nothing_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id is below those of the runs before."""
+    machine, world = Machine(), World(buckets=2, partitions=2, kept=Retention(tables=1))
+    for number in range(1, 4):
+        go(world, machine, source(a=number, g=number))
+    monkeypatch.setattr("distcommit.testing.simulation.world.new_run_id", lambda: f"19700101T000000-{'0' * 12}")
+    result = go(world, machine, source(a=5, g=5))
+    assert (result.succeeded, result.totals.datasets_published) == (True, 2)
+
+
 def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, RunDataset]:
     found: dict[str, RunDataset] = {}
     for rows in read_run_datasets(WORLD.store(machine).fs, ROOTS.store, run_id):

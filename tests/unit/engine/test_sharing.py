@@ -59,7 +59,8 @@ def read_by_tasks(
     found = []
     for task in range(ingest_tasks(settings, manifest)):
         partition = task - len(manifest.large)
-        buckets = buckets_read(manifest, task, settings.buckets_of(partition) if partition >= 0 else ())
+        owned = settings.buckets_of(partition) if partition >= 0 else ()
+        buckets = buckets_read(manifest, task, owned, settings.partitions)
         assert len(buckets) == len(set(buckets))
         each = [units_read(manifest, task, bucket, plans.get(bucket, ()), settings.partitions) for bucket in buckets]
         found.append([unit for units in each for unit in units])

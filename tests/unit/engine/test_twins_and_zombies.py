@@ -13,7 +13,7 @@ from distcommit.engine.drain import drain_partition, publish_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition
 from distcommit.engine.recover import recover_partition
-from distcommit.engine.run import decide_run, run
+from distcommit.engine.run import decide_run, new_run_id, run
 from distcommit.model.errors import FencedError, SourceUnavailableError
 from distcommit.model.lockstep import Work
 from distcommit.model.log_records import SealedSequence
@@ -194,7 +194,7 @@ def test_a_run_whose_folders_a_newer_run_has_swept_says_that_it_is_fenced(table:
             swept.append(folder)
             assert go(WORLD, machine, source(a=3)).succeeded
             store = WORLD.store(machine)
-            forget_runs(store.fs, store.roots.store, 0, 1, Retention(tables=1))
+            forget_runs(store.fs, store.roots.store, new_run_id(), 0, 1, Retention(tables=1))
 
     machine.faults.append(newer_run)
     with pytest.raises(FencedError, match="a newer run"):

@@ -228,6 +228,12 @@ LOSERS = (
             ("-beside-winners", World(policy=CommitPolicy.SUCCESSFUL, task_attempts=2)),
         )
     ),
+    Program(
+        "losers-repartitioned",
+        partial(_begun, World(buckets=2, partitions=2)),
+        partial(_act, World(buckets=2, partitions=2, task_attempts=2)),
+        partial(_settle, World(buckets=2, partitions=3)),
+    ),
     Program("losers-quarantined", _quarantined, _leave_it_alone, _retry),
     Program("losers-abandoned", _quarantined, _abandon, _abandon_and_settle),
 )

@@ -1,15 +1,19 @@
 """Programs for the crash explorer: one part of a job, the output or a bucket's log, put back to what it was before the
-run that crashed, or emptied."""
+run that crashed, or emptied, or cut."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from distcommit.app.audit import audit_store
 from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import LostError, LostTailError, StaleStoreError
-from distcommit.protocol.paths import bucket_name
+from distcommit.model.log_records import Intent
+from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
+from distcommit.stores.retention import Retention
+from distcommit.stores.segment import decode_segment
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.programs.parts import Program, files_below, new_machine, replace_files
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
@@ -20,42 +24,59 @@ BEFORE = ModelSource({"a": ModelDataset({"0": 2}), "g": ModelDataset({"0": 1})})
 THEN = ModelSource({"a": ModelDataset({"0": 4}, units=2), "g": ModelDataset({"0": 2})})
 AFTER = ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": 3})})
 LOG_OF_A = f"{ROOTS.store}/log/{bucket_name(1)}"
+_PARTITIONS = 2
+_REPARTITIONED = tuple(replace(WORLD, partitions=each, kept=Retention(tables=1)) for each in (3, 1, _PARTITIONS))
 
 
 @cache
-def _before() -> SimulatedPosix:
+def _before(partitions: int) -> SimulatedPosix:
     machine = new_machine()
-    WORLD.run(machine, BEFORE)
+    replace(WORLD, partitions=partitions).run(machine, BEFORE)
     machine.syncfs("/")
     return machine
 
 
-def run_after_a_restore(machine: SimulatedPosix) -> str:
-    """One more run on folders of which a part was put back. It is refused, or names the bucket that lost its tail and
-    publishes nothing twice, which a rebuild mends, or quarantines what it can't prove, or nothing was lost. Else the
-    answer says what is wrong."""
-    try:
-        result = WORLD.run(machine, AFTER)
-    except StaleStoreError:
-        return ""
-    if result.succeeded:
-        return WORLD.violation(machine, AFTER, {})
-    kinds = {reason.kind for reason in result.totals.reasons}
-    if kinds == {LostError.__name__, "skipped, quarantined"}:  # what was sealed, and published where it is no more
-        return ""
-    if kinds != {LostTailError.__name__, "not fenced"}:
-        return f"the run did not succeed: {result.totals.reasons}"
-    store = WORLD.store(machine)
+def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORLD,)) -> str:
+    """One more run on folders of which a part was put back, or one in each of these worlds. It is refused, or names the
+    bucket that lost its tail and publishes nothing twice, which a rebuild mends, or quarantines what it can't prove, or
+    nothing was lost. Else the answer says what is wrong."""
+    for number, world in enumerate(worlds):
+        source = ModelSource({**AFTER.datasets, "g": ModelDataset({"0": 3 + number})})
+        try:
+            result = world.run(machine, source)
+        except StaleStoreError:
+            return ""
+        if result.succeeded:
+            return world.violation(machine, source, {})
+        kinds = {reason.kind for reason in result.totals.reasons}
+        if kinds == {LostError.__name__, "skipped, quarantined"}:  # what was sealed, and published where it is no more
+            return ""
+        if kinds != {LostTailError.__name__, "not fenced"}:
+            return f"the run did not succeed: {result.totals.reasons}"
+    store = world.store(machine)
     found = plan_rebuild(store, known_states(store), accept_gaps=False)
     if not rebuild_store(store, found, "rebuild", "person", accept_gaps=False).written:
         return f"a bucket that has lost its tail can't be rebuilt: {found}"
-    WORLD.run(machine, AFTER)
-    return WORLD.violation(machine, AFTER, {})
+    world.run(machine, source)
+    return world.violation(machine, source, {})
 
 
 def _put_back(root: str, machine: SimulatedPosix) -> str:
-    replace_files(machine, root, files_below(_before(), root))
+    replace_files(machine, root, files_below(_before(1), root))
     return run_after_a_restore(machine)
+
+
+def _cut_and_repartition(machine: SimulatedPosix) -> str:
+    """The log ends before what was sealed last. The runs that follow have other numbers of partitions, and keep the
+    tables of no more runs than one."""
+    found = sorted(
+        (path, data) for path, data in files_below(machine, LOG_OF_A).items() if path.endswith(SEGMENT_SUFFIX)
+    )
+    sealed = max(path for path, data in found if isinstance(decode_segment(data, path).record, Intent))
+    for path, _ in found:
+        if path >= sealed:
+            machine.unlink(path)
+    return run_after_a_restore(machine, _REPARTITIONED)
 
 
 def _empty_output(machine: SimulatedPosix) -> str:
@@ -69,7 +90,7 @@ def _empty_output(machine: SimulatedPosix) -> str:
 
 def _delete_what_was_published(machine: SimulatedPosix) -> str:
     """People take away what runs that ended have published: nobody is told, and nothing is read again."""
-    for path in files_below(_before(), ROOTS.output):
+    for path in files_below(_before(1), ROOTS.output):
         if path.endswith(".parquet"):
             machine.unlink(path)
     result = WORLD.run(machine, AFTER)
@@ -79,16 +100,17 @@ def _delete_what_was_published(machine: SimulatedPosix) -> str:
     return ""
 
 
-def _act(machine: SimulatedPosix) -> None:
-    WORLD.run(machine, THEN)
+def _act(partitions: int, machine: SimulatedPosix) -> None:
+    replace(WORLD, partitions=partitions).run(machine, THEN)
 
 
-def _program(name: str, recover: Callable[[SimulatedPosix], str]) -> Program:
-    return Program(name, lambda: _before().after_kill(), _act, recover)
+def _program(name: str, recover: Callable[[SimulatedPosix], str], partitions: int = 1) -> Program:
+    return Program(name, lambda: _before(partitions).after_kill(), partial(_act, partitions), recover)
 
 
 RESTORES = (
     _program("bucket-log-restored", partial(_put_back, LOG_OF_A)),
+    _program("bucket-log-cut-repartitioned", _cut_and_repartition, _PARTITIONS),
     _program("output-restored", partial(_put_back, ROOTS.output)),
     _program("output-emptied", _empty_output),
     _program("published-files-deleted", _delete_what_was_published),
