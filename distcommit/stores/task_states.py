@@ -223,12 +223,17 @@ class TaskStateTables:
                     owner.found.setdefault(bucket, []).append(state)
 
     def _read_again(self, owner: _Owner, bucket: int) -> list[TaskState]:
-        """All rows of a bucket, for somebody who begins with it once more."""
-        found: list[TaskState] = []
-        for name in sorted(owner.seen):
-            with suppress(CorruptError):  # it is among the known ones
-                found += (each for each in self._read(owner, name) if bucket_of_work_unit(each.work_unit_id) == bucket)
-        return found
+        """All rows of a bucket, for somebody who begins with it once more. In an outage that is who works at any other
+        bucket, too: their rows are kept for them until there are new files."""
+        if owner.again_of != len(owner.seen) or bucket not in owner.again:
+            again: dict[int | None, list[TaskState]] = {each: [] for each in owner.taken}
+            for name in sorted(owner.seen):
+                with suppress(CorruptError):  # it is among the known ones
+                    for state in self._read(owner, name):
+                        if (found := again.get(bucket_of_work_unit(state.work_unit_id))) is not None:
+                            found.append(state)
+            owner.again, owner.again_of = again, len(owner.seen)
+        return owner.again.pop(bucket)
 
     def _read(self, owner: _Owner, name: str) -> list[TaskState]:
         path = f"{self._folder}/{owner.name}/{name}"
@@ -237,13 +242,14 @@ class TaskStateTables:
 
 class _Owner:
     """What is known of one partition's files: those that were seen, rows that nobody has taken yet, by bucket, and the
-    buckets of which rows were taken."""
+    buckets of which rows were taken; and, as of so many files, all rows of buckets that may be begun with again."""
 
     def __init__(self, name: str) -> None:
         self.name, self.looking = name, Lock()
         self.moments, self.looked_at = count(1), 0
         self.seen, self.taken = set[str](), set[int]()
         self.found: dict[int, list[TaskState]] = {}
+        self.again, self.again_of = dict[int | None, list[TaskState]](), 0
         self.corrupt: list[CorruptError] = []
 
 

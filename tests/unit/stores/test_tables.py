@@ -408,6 +408,49 @@ def test_a_reader_that_met_a_corrupt_file_gives_the_others_next() -> None:
     assert other.poll() == []
 
 
+def noted_reads(fs: FileSystem, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of files that are read from here on."""
+    reads, read = list[str](), fs.read
+
+    def noted(path: str) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(fs, "read", noted)
+    return reads
+
+
+def test_all_who_begin_once_more_after_an_outage_have_each_file_read_once_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = make_fs()
+    writer = TaskStateWriter(fs, "/store", "run", 2)
+    writer.append({1: [of_bucket(1, "1")], 3: [of_bucket(3, "3")]})
+    tables, reads = tables_in(fs), noted_reads(fs, monkeypatch)
+
+    def begun() -> list[list[str]]:
+        return [attempts(TaskStateReader(tables, bucket).poll()) for bucket in (1, 3)]
+
+    for number in range(1, 4):
+        assert (begun(), len(reads)) == ([["1"], ["3"]], number)
+    writer.append({3: [of_bucket(3, "4")]})
+    assert (begun(), len(reads)) == ([["1"], ["3", "4"]], 6), "what is new, and then all"
+
+
+def test_states_of_an_epoch_are_found_by_one_file_of_each_newer_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = make_fs()
+    for epoch in (1, 2, 3):
+        prepare_run(fs, "/store", f"run{epoch}", 0, 1)
+        writer = TaskStateWriter(fs, "/store", f"run{epoch}", 1)
+        for bucket in range(4):
+            writer.append({bucket: [structs.replace(of_bucket(bucket, f"{epoch}/{bucket}"), epoch=epoch)]})
+    reads = noted_reads(fs, monkeypatch)
+    past = PastStates(fs, "/store")
+    assert [attempts(past.of_epoch(2, bucket)) for bucket in range(4)] == [[f"2/{bucket}"] for bucket in range(4)]
+    assert len(reads) == 1 + 1 + 4
+    assert past.of_epoch(7, 0) == []
+
+
 def test_states_of_past_runs_are_found_by_partition_or_as_they_once_lay_by_bucket() -> None:
     fs = make_fs()
     prepare_run(fs, "/store", "run", 0, 2)
