@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import distcommit
-from distcommit.app.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.model.sink import Abilities
 from distcommit.spark.settings import SparkSettings
 
