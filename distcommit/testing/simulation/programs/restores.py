@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.audit import audit_store
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import LostError, LostTailError, StaleStoreError
 from distcommit.model.log_records import Intent
 from distcommit.protocol.paths import SEGMENT_SUFFIX, bucket_name
