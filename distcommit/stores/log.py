@@ -112,14 +112,10 @@ class CommitLog(LogView):
         """
         unknown, refused = 0, 0
         error: OSError | None = None
-        is_new = not self._is_known
+        anew = not self._is_known
         while True:
-            fold = self.refresh() if is_new else self.latest()
-            record = decide(fold)
-            if record is None and not is_new:
-                is_new = True
-                continue
-            is_new = True
+            fold, record = self._decided(decide, anew=anew)
+            anew = True
             if record is None and self._durable_to >= self._last:
                 return fold
             if record is not None and error is not None and refused >= _TRIES and not unknown:
@@ -155,6 +151,15 @@ class CommitLog(LogView):
                     found=str(error or "temporary files keep disappearing"),
                     todo="mend the storage and run again: the next run reads what is there",
                 ) from error
+
+    def _decided(self, decide: Callable[[Fold], Record | None], *, anew: bool) -> tuple[Fold, Record | None]:
+        """What follows from the fold that was seen last, if anything does that may follow it; else from another look,
+        with the fold that it follows from."""
+        fold = self.refresh() if anew else self.latest()
+        record = decide(fold)
+        if anew or (record is not None and valid(record, fold)):
+            return fold, record
+        return self._decided(decide, anew=True)
 
     def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> None:
         """`checkpointing`, for this log alone."""
