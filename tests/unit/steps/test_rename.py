@@ -18,14 +18,13 @@ from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 
 
-@pytest.fixture(params=["renameat2", "link", "names last"])
+@pytest.fixture(params=["renameat2", "link"])
 def context(request: pytest.FixtureRequest, tmp_path: Path) -> StepContext:
     for name in ("staging", "output"):
         (tmp_path / name).mkdir()
     fs = LocalFileSystem()
     if request.param == "link":
         fs._renames = False
-    fs.names_last = request.param == "names last"
     return StepContext(fs, str(tmp_path / "staging"), str(tmp_path / "output"))
 
 
