@@ -112,8 +112,11 @@ class BucketCommitter:
             yield from self.publish(take_over=ended)
 
     def publish(self, *, take_over: bool) -> Work[None]:
-        """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`."""
-        fold = self.log.refresh()
+        """Executes and closes pending sequences of this run: those sealed here, or all of them with `take_over`.
+
+        To be called after `commit_ready`, by whose last look at the log it goes.
+        """
+        fold = self.log.latest()
         mine = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
         sequences = [each for each in mine if take_over or name_of(each) in self._sealed_here]
         if any(name_of(sequence) not in self._sealed_here for sequence in sequences):
@@ -139,11 +142,11 @@ class BucketCommitter:
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
         """After the drain: adds to the tally what became of each dataset of the plan, and returns it."""
-        return count_outcomes(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
+        return count_outcomes(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
         """Job-level, after the drain: adds to the tally what the driver's decision rests on, and returns it."""
-        return count_held(self.log.refresh(), self._settings.epoch, plans, self._notes, tally)
+        return count_held(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
 
     def noting_unread(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> Work[None]:
         """In the drain: tells the log which datasets of the plan this run could not read. Raises as `commit_ready`."""
@@ -170,7 +173,7 @@ class BucketCommitter:
         that somebody else sealed first are left to them."""
         mine = {name_of(sequence): sequence for sequence in sequences}
         if not sequences:
-            return self.log.refresh()
+            return self.log.latest()
         settings = self._settings
         fold = yield from self.log.settling(
             partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from distcommit.engine.committer import BucketCommitter
@@ -20,7 +21,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.cuts import CutRoot, root_to_go_on
 from distcommit.stores.plans import PlanReader, read_manifest
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.staging import remove_empty
+from distcommit.stores.staging import remove_empty_bucket, remove_empty_epoch
 from distcommit.stores.task_states import TaskStateTables, ingest_ended
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         job_fold = settings.store.job_log(settings.epoch).refresh()
         anchor = _Anchor(job_fold, root_to_go_on(settings.store, job_fold))
         plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
-        tables = _Tables(plans, settings.task_states({*left}))
+        ended = ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
+        tables = _Tables(plans, settings.task_states({*left}), ended)
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
                 works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]
@@ -67,6 +69,8 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
                     break
                 left = again
                 settings.clock.sleep(0.2 * 4**attempt)
+        with suppress(OSError):  # the next run sweeps it
+            remove_empty_epoch(settings.store.fs, settings.store.roots.staging, settings.epoch)
         put_run_datasets(settings.store.fs, settings.store.roots.store, settings.run_id, phase, partition, rows)
         times.keep()
     except FencedError as error:
@@ -97,10 +101,11 @@ class _Anchor:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """What a partition reads once for all of its buckets."""
+    """What a partition reads once for all of its buckets. `ended`: whether ingest has, as read before anything else."""
 
     plans: PlanReader
     task_states: TaskStateTables
+    ended: bool
 
 
 def _finish_bucket(
@@ -115,13 +120,13 @@ def _finish_bucket(
     try:
         plans = tables.plans.of(bucket)
         committer = BucketCommitter(settings, bucket, times.telling(work), plans, tables.task_states)
-        yield from committer.commit_ready(ended=ingest_ended(store.fs, store.roots.store, settings.run_id))
+        yield from committer.commit_ready(ended=tables.ended)
         if settings.job_level and seal:
             rows = rows_of(committer.count_held(plans, outcome), bucket)
         else:
             yield from committer.publish(take_over=True)
             rows = rows_of(committer.count_outcomes(plans, outcome), bucket)
-            remove_empty(store.fs, store.roots.staging, settings.epoch, bucket)
+            remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
             yield from committer.noting_unread(plans, outcome)
         yield from committer.log.making_durable()

@@ -25,6 +25,7 @@ from distcommit.stores.anchors import require_published, require_whole
 from distcommit.stores.claims import newest_end, read_marks
 from distcommit.stores.cuts import CutRoot, root_to_go_on
 from distcommit.stores.fencing import fencing_bucket, require_fence
+from distcommit.stores.log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.task_states import PastStates
@@ -144,6 +145,7 @@ def _recover_bucket(
         fold = require_whole(store, seen.job_fold, bucket, log, seen.past)
         if seen.job_fold.began_epoch:  # else older programs have written all of it
             require_published(step_context(settings), log, fold, seen.ended_epoch)
+        nobody_died = fold.fence_epoch <= min(seen.ended_epoch, seen.job_fold.ended_epoch)
         fold = yield from fencing_bucket(log, settings.epoch, settings.run_id)
         tally.heads = (log.head(bucket),)
         held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
@@ -160,7 +162,8 @@ def _recover_bucket(
             tally.add(RecoverCounts(files_swept=sweep_lost(settings, epoch, bucket, seen.past)))
         for number, kind in fold.ignored:
             logger.info("record ignored, not valid where it stands: %s %s", number, kind, extra={"log": log.folder})
-        yield from log.checkpointing()
+        # Of runs that died it is looked for what their records say they have done: these stay longer.
+        yield from log.checkpointing(at_least=checkpoint_every(fold) if nobody_died else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
         yield from seen_bucket(store, seen.before, bucket, log, seen.job_fold.decided_epochs, tally)
     except FencedError:

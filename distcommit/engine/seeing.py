@@ -33,5 +33,5 @@ def seen_bucket(
         logger.warning("readers do not see what is new: %s", error, extra={"bucket": bucket})
         tally.note(f"bucket {bucket}", "not in the cut", str(error))
         return
-    if log.refresh().fence_epoch == log.epoch:
+    if log.latest().fence_epoch == log.epoch:  # the very fold that it was found in
         tally.seen = (found,)

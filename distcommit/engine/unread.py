@@ -35,7 +35,7 @@ def noting_unread(
     plans any more. Where the log can't be written, the run's result has to do: nothing but counts depends on it.
 
     Args:
-        log: the bucket's.
+        log: the bucket's, as the drain has just seen it.
         settings: the run.
         plans: what it intended for the bucket's datasets.
         nothing: by dataset, why it commits nothing of it, and whether that is a failure.
@@ -45,7 +45,7 @@ def noting_unread(
         FencedError: if a newer run has fenced the log.
     """
     try:
-        found = list(_unread(log.refresh(), settings.epoch, plans, nothing))
+        found = list(_unread(log.latest(), settings.epoch, plans, nothing))
         if not found:
             return
         wanted = partial(

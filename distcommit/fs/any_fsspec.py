@@ -101,6 +101,7 @@ class FsspecFileSystem:
     """
 
     has_folders = True
+    has_links = names_last = False  # of neither is anything known
     parallel_calls = 16
     parallel_buckets = 4
 

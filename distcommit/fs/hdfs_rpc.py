@@ -40,6 +40,7 @@ class HdfsRpc:
     """
 
     scheme = "hdfs"
+    has_file_ids = False
 
     def __init__(self, authority: str) -> None:
         self._authority = authority

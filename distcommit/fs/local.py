@@ -37,7 +37,8 @@ class LocalFileSystem:
     """
 
     scheme = "file"
-    has_folders = True
+    has_folders = has_links = True
+    names_last = False
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class S3FileSystem:
     """
 
     scheme = "s3"
-    has_folders = False
+    has_folders = has_links = names_last = False
     parallel_calls = CALLS
     parallel_buckets = 8
 

@@ -48,6 +48,7 @@ class WebHdfs:
     """
 
     scheme = "webhdfs"
+    has_file_ids = True
 
     def __init__(self, authority: str) -> None:
         self._authority = authority

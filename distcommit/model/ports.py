@@ -72,12 +72,16 @@ class FileSystem(Protocol):
     `has_folders`: False for object stores. There folders are the beginnings of names: they are there while anything is
     below them, so that making and deleting them does nothing and none is ever missing or moved; files are durable when
     they are closed; and a file can be renamed only if it was created for that target, and can't be read before.
+    `has_links`: whether it has symbolic links, and `real_path` tells where they lead.
+    `names_last`: whether each name is durable once the call has returned that made it.
     `parallel_calls`: how many calls are worth having in flight at once in a task; 1 where a call costs no waiting.
     `parallel_buckets`: how many buckets a task works on at once, which share these calls.
     """
 
     scheme: str
     has_folders: bool
+    has_links: bool
+    names_last: bool
     parallel_calls: int
     parallel_buckets: int
 
@@ -98,7 +102,8 @@ class FileSystem(Protocol):
         ...
 
     def make_folder(self, path: str) -> bool:
-        """Makes one folder; False if the name is taken. FileNotFoundError if the folder above it is missing.
+        """Makes one folder; False if the name is taken, or, by a folder, True where it is not told who made it.
+        FileNotFoundError if the folder above it is missing.
 
         Without `has_folders` True, and nothing is done."""
         ...

@@ -31,7 +31,7 @@ class GuardedFolders:
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
         """
-        if folder in self._safe or not self._fs.has_folders:  # nor links
+        if folder in self._safe or not self._fs.has_links:
             return
         above, _, name = folder.rpartition("/")  # absolute, without empty components
         above = above or "/"
@@ -59,7 +59,7 @@ class GuardedFolders:
             self.forget(above)
             self.make(above)
             made = self._fs.make_folder(folder)
-        if not made:
+        if not made and self._fs.has_links:
             status = self._fs.status(folder)
             if status is not None and not status.is_folder:
                 self._inside(folder)

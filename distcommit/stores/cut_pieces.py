@@ -95,13 +95,13 @@ def seeing(
         store: the store.
         former: the bucket in the cut before, if it is in there.
         bucket: its number.
-        log: its log, fenced by the run. What `decided` is was read after the log was fenced.
-        decided: epochs of which whole jobs are to be published.
+        log: its log, fenced by the run; it goes by the last look at it.
+        decided: epochs of which whole jobs are to be published, as read after the log was fenced.
 
     Raises:
         OSError: if the piece can't be put.
     """
-    fold = log.refresh()
+    fold = log.latest()
     yield from log.making_durable()
     head, datasets = log.head(bucket), published(fold)
     sequences = [state.open for state in fold.datasets.values() if state.open is not None]

@@ -68,7 +68,17 @@ def staged_buckets(fs: FileSystem, staging_root: str, epoch: int) -> list[int]:
 
 def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
     """Removes a bucket's folder and its epoch's if nothing is in them; a zombie then finds no place to write."""
+    remove_empty_bucket(fs, staging_root, epoch, bucket)
+    remove_empty_epoch(fs, staging_root, epoch)
+
+
+def remove_empty_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
+    """As `remove_empty`, for who does it for many buckets of an epoch, and for that one once after all of them."""
     fs.delete_folder(f"{staging_root}/{bucket_folder(epoch, bucket)}")
+
+
+def remove_empty_epoch(fs: FileSystem, staging_root: str, epoch: int) -> None:
+    """Removes an epoch's folder if nothing is in it."""
     fs.delete_folder(f"{staging_root}/{epoch_name(epoch)}")
 
 

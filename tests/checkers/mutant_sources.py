@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.checkers.operations import Source, mentioned
 
 STORES = (
-    *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "plans", "retention", "run_records"),
-    *("segment", "tables", "task_states"),
+    *("by_hand", "commit_step_store", "fencing", "job_lock", "job_store", "log", "log_view", "plans"),
+    *("retention", "run_records", "segment", "tables", "task_states"),
 )
 PROTOCOL = ("fold", "folding", "next_record", "paths", "readiness", "validity")
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
@@ -49,7 +49,9 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     "PutIfAbsent": ("", "True"),
     **dict.fromkeys(("withdraw", "undo", "_move_again", "_remove"), (_ANY, "None")),
     **dict.fromkeys(("prepare_run", "prepare_bucket", "put_manifest", "record_ingest_ended"), ("", "None")),
-    **dict.fromkeys(("remove_empty", "forget_runs", "_sync"), ("", "None")),
+    **dict.fromkeys(
+        ("remove_empty", "remove_empty_bucket", "remove_empty_epoch", "forget_runs", "_sync"), ("", "None")
+    ),
     **dict.fromkeys(("require_fence", "check_relative", "check_names", "_act"), ("", "None")),
     **dict.fromkeys(("_drop", "_clean_up", "publish", "replay", "commit_ready"), (_SELF, "None")),
     **dict.fromkeys(("_commit", "_put_states", "_note_failure"), (_SELF, "None")),

@@ -9,7 +9,7 @@ from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 from tests.checkers.operations import Change, changed
 
 _FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.folding", "protocol.validity"
-_NEXT, _LOG, _FENCING = "protocol.next_record", "stores.log", "stores.fencing"
+_NEXT, _LOG, _VIEW, _FENCING = "protocol.next_record", "stores.log", "stores.log_view", "stores.fencing"
 _COMMITTER, _RECOVER, _INGEST, _PLANNER = "engine.committer", "engine.recover", "engine.ingest", "engine.planner"
 _STAGING, _BY_HAND = "stores.staging", "stores.by_hand"
 _RENAME, _EXECUTION, _PUBLISHING = "steps.rename", "steps.execution", "steps.publishing"
@@ -161,7 +161,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "a fold counts without a listing made after its last read",
         [
             Change(
-                *(_LOG, "CommitLog.refresh", "if missing None"),
+                *(_VIEW, "LogView.refresh", "if missing None"),
                 before="if missing is None and self._fold is not None:\n    return self._fold",
             )
         ],
@@ -170,11 +170,11 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "a log begins without a segment, so that an emptied one is a new one",
         [
             Change(_LOG, "CommitLog.create", "call put_if_absent"),
-            Change(_LOG, "CommitLog.refresh", "compare _base listed", instead="self._base in {0, *listed}"),
-            Change(_LOG, "CommitLog.refresh", "compare max _last", instead="max(listed, default=0) <= self._last"),
-            Change(_LOG, "CommitLog._read_from_newest_checkpoint", "call max", instead="max(listed, default=0)"),
+            Change(_VIEW, "LogView.refresh", "compare _base listed", instead="self._base in {0, *listed}"),
+            Change(_VIEW, "LogView.refresh", "compare max _last", instead="max(listed, default=0) <= self._last"),
+            Change(_VIEW, "LogView._read_from_newest_checkpoint", "call max", instead="max(listed, default=0)"),
             Change(
-                *(_LOG, "CommitLog._read_from_newest_checkpoint", "assign segment"),
+                *(_VIEW, "LogView._read_from_newest_checkpoint", "assign segment"),
                 before="if number <= 0:\n    break",
             ),
         ],
@@ -185,7 +185,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "ended-taken-for-granted": (
         "the drain takes ingest for ended without a look",
-        [Change("engine.drain", "_finish_bucket", "call ingest_ended", instead="True")],
+        [Change("engine.drain", "_finish", "call ingest_ended", instead="True")],
     ),
     "sync-only-what-moved": (
         "folders of steps that are found done already are not synced before DONE",

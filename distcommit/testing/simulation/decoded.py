@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from distcommit.stores import log, plans, task_states
+from distcommit.stores import log_view, plans, task_states
 
 _DECODERS = (
-    (log, "decode_segment", 50_000),
+    (log_view, "decode_segment", 50_000),
     (plans, "decode_plan", 5_000),
     (task_states, "decode_task_states", 5_000),
 )

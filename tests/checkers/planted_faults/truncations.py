@@ -11,9 +11,9 @@ TRUNCATIONS = (
         "a log is cut below its newest segment, whether or not that is a checkpoint",
         (
             "stores.log",
-            "CommitLog.truncate",
-            "self.refresh().previous_checkpoint",
-            "self._last if self.refresh().previous_checkpoint else 0",
+            "CommitLog._delete_older",
+            "fold.previous_checkpoint",
+            "self._last if fold.previous_checkpoint else 0",
         ),
     ),
     fault(

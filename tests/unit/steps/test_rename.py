@@ -12,6 +12,7 @@ import pytest
 from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import RealPosixCalls
 from distcommit.model.errors import ConfigurationError, LostError
+from distcommit.model.ports import FolderEntry
 from distcommit.model.steps import Lost, StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -202,6 +203,60 @@ def test_a_folder_of_a_batch_is_moved_as_a_whole_and_only_what_came_along_is_don
     errors = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(plain, files, whole=True))
     assert [type(error) for error in errors] == [type(None), LostError, type(None)]
     assert sorted(path.name for path in (tmp_path / "output/out/a").iterdir()) == ["f0", "f2"]
+
+
+class Noted(LocalFileSystem):
+    """A file system on which names last as soon as they are made; notes what it is asked to rename and to make."""
+
+    names_last, has_links = True, False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def rename(self, source: str, target: str) -> None:
+        self.asked.append(f"file {source.rpartition('/')[2]}")
+        super().rename(source, target)
+
+    def rename_folder(self, source: str, target: str) -> bool:
+        self.asked.append("folder")
+        return super().rename_folder(source, target)
+
+    def make_folder(self, path: str) -> bool:
+        self.asked.append(f"make {path.rpartition('/')[2]}")
+        return super().make_folder(path)
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        self.asked.append("list")
+        return super().list_folder(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [
+        ("its folder is there", ["file f0", "file f1", "file f2"]),
+        ("its folder is new", ["file f0", "make out", "folder", "list"]),
+        ("a twin has begun", ["file f0", "make out", "folder", "make a", "file f0", "file f1", "file f2"]),
+        ("a twin is done", ["file f0", "make out", "folder", "make a", "file f0", "file f1", "file f2"]),
+    ],
+)
+def test_where_names_last_files_go_into_a_folder_that_is_there_with_a_call_each(
+    tmp_path: Path, before: str, asked: list[str]
+) -> None:
+    for root in ("staging", "output"):
+        (tmp_path / root).mkdir()
+    fs = Noted()
+    context = StepContext(fs, str(tmp_path / "staging"), str(tmp_path / "output"))
+    steps = FsRenameCommitStep.of_all(context, [staged(context, f"a/f{j}").file for j in range(3)], whole=True)
+    if before != "its folder is new":
+        (tmp_path / "output/out/a").mkdir(parents=True)
+    moved = {"a twin has begun": 1, "a twin is done": 3}.get(before, 0)
+    for step in steps[:moved]:
+        os.rename(step.source, step.target)
+    assert FsRenameCommitStep.execute_all(steps) == [None] * 3
+    assert fs.asked == asked
+    assert [step.verify() for step in steps] == [Verdict.DONE] * 3
+    assert FsRenameCommitStep.execute_all(steps, FsRenameCommitStep.verify_all(steps)) == [None] * 3
 
 
 def test_nothing_is_removed_through_a_link_that_leads_out_of_the_root(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.fs.posix import PosixCalls, RealPosixCalls
 from distcommit.model.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
 from distcommit.model.log_records import Decide, Done, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.model.ports import NotPutError
+from distcommit.model.ports import FolderEntry, NotPutError
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
+from distcommit.protocol.paths import TEMPORARY
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.simulation.faults import Fault, FaultyCalls
@@ -119,6 +120,68 @@ def test_who_has_read_a_log_reads_only_what_is_new(tmp_path: Path) -> None:
     assert reader.refresh().state_of("a").sequence is not None
     reader.refresh()
     assert len(fs.done) == 1
+
+
+class _Listings(LocalFileSystem):
+    """Counts how often folders are listed."""
+
+    def __init__(self) -> None:
+        super().__init__(durable=False)
+        self.listed = 0
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        self.listed += 1
+        return super().list_folder(path)
+
+
+def test_a_log_is_listed_once_for_a_record_and_not_to_sweep_or_for_a_checkpoint_that_is_not_due(tmp_path: Path) -> None:
+    fs = _Listings()
+    log = make_log(tmp_path / "log", fs=fs)
+    (tmp_path / "log" / f"{TEMPORARY}left").touch()
+    log.refresh()
+    assert fs.listed == 2  # what it has read counts once a listing after that shows it
+    fence(log, 1)
+    log.sweep_temporary()
+    log.checkpoint(at_least=2)
+    assert log.latest().fence_epoch == 1
+    assert fs.listed == 3
+    assert not [path for path in (tmp_path / "log").iterdir() if path.name.startswith(TEMPORARY)]
+    assert fence(log, 1).fence_epoch == 1
+    assert fs.listed == 4, "that there is nothing to do is told by a look"
+
+
+def test_who_decides_on_an_older_fold_decides_again_on_what_is_there(tmp_path: Path) -> None:
+    one, two = make_log(tmp_path / "log"), make_log(tmp_path / "log")
+    fence(one, 1)
+    two.refresh()
+    seal(one, "a", 1, 5)
+    asked: list[int] = []
+
+    def decide(fold: Fold) -> Record | None:
+        asked.append(fold.number)
+        return None if fold.fence_epoch == 2 else Fence(2, "r2")
+
+    fold = two.settle(decide)
+    assert asked == [2, 3, 4]
+    assert (fold.fence_epoch, fold.state_of("a").closed_epoch) == (2, 1)
+    seal(one, "b", 2, 5)
+    assert "b" in fence(two, 2).datasets, "that there is nothing to do is never said of an older fold"
+
+
+def test_a_fold_is_not_taken_for_known_if_the_look_at_what_is_new_failed(tmp_path: Path) -> None:
+    fs = _WatchedReads()
+    log, reader = make_log(tmp_path / "log"), make_log(tmp_path / "log", fs=fs)
+    fence(log, 1)
+    reader.refresh()
+    seal(log, "a", 1, 5)
+
+    def fails() -> None:
+        raise OSError(errno.EIO, "not now")
+
+    fs.race.append(fails)
+    with pytest.raises(OSError, match="not now"):
+        reader.refresh()
+    assert reader.latest().state_of("a").sequence is not None
 
 
 def test_who_misses_a_number_that_is_truncated_while_it_reads_begins_again(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""What a run with nothing to do asks of each bucket's log: it is fenced all the same, and little more."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from distcommit.model.log_records import Checkpoint, Fence
+from distcommit.testing.simulation.simulated_posix import Operation
+from distcommit.testing.simulation.world import World
+from tests.unit.engine.machines import BUCKET_LOG, Machine, go, source
+
+_CHEAP_EVERY = 8
+
+
+def _asked(world: World, machine: Machine) -> Counter[str]:
+    """What an idle run asks of the bucket's log, by kind."""
+    asked: Counter[str] = Counter()
+
+    def noting(operation: Operation) -> None:
+        if BUCKET_LOG in operation.path:
+            asked[operation.kind] += 1
+
+    machine.faults.append(noting)
+    assert go(world, machine, source(a=3)).succeeded
+    machine.faults.remove(noting)
+    return asked
+
+
+def test_a_log_of_an_idle_bucket_is_listed_five_times_and_its_segments_stay_few() -> None:
+    world, machine = World(), Machine()
+    assert go(world, machine, source(a=3)).succeeded
+    each = [_asked(world, machine) for _ in range(3 * _CHEAP_EVERY)]
+    # Recovery looks, looks whether it has read all, and once more after its fence; the plan looks twice.
+    assert max(asked["scandir"] for asked in each) == 5 + 1  # a checkpoint is looked at, too
+    assert sorted(asked["scandir"] for asked in each)[len(each) // 2] == 5
+    assert max(asked["read"] for asked in each) <= 2 * (_CHEAP_EVERY + 2)
+    kept = [segment for _, segment in world.store(machine).bucket_log(0).segments()]
+    assert len(kept) <= 2 * _CHEAP_EVERY + 2
+    records = [segment.record for segment in kept if not isinstance(segment, Exception)]
+    assert {type(record) for record in records} == {Checkpoint, Fence}
+    epochs = [record.epoch for record in records if isinstance(record, Fence)]
+    assert epochs == sorted(set(epochs)), "each run has fenced it"
