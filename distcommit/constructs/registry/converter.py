@@ -24,7 +24,7 @@ from distcommit.constructs.registry.client import (
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
-from distcommit.model.constructs import Converted
+from distcommit.model.constructs import Converted, KeptSchemas
 from distcommit.model.errors import ConfigurationError
 
 SCHEMA_ID = b"schema_id"
@@ -155,8 +155,11 @@ class RegistryConverter(
         own = (each for each in self.datasets if fnmatchcase(known.topic, each.match))
         known.policy = next(own, self)
 
+    def keep_schemas(self, kept: KeptSchemas) -> None:
+        self._known.schemas.of_run.kept = kept
+
     def know_schemas(self, ids: Sequence[int]) -> None:
-        self._known.schemas = KnownSchemas([*ids])
+        self._known.schemas.ids = [*ids]
 
     def schemas_known(self) -> Sequence[int]:
         return tuple(self._known.schemas.ids)
