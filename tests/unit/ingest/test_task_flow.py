@@ -151,7 +151,9 @@ def columns_of_records(draw: st.DrawFn) -> tuple[pa.Schema, Columns]:
     return schema, Columns(pa.schema(untyped), others).with_known(untyped, absent)
 
 
-CHAINED = st.lists(st.sampled_from([name for name in SECTIONS if name not in ("json", "read json", "avro")]), max_size=4)
+CHAINED = st.lists(
+    st.sampled_from([name for name in SECTIONS if name not in ("json", "read json", "avro")]), max_size=4
+)
 
 
 @given(columns_of_records(), CHAINED)
