@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, Field, model_validator
 
-from distcommit.constructs.columns import Columns
+from distcommit.constructs.columns import Columns, unique_names
 from distcommit.constructs.held_schemas import Evolution, HeldSchemas, OnIncompatible, read_as
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
@@ -72,7 +72,7 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
 
     def convert_columns(self, columns: Columns) -> Columns:
         pins = any(each.evolution == "pin" for each in (self, *self.datasets))
-        return Columns() if pins else columns
+        return Columns() if pins else unique_names(columns, "schema")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         reason = self._held.admit(batch.schema.remove_metadata())

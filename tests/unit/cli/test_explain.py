@@ -204,7 +204,7 @@ def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
         explained(tmp_path, tree)
     chosen = {"type": "select", "columns": ["id", "value"]}
     behind = {**PLAIN, "converters": [{"type": "json"}, chosen, {"type": "mask", "columns": ["email"]}]}
-    with pytest.raises(ConfigurationError, match="mask can take, from select.*'email'.*columns id, value"):
+    with pytest.raises(ConfigurationError, match=r"mask can take, from select.*'email'.*columns id, value"):
         explained(tmp_path, behind)
     done = CliRunner().invoke(app, ["explain", str(job_file(tmp_path, tree)), "--svg", str(tmp_path / "flow.svg")])
     assert done.exit_code == 2

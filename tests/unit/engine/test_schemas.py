@@ -23,7 +23,7 @@ from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.constructs.registry.test_policy import converter, message
-from tests.unit.engine.machines import Machine, dies, go, source, states
+from tests.unit.engine.machines import Machine, audit, dies, go, source, states
 from tests.unit.engine.test_faults_by_construct import BatchByBatch
 from tests.unit.engine.test_optional import FILES, Raising
 
@@ -163,9 +163,9 @@ class Messages(Converter):
         yield Converted(batch.set_column(place, "value", pa.array(values, pa.binary())))
 
 
-def meeting(**policy: object) -> World:
+def meeting(policy: str) -> World:
     def flow(source: Source, sink: Sink) -> TaskFlow:
-        stages = (Stage("messages", Messages()), Stage("avro", converter(**policy), on_failure="divert"))
+        stages = (Stage("messages", Messages()), Stage("avro", converter(on_incompatible=policy), on_failure="divert"))
         return TaskFlow(source, (Branch(sink),), stages, on_rejected="divert")
 
     return World(flow=flow)
@@ -174,7 +174,7 @@ def meeting(**policy: object) -> World:
 @pytest.mark.parametrize("policy", ["reject", "fail", "accept"])
 def test_work_units_of_one_run_that_do_not_fit_each_other_end_as_the_policy_says(policy: str) -> None:
     """The first run of a dataset reads it in two work units; nothing is published that they could be held against."""
-    world, machine = meeting(on_incompatible=policy), Machine()
+    world, machine = meeting(policy), Machine()
     result = go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, units=2)}))
     found = states(world, machine)
     rejected = {path for path in machine.paths(ROOTS.output) if "/_rejected/" in path and path.endswith(".parquet")}

@@ -40,8 +40,8 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "a.x": {"type": "select", "columns": ["a.x"]},
     "deleted": {"type": "tombstones", "column": "a", "marker": "d"},
     "copy a": {"type": "provenance", "copies": {"d": "a"}, "constants": {"e": 1}},
-    "sql a": {"type": "sql", "where": "A > 1 AND length(current_user) > 0", "columns": {"d": "upper(a)"}},
-    "sql d": {"type": "sql", "where": "d IS NOT NULL"},
+    "sql a": {"type": "sql", "where": "A > 1", "columns": {"d": "upper(a)"}},
+    "sql d": {"type": "sql", "where": "d IS NOT NULL AND length(current_user) > 0"},
     "a there": {"type": "not_null", "columns": ["a"]},
     "d there": {"type": "not_null", "columns": ["d"]},
     "a of 1": {"type": "in_set", "column": "a", "values": [1]},
@@ -53,7 +53,7 @@ CHECKERS = {"a there", "d there", "a of 1", "a matches", "a within"}
 
 def stages(*names: str) -> list[Stage]:
     return [
-        Stage(name, validated("row checker" if name in CHECKERS else "converter", dict(SECTIONS[name])))
+        Stage(name, validated("row_checker" if name in CHECKERS else "converter", dict(SECTIONS[name])))
         for name in names
     ]
 
@@ -61,10 +61,10 @@ def stages(*names: str) -> list[Stage]:
 @pytest.mark.parametrize(
     ("chain", "told"),
     [
-        (("json", "three", "mask d"), "mask d can take, from three: .*one column 'd'; found columns a, b, c"),
-        (("avro", "three", "a there", "mask d"), "mask d can take, from three: "),
+        (("json", "three", "mask d"), "mask d can take, from three; found .*one column 'd'; found columns a, b, c"),
+        (("avro", "three", "a there", "mask d"), "mask d can take, from three; "),
         (("three", "d there"), "d there can take, from three"),
-        (("three", "sql d"), 'sql d can take, from three: .*"d" not found'),
+        (("three", "sql d"), 'sql d can take, from three; found .*"d" not found'),
         (("three", "a to d", "mask a"), "mask a can take, from a to d"),
         (("three", "drop a", "a as text"), "a as text can take, from drop a"),
         (("drop a", "mask a"), "mask a can take, from drop a.*a left out or renamed before"),
@@ -122,7 +122,7 @@ def test_a_fork_asks_for_what_can_not_be_there() -> None:
     assert isinstance(match, ForkOperatorSettings)
     assert Reached(Columns()).sent_on(match, "dear")
     assert chosen.sent_on(match, "cheap")
-    with pytest.raises(ConfigurationError, match="the fork can take, from three.*'price'"):
+    with pytest.raises(ConfigurationError, match=r"the fork can take, from three.*'price'"):
         chosen.sent_on(match, "dear")
     typed = Reached(Columns()).after(stages("a as text", "a to d"))
     number = validated("fork", {"type": "every_match", "when": {"x": {"not": {"column": "d", "op": "==", "value": 1}}}})
