@@ -1,4 +1,4 @@
-"""Schemas that converters have inferred from records, one after the other for each dataset and converter.
+"""Schemas that converters have inferred from records, or met, one after the other for each dataset and converter.
 
 <store>/schemas/<dataset>/<converter>/<number>.json
 
