@@ -172,7 +172,7 @@ def columns(folder: Path) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.slow
-def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path) -> None:
+def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path, spark: SparkSession) -> None:
     parquet = {"format": "parquet", "paths": [f"{tmp_path}/in/{{dataset}}/*.parquet"]}
     inbox = Inbox(
         tmp_path,
@@ -190,8 +190,14 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
         os.utime(path, (NOW_S + inbox.files,) * 2)
 
     names = ("evolves", "diverts", "pins", "stops")
-    for name in (*names, *(f"more-{number}" for number in range(30))):
+    for name in names:
         arrive(name, id=1, name="x")
+    assert Job.from_file(inbox.path, session=spark).run().succeeded
+    for name in ("evolves", "pins", "stops"):
+        arrive(name, id=2, new=True)
+    arrive("diverts", id="2", name="x")
+    for number in range(30):  # so that the commit lasts
+        arrive(f"more-{number}", id=1, name="x")
     watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
     out = tmp_path / "run"
     with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
@@ -199,9 +205,6 @@ def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_pat
             run.wait(0.002)
         assert not run.has_ended, "no run was killed in the middle of its commit"
         run.kill()
-    for name in ("evolves", "pins", "stops"):
-        arrive(name, id=2, new=True)
-    arrive("diverts", id="2", name="x")
     command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0

@@ -33,10 +33,10 @@ def section(server: RegistryServer, **policy: Any) -> dict[str, Any]:
     return {"type": "avro", "registry": {"url": server.url}, **policy}
 
 
-def send(job: KafkaJob, topic: str, records: Iterable[bytes]) -> None:
+def send(job: KafkaJob, topic: str, records: Iterable[bytes], partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for record in records:
-        producer.produce(topic, record, partition=0)
+        producer.produce(topic, record, partition=partition)
         job.produced += 1
     assert producer.flush(30) == 0
 
@@ -56,11 +56,12 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
     tmp_path: Path, registry_server: RegistryServer
 ) -> None:
     run = uuid.uuid4().hex[:8]
-    evolves, diverts, stops = (f"{name}-{run}" for name in ("evolves", "diverts", "stops"))
+    evolves, diverts, stops, meets = (f"{name}-{run}" for name in ("evolves", "diverts", "stops", "meets"))
     strict = [{"match": "stops-*", "evolution": "fail"}]
     with kafka_job(
         tmp_path,
-        dict.fromkeys((evolves, diverts, stops), 1),
+        {evolves: 1, diverts: 1, stops: 1, meets: 2},
+        source={"records_per_work_unit": 8},
         converters=[section(registry_server, datasets=strict)],
         on_rejected="divert",
         sink={"partition_by": None},
@@ -73,8 +74,13 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         one, two, three = id_of(old[0]), id_of(new[0]), id_of(other[0])
         for topic in (evolves, diverts, stops):
             send(job, topic, old[:2])
+        send(job, meets, old)
+        send(job, meets, [*other, *other, other[0]], partition=1)
         job.run()
-        assert schema_ids(job) == {evolves: [one], diverts: [one], stops: [one]}
+        known = schema_ids(job)
+        met = known[meets]
+        assert known == {evolves: [one], diverts: [one], stops: [one], meets: met}
+        assert met in ([one], [three]), "its first work units are read at once, and one of them was first"
 
         send(job, evolves, [old[2], *new[:2], old[3], *new[2:]])
         send(job, diverts, [old[2], other[0], old[3], other[1]])
@@ -90,9 +96,9 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         assert list(reasons) == [stops]
         assert "evolution is fail" in reasons[stops]
         assert f"expected schema id {one}; found schema id {two}" in reasons[stops]
-        assert schema_ids(job) == {evolves: [one, two], diverts: [one], stops: [one]}
+        assert schema_ids(job) == {evolves: [one, two], diverts: [one], stops: [one], meets: met}
         audit = job.audit()
-        assert (audit.exact, audit.rejected) == (True, 2)
+        assert (audit.exact, audit.rejected) == (True, 2 + 5)
         assert audit.records == job.produced - 2, "of one dataset nothing went on"
 
         files = sorted(map(str, (tmp_path / "output" / evolves).glob("*.parquet")))
@@ -118,9 +124,10 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         # A person lets both in.
         job.write(converters=[section(registry_server, on_incompatible="accept")])
         job.run()
-        code, result, errors = job.cli("reprocess", diverts)
-        assert (code, result["totals"]["records_published"]) == (0, 2), errors[-3000:]
-        assert schema_ids(job) == {evolves: [one, two], diverts: [one, three], stops: [one, two]}
+        code, result, errors = job.cli("reprocess", "--all")
+        assert (code, result["totals"]["records_published"]) == (0, 2 + 5), errors[-3000:]
+        both = [*met, *({one, three} - {*met})]
+        assert schema_ids(job) == {evolves: [one, two], diverts: [one, three], stops: [one, two], meets: both}
         job.write(converters=[section(registry_server)])
         send(job, diverts, [old[4], other[0]])
         job.run()
