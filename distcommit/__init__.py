@@ -49,9 +49,9 @@ from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.commit_step_store import LogCommitStepStore
 
 if TYPE_CHECKING:
-    from distcommit.app.data_source import register_data_source
     from distcommit.app.job import Job
-    from distcommit.app.readers import Cut, read
+    from distcommit.app.reading.data_source import register_data_source
+    from distcommit.app.reading.readers import Cut, read
 
 __all__ = [
     "AggregatedCommitter",
@@ -120,11 +120,11 @@ def __getattr__(name: str) -> object:
 
         return Job
     if name in ("read", "Cut"):
-        from distcommit.app import readers  # noqa: PLC0415
+        from distcommit.app.reading import readers  # noqa: PLC0415
 
         return getattr(readers, name)
     if name == "register_data_source":
-        from distcommit.app.data_source import register_data_source  # noqa: PLC0415
+        from distcommit.app.reading.data_source import register_data_source  # noqa: PLC0415
 
         return register_data_source
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

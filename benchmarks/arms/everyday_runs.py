@@ -23,10 +23,10 @@ from benchmarks.workloads.processor import ProcessorTime
 from benchmarks.workloads.requests import count_requests, counts_of
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import NOTHING, shown
-from distcommit.app import begun
-from distcommit.app.config import parse_config
 from distcommit.app.job import Job
-from distcommit.app.readers import Cut, read
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.reading.readers import Cut, read
+from distcommit.app.running import begun
 from distcommit.engine.run import RunResult
 from distcommit.engine.settings import RunSettings
 from distcommit.model.log_records import Done

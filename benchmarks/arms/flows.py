@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.typed_records import CASTS, JSON_FIELDS, NOISE, TYPED, HeldSource
-from distcommit.app.flow_settings import FlowSettings
+from distcommit.app.job_file.flow_settings import FlowSettings
 from distcommit.engine.clock import SystemClock
 from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.flow import run_work_unit

@@ -17,7 +17,7 @@ import msgspec
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.workloads.typed_records import HeldSource, as_batches
-from distcommit.app.flow_settings import FlowSettings
+from distcommit.app.job_file.flow_settings import FlowSettings
 from distcommit.engine.clock import SystemClock
 from distcommit.fs.local import LocalFileSystem
 from distcommit.ingest.flow import run_work_unit

@@ -12,18 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.ask_service import AskedResult, Wish, ask_service
-from distcommit.app.cancel import CancelResult, cancel_runs
-from distcommit.app.imports import ImportResult, import_watermarks
-from distcommit.app.positions import ForeignPositions, read_positions, require_some
-from distcommit.app.rebucket import RebucketResult, rebucket_job
-from distcommit.app.rebuild_job import rebuild_job
-from distcommit.app.rebuild_plan import RebuildResult
-from distcommit.app.repair import RepairResult, repair_job
-from distcommit.app.retain import RetainResult, retain_job
+from distcommit.app.by_hand.ask_service import AskedResult, Wish, ask_service
+from distcommit.app.by_hand.imports import ImportResult, import_watermarks
+from distcommit.app.by_hand.positions import ForeignPositions, read_positions, require_some
+from distcommit.app.by_hand.rebucket import RebucketResult, rebucket_job
+from distcommit.app.by_hand.rebuild_job import rebuild_job
+from distcommit.app.by_hand.rebuild_plan import RebuildResult
+from distcommit.app.by_hand.repair import RepairResult, repair_job
+from distcommit.app.by_hand.retain import RetainResult, retain_job
+from distcommit.app.by_hand.take_over import ANOTHER_SOURCE, closed, positions_of
+from distcommit.app.by_hand.watermarks import set_watermark
+from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.app.stored_job import StoredJob, is_job_file
-from distcommit.app.take_over import ANOTHER_SOURCE, closed, positions_of
-from distcommit.app.watermarks import set_watermark
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.observed import Nobody
@@ -57,7 +57,7 @@ class Job(StoredJob):
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over; it replays what this one had sealed.
         """
-        from distcommit.app.staged import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.staged import begun_to_read  # noqa: PLC0415 - what only looks needs no Spark
 
         with begun_to_read(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
@@ -77,7 +77,7 @@ class Job(StoredJob):
                 when it is started again.
             ConfigurationError, LockHeldError, FencedError: as `run`.
         """
-        from distcommit.app.on_batch import commit_batch  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.on_batch import commit_batch  # noqa: PLC0415 - what only looks needs no Spark
 
         commit_batch(self._folders, batch, batch_id, who_am_i())
 
@@ -91,7 +91,7 @@ class Job(StoredJob):
         Raises:
             ConfigurationError: if the store does not know it; no run began.
         """
-        from distcommit.app.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.begun import begun  # noqa: PLC0415 - what only looks needs no Spark
 
         if dataset:
             self.steps(dataset, most=1)
@@ -104,13 +104,13 @@ class Job(StoredJob):
 
     def reprocess(self, urn: str, observer: Observer | None = None) -> RunResult:
         """Feeds what was turned away of a dataset through the flow as it is now: see `reprocess_dataset`."""
-        from distcommit.app.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.by_hand.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
 
     def reprocess_all(self, observer: Observer | None = None) -> RunResult:
-        """The same for all datasets of which anything was turned away, in one run: see `app.reprocess`."""
-        from distcommit.app.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
+        """The same for all datasets of which anything was turned away, in one run: see `app.by_hand.reprocess`."""
+        from distcommit.app.by_hand.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_all(self._folders, self._session, who_am_i(), observer)
 
@@ -132,7 +132,7 @@ class Job(StoredJob):
         return cancel_runs(self.open_store(create=False), who_am_i(), SystemClock(), wait_s, told)
 
     def ask_service(self, wish: Wish, *, wait_s: float = 0) -> AskedResult:
-        """Pauses, resumes or triggers the job, wherever it is served: see `app.ask_service`."""
+        """Pauses, resumes or triggers the job, wherever it is served: see `app.by_hand.ask_service`."""
         return ask_service(self.open_store(create=False), wish, who_am_i(), SystemClock(), wait_s)
 
     def retry(self, urn: str) -> None:

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from distcommit.app.around import look_around
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.compare import CompareResult, compare_outputs, compare_positions, require_offsets
-from distcommit.app.config import JobConfig, load_tree, parse_config
-from distcommit.app.datasets import DatasetsResult, Query, list_datasets
-from distcommit.app.job_folders import JobFolders
-from distcommit.app.ledgers import open_ledgers, require_audited
-from distcommit.app.positions import read_positions
-from distcommit.app.read_log import LogResult, read_log
-from distcommit.app.replay_plan import ReplayPlan, plan_replay
-from distcommit.app.run_report import RunReport, make_report
-from distcommit.app.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
-from distcommit.app.status import StatusResult, read_status
-from distcommit.app.steps import StepsResult, read_steps
-from distcommit.app.sweeps import SweepResult, show_sweeps
-from distcommit.app.troubles import command_for, troubles_of
-from distcommit.app.verify_store import VerifyResult, verify_store
+from distcommit.app.by_hand.compare import CompareResult, compare_outputs, compare_positions, require_offsets
+from distcommit.app.by_hand.positions import read_positions
+from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.around import look_around
+from distcommit.app.looking.datasets import DatasetsResult, Query, list_datasets
+from distcommit.app.looking.read_log import LogResult, read_log
+from distcommit.app.looking.replay_plan import ReplayPlan, plan_replay
+from distcommit.app.looking.run_report import RunReport, make_report
+from distcommit.app.looking.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
+from distcommit.app.looking.status import StatusResult, read_status
+from distcommit.app.looking.steps import StepsResult, read_steps
+from distcommit.app.looking.sweeps import SweepResult, show_sweeps
+from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.verify_store import VerifyResult, verify_store
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.app.output.ledgers import open_ledgers, require_audited
 from distcommit.engine.clock import SystemClock
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem

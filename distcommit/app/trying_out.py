@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from distcommit.app.config import JobConfig
 from distcommit.app.job import Job
-from distcommit.app.job_sections import PathSettings
-from distcommit.app.places import open_file_system, path_of
-from distcommit.app.published import PublishedFile, read_published
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_sections import PathSettings
+from distcommit.app.job_file.places import open_file_system, path_of
+from distcommit.app.output.published import PublishedFile, read_published
 from distcommit.engine.events import Observer
 from distcommit.engine.run import RunResult
 from distcommit.model.ports import FileSystem

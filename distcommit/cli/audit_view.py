@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from distcommit.app.audit import AuditResult
-from distcommit.app.audit_rows import AuditRow
-from distcommit.app.shared_positions import SharedRange
+from distcommit.app.output.audit import AuditResult
+from distcommit.app.output.audit_rows import AuditRow
+from distcommit.app.output.shared_positions import SharedRange
 from distcommit.cli.views import (
     LISTED,
     and_more,

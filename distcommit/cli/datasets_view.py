@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from distcommit.app.datasets import DatasetRow, DatasetsResult
-from distcommit.app.replay_plan import ReplayPlan
-from distcommit.app.steps import SequenceSteps, StepsResult
+from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
+from distcommit.app.looking.replay_plan import ReplayPlan
+from distcommit.app.looking.steps import SequenceSteps, StepsResult
 from distcommit.cli.views import LISTED, and_more, fact_table, good_verdict, listing, new_table, page
 
 _STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red", "stopped": "red"}

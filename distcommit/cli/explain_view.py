@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
-from distcommit.app.explain import ExplainResult, FlowColumn, FlowPart
+from distcommit.app.job_file.explain import ExplainResult, FlowColumn, FlowPart
 
 COLUMNS_SHOWN = 12
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from distcommit.app.explain import ExplainResult, FlowColumn, FlowPart
+from distcommit.app.job_file.explain import ExplainResult, FlowColumn, FlowPart
 from distcommit.cli.explain_view import shown_columns
 from distcommit.model.errors import printable
 

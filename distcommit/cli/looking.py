@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from distcommit.app.datasets import Query, SortBy, Status
 from distcommit.app.job import Job
-from distcommit.app.runs import RunStatus, chosen
-from distcommit.app.status import listed
+from distcommit.app.looking.datasets import Query, SortBy, Status
+from distcommit.app.looking.runs import RunStatus, chosen
+from distcommit.app.looking.status import listed
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.datasets_view import datasets_view, steps_view
 from distcommit.cli.options import AsJson, FromFile, FromGroup, JobFile, Overrides, Verbose, Watch, ended_with, opened

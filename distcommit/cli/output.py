@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.app.compare import CompareResult
-from distcommit.app.imports import ImportResult
-from distcommit.app.read_log import LogResult
-from distcommit.app.rebucket import RebucketResult
-from distcommit.app.rebuild_plan import RebuildResult, RebuildRow
-from distcommit.app.status import DatasetStatusRow, NextRun, StatusResult
+from distcommit.app.by_hand.compare import CompareResult
+from distcommit.app.by_hand.imports import ImportResult
+from distcommit.app.by_hand.rebucket import RebucketResult
+from distcommit.app.by_hand.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.looking.read_log import LogResult
+from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult
 from distcommit.cli.records import flow_table, last_run
 from distcommit.cli.views import (
     LISTED,

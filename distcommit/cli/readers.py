@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.cut_choice import parsed_as_of
-from distcommit.app.readers import read
+from distcommit.app.reading.cut_choice import parsed_as_of
+from distcommit.app.reading.readers import read
 from distcommit.cli.options import AsJson, JobFile, Verbose
 from distcommit.cli.terminal import Terminal
 

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.status import StatusResult
+from distcommit.app.looking.status import StatusResult
 from distcommit.cli.views import new_table
 from distcommit.model.flow_counts import FlowCounts
 from distcommit.model.run_outcome import RunOutcome

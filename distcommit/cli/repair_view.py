@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from distcommit.app.repair import RepairResult
+from distcommit.app.by_hand.repair import RepairResult
 from distcommit.cli.views import bad_verdict, good_verdict, listing, new_table, page
 
 

@@ -19,8 +19,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from distcommit.app.run_report import RunReport
-from distcommit.app.runs import RunsResult
+from distcommit.app.looking.run_report import RunReport
+from distcommit.app.looking.runs import RunsResult
 from distcommit.cli.records import clock_time
 from distcommit.model.errors import printable
 

@@ -11,8 +11,8 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from distcommit.app.run_report import RunReport
-from distcommit.app.runs import RunStatus
+from distcommit.app.looking.run_report import RunReport
+from distcommit.app.looking.runs import RunStatus
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, opened
 from distcommit.model.errors import storage_error
 

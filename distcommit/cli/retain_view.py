@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from distcommit.app.retain import RetainResult
+from distcommit.app.by_hand.retain import RetainResult
 from distcommit.cli.views import LISTED, and_more, bad_verdict, fact_table, good_verdict, listing, new_table, page
 from distcommit.stores.horizons import shown_ms
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distcommit.app.explain import explained
+from distcommit.app.job_file.explain import explained
 from distcommit.app.trying_out import try_out
 from distcommit.cli.datasets_view import replay_plan_view
 from distcommit.cli.display import shown_progress

@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.cancel import CancelResult
-from distcommit.app.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
+from distcommit.app.looking.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
+from distcommit.app.running.cancel import CancelResult
 from distcommit.cli.records import clock_time, flow_table
 from distcommit.cli.views import LISTED, and_more, bad_verdict, fact_table, good_verdict, listing, new_table, page
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.ask_service import Wish
+from distcommit.app.by_hand.ask_service import Wish
 from distcommit.app.job import Job, who_am_i
-from distcommit.app.serve import serve
-from distcommit.app.served import Served
+from distcommit.app.observing.served import Served
+from distcommit.app.serving.serve import serve
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
 from distcommit.cli.serving_view import asked_view, served_line
 from distcommit.cli.terminal import Terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.markup import escape
 
-from distcommit.app.ask_service import AskedResult, Wish
-from distcommit.app.served import Served
+from distcommit.app.by_hand.ask_service import AskedResult, Wish
+from distcommit.app.observing.served import Served
 from distcommit.cli.records import clock_time
 from distcommit.cli.views import bad_verdict, fact_table, good_verdict, page
 from distcommit.model.errors import printable

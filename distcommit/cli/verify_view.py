@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.markup import escape
 
-from distcommit.app.sweeps import SweepResult
-from distcommit.app.verify_store import VerifyResult
+from distcommit.app.looking.sweeps import SweepResult
+from distcommit.app.looking.verify_store import VerifyResult
 from distcommit.cli.views import bad_verdict, fact_table, good_verdict, listing, page
 
 

@@ -24,7 +24,7 @@ import yaml
 import distcommit
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
-from distcommit.app.readers import Cut
+from distcommit.app.reading.readers import Cut
 from distcommit.model.errors import CutGoneError, NotSettledError
 from tests.cluster.timing import Say
 

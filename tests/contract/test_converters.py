@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.by_record import RecordConverter
 from distcommit.model.constructs import Converted, Converter
 from distcommit.testing.contracts import ConverterContract
@@ -140,7 +140,7 @@ class TestInferredJson(ConverterContract):
 
 def test_every_built_in_converter_is_held_against_the_contract() -> None:
     of_others = {"avro", "protobuf", "json_schema", "schema_registry"}
-    from distcommit.app.built_in import types_of
+    from distcommit.app.job_file.built_in import types_of
 
     assert set(types_of("converter")) - of_others == {section["type"] for section in SECTIONS.values()}
 

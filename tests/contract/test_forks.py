@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from distcommit.app.built_in import types_of, validated
+from distcommit.app.job_file.built_in import types_of, validated
 from distcommit.model.constructs import ForkOperator
 from distcommit.testing.contracts import ForkContract
 

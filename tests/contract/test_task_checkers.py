@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.app.built_in import types_of, validated
+from distcommit.app.job_file.built_in import types_of, validated
 from distcommit.model.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.testing.contracts import TaskCheckerContract
 

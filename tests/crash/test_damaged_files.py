@@ -15,8 +15,8 @@ from functools import cache, partial
 
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings

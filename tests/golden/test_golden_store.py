@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import DatasetState, DatasetStatus

@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.audit import AuditResult
 from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.output.audit import AuditResult
 from distcommit.engine.run import RunResult
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 

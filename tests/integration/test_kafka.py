@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.audit import AuditResult
-from distcommit.app.audit_rows import AuditRow
-from distcommit.app.rebuild import known_states
+from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.output.audit import AuditResult
+from distcommit.app.output.audit_rows import AuditRow
 from distcommit.cli.main import app
 from distcommit.engine.run import RunResult
 from distcommit.fs.local import LocalFileSystem

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaReference
 from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.model.constructs import Converter
 from distcommit.model.errors import ConfigurationError, RecordError, TransientError
 from tests.servers.process import free_ports

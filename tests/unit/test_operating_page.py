@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import distcommit
-from distcommit.app import alerts, audit, runs, troubles
+from distcommit.app.looking import runs, troubles
+from distcommit.app.output import audit
+from distcommit.app.running import alerts
 from distcommit.cli import audit_view
 from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.model import errors

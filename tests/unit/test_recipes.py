@@ -15,8 +15,8 @@ import yaml
 from typer.testing import CliRunner
 
 import distcommit
-from distcommit.app.config import JobConfig
-from distcommit.app.schedule_settings import ScheduleSettings
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.schedule_settings import ScheduleSettings
 from distcommit.cli.main import app
 from distcommit.scheduling.timetables import Cron
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from distcommit.app.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
 from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
+from distcommit.app.output.audit import AuditResult
 from distcommit.engine.reports import Totals
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConfigurationError, DistcommitError

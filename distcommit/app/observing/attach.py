@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from distcommit.app.config import JobConfig
+from distcommit.app.job_file.config import JobConfig
 from distcommit.app.observing.lineage import Lineage
 from distcommit.app.observing.logs import logged
 from distcommit.app.observing.metrics import MetricsFile

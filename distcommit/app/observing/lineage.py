@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from distcommit.app.config import JobConfig
+from distcommit.app.job_file.config import JobConfig
 from distcommit.engine.events import Event, RunBegan, RunEnded
 from distcommit.model.errors import ConfigurationError, DistcommitError, printable
 from distcommit.model.run_outcome import RunOutcome

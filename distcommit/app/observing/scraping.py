@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from distcommit.app.observing.metrics import Metrics, label, require_client
-from distcommit.app.served import Served, Tell
+from distcommit.app.observing.served import Served, Tell
 from distcommit.model.errors import ConfigurationError
 
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from distcommit.app.runs import read_run
-from distcommit.app.task_lanes import Lane, lanes_of
+from distcommit.app.looking.runs import read_run
+from distcommit.app.looking.task_lanes import Lane, lanes_of
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
 from distcommit.model.errors import ConfigurationError, DistcommitError, printable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from distcommit.app.live_files import live_files
+from distcommit.app.reading.live_files import live_files
 from distcommit.model.cuts import CutName, SeenDataset
 from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records

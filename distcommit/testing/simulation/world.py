@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import msgspec
 import pyarrow as pa
 
-from distcommit.app.audit import audit_store
-from distcommit.app.retain import retaining
+from distcommit.app.by_hand.retain import retaining
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.launch import JobFailedError, Launch, Result
 from distcommit.engine.observed import observed

@@ -17,8 +17,8 @@ from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 import distcommit
-from distcommit.app.built_in import Section, settings_class, types_of
-from distcommit.app.config import JobConfig
+from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.config import JobConfig
 from distcommit.constructs.column_types import ColumnType
 from distcommit.constructs.conditions import Condition
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.ledgers import open_ledgers
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.rebuild_plan import RebuildResult
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild_plan import RebuildResult
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.app.output.ledgers import open_ledgers
 from distcommit.engine.run import RunResult, run
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.ledger import LedgerRow

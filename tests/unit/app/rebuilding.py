@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.rebuild_plan import RebuildResult
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.stores.claims import Mark, read_owner
 from distcommit.stores.job_store import open_store
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix

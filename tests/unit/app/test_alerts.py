@@ -20,11 +20,11 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from distcommit.app.alert_hooks import Alert, tell
-from distcommit.app.alert_settings import CommandHook, EmailHook, WebHook
-from distcommit.app.alerts import alerting, alerts_of
-from distcommit.app.config import parse_config
-from distcommit.app.job_folders import JobFolders
+from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.running.alert_hooks import Alert, tell
+from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, SourceUnavailableError

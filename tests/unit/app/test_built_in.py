@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import distcommit.sinks
-from distcommit.app import built_in
+from distcommit.app.job_file import built_in
 from distcommit.sinks.files.sink import FileSink
 
 

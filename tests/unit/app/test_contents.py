@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.contents import SequenceContent
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.app.output.contents import SequenceContent
 from distcommit.model.log_records import DatasetState
 from distcommit.sinks.files.encoders import FileFormat
 from distcommit.sinks.files.footer import Footer

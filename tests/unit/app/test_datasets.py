@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from msgspec import structs
 
-from distcommit.app.datasets import DatasetsResult, Query, SortBy, list_datasets
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.runs import read_runs
-from distcommit.app.status import read_status
-from distcommit.app.steps import read_steps
+from distcommit.app.looking.datasets import DatasetsResult, Query, SortBy, list_datasets
+from distcommit.app.looking.runs import read_runs
+from distcommit.app.looking.status import read_status
+from distcommit.app.looking.steps import read_steps
 from distcommit.engine.run import run
 from distcommit.engine.sealing import step_context
 from distcommit.model.errors import ConfigurationError, SourceUnavailableError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.config import JobConfig, load_config
+from distcommit.app.job_file.config import JobConfig, load_config
 from distcommit.model.errors import ConfigurationError
 
 JOB = """\

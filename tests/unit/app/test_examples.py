@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.config import load_config, parse_config
-from distcommit.app.explain import explained
+from distcommit.app.job_file.config import load_config, parse_config
+from distcommit.app.job_file.explain import explained
 from tests.cluster.flow import flow_sections, mended
 
 CONF = Path(__file__).parents[3] / "conf"

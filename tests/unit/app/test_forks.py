@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.config import parse_config
-from distcommit.app.continued import Continued, EpochFiles
-from distcommit.app.coverage import Coverage
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.app.output.continued import Continued, EpochFiles
+from distcommit.app.output.coverage import Coverage
 from distcommit.model.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offsets import OffsetSets

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.audit import audit_store
-from distcommit.app.ledgers import open_ledgers, require_audited
+from distcommit.app.output.audit import audit_store
+from distcommit.app.output.ledgers import open_ledgers, require_audited
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import Abilities, Sink

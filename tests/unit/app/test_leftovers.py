@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.model.log_records import DatasetStatus
 from distcommit.protocol import next_record
 from distcommit.stores.rebucket import Move, rebucket

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.config import parse_config
-from distcommit.app.pinned import pinned_settings
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.pinned import pinned_settings
 from distcommit.model.pins import Pin
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.models.sqlite_sink import SqliteSink

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.config import load_config
-from distcommit.app.places import normal_place, open_file_system, path_of
+from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.places import normal_place, open_file_system, path_of
 from distcommit.fs.any_fsspec import FsspecFileSystem
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError

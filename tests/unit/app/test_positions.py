@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distcommit import Job
-from distcommit.app.positions import ForeignPositions, read_positions
+from distcommit.app.by_hand.positions import ForeignPositions, read_positions
 from distcommit.model.errors import ConfigurationError
 
 JOB = """\

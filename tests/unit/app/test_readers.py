@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from distcommit import read
-from distcommit.app.cut_choice import AsOf, chosen_cut
-from distcommit.app.readers import Cut
+from distcommit.app.reading.cut_choice import AsOf, chosen_cut
+from distcommit.app.reading.readers import Cut
 from distcommit.engine.drain import publish_partition
 from distcommit.engine.launch import Launch, Result
 from distcommit.engine.run import run

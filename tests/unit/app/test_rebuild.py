@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.audit import audit_store
-from distcommit.app.rebuild import keep_store, known_states, plan_rebuild
+from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.steps import StepContext

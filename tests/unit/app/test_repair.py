@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.app.around import Around
-from distcommit.app.config import parse_config
-from distcommit.app.job_folders import JobFolders
-from distcommit.app.repair import RepairResult, repair_job
-from distcommit.app.runs import read_runs
-from distcommit.app.status import StatusResult, read_status
-from distcommit.app.troubles import command_for, troubles_of
-from distcommit.app.verify_store import verify_store
+from distcommit.app.by_hand.repair import RepairResult, repair_job
+from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.around import Around
+from distcommit.app.looking.runs import read_runs
+from distcommit.app.looking.status import StatusResult, read_status
+from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.looking.verify_store import verify_store
 from distcommit.engine.run import run
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand

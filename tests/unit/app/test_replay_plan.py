@@ -6,9 +6,9 @@ import errno
 from contextlib import suppress
 from dataclasses import replace
 
-from distcommit.app.replay_plan import Replay, ReplayPlan, plan_replay
-from distcommit.app.status import read_status
-from distcommit.app.steps import read_steps
+from distcommit.app.looking.replay_plan import Replay, ReplayPlan, plan_replay
+from distcommit.app.looking.status import read_status
+from distcommit.app.looking.steps import read_steps
 from distcommit.engine.observed import observed
 from distcommit.engine.run import RecoverResult, recover
 from distcommit.engine.sealing import step_context

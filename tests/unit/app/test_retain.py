@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
-from distcommit.app.retain import age_ms, look_for_past, retaining
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.retain import age_ms, look_for_past, retaining
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.run import RunResult, run
 from distcommit.ingest.retained import AgedDataset, Horizon
 from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError

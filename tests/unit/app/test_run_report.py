@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.run_report import RunReport, make_report
-from distcommit.app.runs import RunStatus, newest_epoch
+from distcommit.app.looking.run_report import RunReport, make_report
+from distcommit.app.looking.runs import RunStatus, newest_epoch
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, TransientError

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.runs import RunStatus, failed_in_a_row, read_run, read_runs
+from distcommit.app.looking.runs import RunStatus, failed_in_a_row, read_run, read_runs
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import ConfigurationError, SourceUnavailableError

@@ -17,12 +17,12 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.ask_service import Wish
+from distcommit.app.by_hand.ask_service import Wish
 from distcommit.app.job import who_am_i
-from distcommit.app.job_files import read_job_files, require_served
-from distcommit.app.serve import Service
-from distcommit.app.served import Served
-from distcommit.app.served_job import Began, Ended, Looked, Message, Outcome, ServedJob
+from distcommit.app.observing.served import Served
+from distcommit.app.serving.job_files import read_job_files, require_served
+from distcommit.app.serving.serve import Service
+from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer, RunBegan
 from distcommit.engine.reports import Reasons, Totals
@@ -357,7 +357,7 @@ def test_an_overlong_run_is_told_to_end_as_by_cancel(folder: Path) -> None:
 
 def test_a_run_that_hangs_though_it_was_told_to_end_ends_the_service(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("distcommit.scheduling.schedule.STUCK_MS", 200)
-    monkeypatch.setattr("distcommit.app.serve._END_WAIT_S", 0.5)
+    monkeypatch.setattr("distcommit.app.serving.serve._END_WAIT_S", 0.5)
     Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
     serving, never = Serving(folder), threading.Event()
     serving.runs.acts["a"] = lambda _: suppress_wait(never)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
-from distcommit.app.audit import AuditResult, audit_store
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.shared_positions import SharedRange
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.app.output.shared_positions import SharedRange
 from distcommit.engine.run import run
 from distcommit.model.source import Provenance, Source
 from distcommit.sources.kafka.names import topic_named_by

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app import built_in
-from distcommit.app.config import JobConfig, load_config
+from distcommit.app.job_file import built_in
+from distcommit.app.job_file.config import JobConfig, load_config
 from distcommit.cli.main import app
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.committer import CommitterContext

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.app.sweeps import show_sweeps
+from distcommit.app.looking.sweeps import show_sweeps
 from distcommit.engine.observed import observed
 from distcommit.engine.run import recover
 from distcommit.fs.noted_deletes import NotedDeletes

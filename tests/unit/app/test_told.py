@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from distcommit.app.job import Job
-from distcommit.app.told import facts_of, without_secrets
+from distcommit.app.running.told import facts_of, without_secrets
 
 SECRET = "hunter2-S3cr3t"
 TREE = {

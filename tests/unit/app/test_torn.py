@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
 from distcommit.engine.run import run
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.stores.torn import is_torn, set_torn_aside

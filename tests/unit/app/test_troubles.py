@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.app.around import Around, look_around
-from distcommit.app.cancel import cancel_runs
-from distcommit.app.config import JobConfig, load_config, parse_config
-from distcommit.app.job_folders import JobFolders
-from distcommit.app.runs import RunStatus, read_runs
-from distcommit.app.status import Trouble, read_status
-from distcommit.app.steps import read_steps
-from distcommit.app.troubles import command_for, troubles_of
+from distcommit.app.job_file.config import JobConfig, load_config, parse_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.around import Around, look_around
+from distcommit.app.looking.runs import RunStatus, read_runs
+from distcommit.app.looking.status import Trouble, read_status
+from distcommit.app.looking.steps import read_steps
+from distcommit.app.looking.troubles import command_for, troubles_of
+from distcommit.app.running.cancel import cancel_runs
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable

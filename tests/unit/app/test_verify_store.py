@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec import structs
 
-from distcommit.app.verify_store import VerifyResult, verify_store
+from distcommit.app.looking.verify_store import VerifyResult, verify_store
 from distcommit.model.log_records import Checkpoint, Fence
 from distcommit.protocol.paths import record_name, segment_name
 from distcommit.stores.documents import decode_document, encode_document

@@ -13,14 +13,14 @@ from msgspec import structs
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from distcommit.app.audit import AuditResult
-from distcommit.app.audit_rows import AuditRow
-from distcommit.app.compare import CompareResult, CompareRow
+from distcommit.app.by_hand.compare import CompareResult, CompareRow
+from distcommit.app.by_hand.imports import ImportResult, ImportRow
+from distcommit.app.by_hand.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.demo.story import DemoResult
-from distcommit.app.imports import ImportResult, ImportRow
 from distcommit.app.job import Job
-from distcommit.app.rebuild_plan import RebuildResult, RebuildRow
-from distcommit.app.shared_positions import SharedRange
+from distcommit.app.output.audit import AuditResult
+from distcommit.app.output.audit_rows import AuditRow
+from distcommit.app.output.shared_positions import SharedRange
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.display import Rate, describe, describe_speed
 from distcommit.cli.main import app

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from distcommit.app import explain
-from distcommit.app.config import load_config
-from distcommit.app.explain import ExplainResult, FlowPart
+from distcommit.app.job_file import explain
+from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.explain import ExplainResult, FlowPart
 from distcommit.cli.flow_svg import flow_svg
 from distcommit.cli.main import app
 from distcommit.model.constructs import Converted, Converter, RowChecker

@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.audit import AuditResult
-from distcommit.app.cancel import CancelResult
-from distcommit.app.compare import CompareResult
-from distcommit.app.datasets import DatasetsResult
+from distcommit.app.by_hand.compare import CompareResult
+from distcommit.app.by_hand.imports import ImportResult
+from distcommit.app.by_hand.rebuild_plan import RebuildResult
 from distcommit.app.demo.story import DemoResult
-from distcommit.app.imports import ImportResult
-from distcommit.app.rebuild_plan import RebuildResult
-from distcommit.app.replay_plan import ReplayPlan
-from distcommit.app.runs import RunResultKept, RunsResult
-from distcommit.app.status import StatusResult, Trouble
-from distcommit.app.steps import StepsResult
-from distcommit.app.sweeps import SweepResult
-from distcommit.app.verify_store import VerifyResult
+from distcommit.app.looking.datasets import DatasetsResult
+from distcommit.app.looking.replay_plan import ReplayPlan
+from distcommit.app.looking.runs import RunResultKept, RunsResult
+from distcommit.app.looking.status import StatusResult, Trouble
+from distcommit.app.looking.steps import StepsResult
+from distcommit.app.looking.sweeps import SweepResult
+from distcommit.app.looking.verify_store import VerifyResult
+from distcommit.app.output.audit import AuditResult
+from distcommit.app.running.cancel import CancelResult
 from distcommit.cli import output
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.datasets_view import datasets_view, replay_plan_view, steps_view

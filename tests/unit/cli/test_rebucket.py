@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import structs
 from rich.console import Console, RenderableType
 
+from distcommit.app.by_hand.rebucket import RebucketResult
 from distcommit.app.job import Job
-from distcommit.app.rebucket import RebucketResult
 from distcommit.cli.output import rebucket_view, status_view
 from distcommit.engine.clock import SystemClock
 from distcommit.model.log_records import DatasetStatus

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from distcommit.app.job import Job
-from distcommit.app.run_report import MOST_DATASETS
+from distcommit.app.looking.run_report import MOST_DATASETS
 from distcommit.cli.report_page import report_page, spans_path
 from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job
 from tests.unit.cli.test_cli import JOB, invoke, last_json

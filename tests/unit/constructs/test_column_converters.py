@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.errors import ConfigurationError
 

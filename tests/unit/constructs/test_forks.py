@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.conditions import Condition
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.model.constructs import ForkOperator

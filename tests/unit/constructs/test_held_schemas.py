@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.columns import Columns
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.model.errors import CorruptError, RecordError

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from distcommit.app.built_in import Section, validated
+from distcommit.app.job_file.built_in import Section, validated
 from distcommit.model.constructs import (
     BranchCounts,
     Converted,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.counts import IngestCounts
 from distcommit.engine.ingest import ingest_partition, ingest_tasks
 from distcommit.engine.launch import Result

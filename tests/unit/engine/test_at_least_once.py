@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import run

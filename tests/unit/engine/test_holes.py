@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
 from distcommit.model.work import SkippedRange
 from distcommit.sinks.files.footer import read_footer
 from distcommit.sinks.files.offsets import OffsetSets

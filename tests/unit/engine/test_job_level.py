@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.status import NextRun, read_status
+from distcommit.app.looking.status import NextRun, read_status
 from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts
 from distcommit.engine.drain import drain_partition

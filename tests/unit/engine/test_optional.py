@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.app.audit import AuditResult, audit_store
-from distcommit.app.flow_settings import ForkSettings
+from distcommit.app.job_file.flow_settings import ForkSettings
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.run import RunResult
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.model.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
@@ -367,7 +367,7 @@ def test_error_files_that_can_not_be_written_fail_the_attempt() -> None:
 
 def test_at_least_one_is_mandatory() -> None:
     fork = {"operator": {"type": "all"}, "branches": {"x": {"optional": True}, "y": {"optional": True}}}
-    from distcommit.app.built_in import validated
+    from distcommit.app.job_file.built_in import validated
 
     operator = validated("fork", {"type": "all"})
     with pytest.raises(ValueError, match="one branch at least is not optional"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from distcommit.app.status import DatasetStatusRow, NextRun, read_status
+from distcommit.app.looking.status import DatasetStatusRow, NextRun, read_status
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.committer import (

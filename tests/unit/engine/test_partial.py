@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import RunResult

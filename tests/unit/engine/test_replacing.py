@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from distcommit.app.audit import AuditResult
-from distcommit.app.compare import compare_outputs
+from distcommit.app.by_hand.compare import compare_outputs
+from distcommit.app.output.audit import AuditResult
 from distcommit.model.errors import DistcommitError
 from distcommit.protocol.paths import is_tombstone
 from distcommit.sinks.files.field_folders import FieldPartition

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from distcommit.app.audit import AuditResult
-from distcommit.app.compare import compare_outputs
+from distcommit.app.by_hand.compare import compare_outputs
+from distcommit.app.output.audit import AuditResult
 from distcommit.constructs.task_checkers.fraction_rejected import FractionRejected
 from distcommit.engine.run import RunResult
 from distcommit.ingest.task_flow import Check, TaskFlow

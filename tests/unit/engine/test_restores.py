@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.audit import audit_store
-from distcommit.app.rebuild import keep_store
-from distcommit.app.status import read_status
+from distcommit.app.by_hand.rebuild import keep_store
+from distcommit.app.looking.status import read_status
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import LostTailError, StaleStoreError

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
 from distcommit.engine.observed import observed
 from distcommit.engine.run import recover, run
 from distcommit.model.errors import (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
 from distcommit.model.committer import RetryLater
 from distcommit.model.errors import ConflictError, DistcommitError, SinkUnavailableError, UnknownStepTypeError
 from distcommit.steps import registry

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import structs
 
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.run import RunResult
 from distcommit.model.errors import ConflictError, TransientError

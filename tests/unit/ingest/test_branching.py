@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.app.coverage import Coverage
+from distcommit.app.output.coverage import Coverage
 from distcommit.constructs.forks.by_schema import BySchema
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.ingest.task_flow import Reached, Stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from distcommit.app.status import StatusResult, Trouble
+from distcommit.app.looking.status import StatusResult, Trouble
 from distcommit.engine.counts import DrainCounts
 from distcommit.engine.reports import Report, totals_of
 from distcommit.engine.run import RunResult

@@ -17,7 +17,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import ValidationError
 
-from distcommit.app.audit import audit_store
+from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import DistcommitError, SourceError
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pytest
 
 from distcommit import Extractor, Source
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.model.log_records import DatasetState
 from distcommit.model.sink import Sink
 from distcommit.model.source import Lag, Planned

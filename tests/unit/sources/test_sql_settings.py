@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.config import load_config
+from distcommit.app.job_file.config import load_config
 from distcommit.model.errors import ConfigurationError, SourceError
 from distcommit.model.pins import Pin
 from distcommit.sources.sql.source import SqlSource

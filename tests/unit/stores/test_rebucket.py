@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
-from distcommit.app.status import read_status
+from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.looking.status import read_status
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from distcommit.app.published import read_published
-from distcommit.app.rebuild import known_states
+from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.output.published import read_published
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import errors_of
 from distcommit.sinks.files.footer import read_records

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from distcommit.app.audit import audit_store
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.planner import plan_partition, share_out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distcommit.app.rebuild import known_states
+from distcommit.app.by_hand.rebuild import known_states
 from distcommit.engine.run import new_run_id
 from distcommit.model.log_records import DatasetStatus
 from distcommit.model.watermark import Watermark

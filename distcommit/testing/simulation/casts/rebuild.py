@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import new_run_id
 from distcommit.fs.posix import PosixCalls

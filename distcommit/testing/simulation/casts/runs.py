@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.audit import audit_store
-from distcommit.app.status import read_status
+from distcommit.app.looking.status import read_status
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.progress import progress_folder, read_progress
 from distcommit.engine.settings import RunSettings
 from distcommit.model.errors import ConfigurationError, LockHeldError

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from distcommit.app.audit import audit_store
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.drain import drain_partition
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.recover import recover_partition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.run_report import make_report
-from distcommit.app.runs import RunStatus, read_run, read_runs
+from distcommit.app.looking.run_report import make_report
+from distcommit.app.looking.runs import RunStatus, read_run, read_runs
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError
 from distcommit.protocol.paths import PAUSED, RUN_DATASETS, RUN_TIMES
 from distcommit.stores import by_hand

@@ -8,7 +8,7 @@ import os
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.model.watermark import Watermark
 from distcommit.stores.by_hand import set_watermarks

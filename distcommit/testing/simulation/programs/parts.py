@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from distcommit.app.audit import audit_store
+from distcommit.app.output.audit import audit_store
 from distcommit.engine.planner import plan_partition, share_out
 from distcommit.engine.recover import recover_partition
 from distcommit.engine.run import run

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.app.rebuild import known_states
+from distcommit.app.by_hand.rebuild import known_states
 from distcommit.engine.ingest import ingest_partition
 from distcommit.engine.run import new_run_id, run
 from distcommit.model.errors import ConfigurationError, ConflictError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
 from distcommit.model.errors import StaleStoreError
 from distcommit.stores.by_hand import set_watermark
 from distcommit.stores.claims import Mark, read_marks, read_owner

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.audit import audit_store
-from distcommit.app.coverage import covered_by
-from distcommit.app.published import read_published
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.output.audit import audit_store
+from distcommit.app.output.coverage import covered_by
+from distcommit.app.output.published import read_published
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.sinks.files.field_folders import FieldPartition

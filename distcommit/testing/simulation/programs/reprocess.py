@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from distcommit.app.audit import AuditResult, audit_store
+from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.model.errors import DistcommitError
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand

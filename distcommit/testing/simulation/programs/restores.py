@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-from distcommit.app.audit import audit_store
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.output.audit import audit_store
 from distcommit.model.errors import LostError, LostTailError, StaleStoreError
 from distcommit.protocol.paths import bucket_name
 from distcommit.testing.models.model_source import ModelDataset, ModelSource

@@ -10,10 +10,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from distcommit.app.audit import audit_store
-from distcommit.app.coverage import covered_by
-from distcommit.app.published import read_published
-from distcommit.app.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.output.audit import audit_store
+from distcommit.app.output.coverage import covered_by
+from distcommit.app.output.published import read_published
 from distcommit.ingest.task_flow import Stage, TaskFlow
 from distcommit.model.constructs import Converted, Converter
 from distcommit.model.log_records import DatasetStatus
@@ -75,8 +75,8 @@ def _found(*steps: ModelSource) -> SimulatedPosix:
 
 
 def _retain(machine: SimulatedPosix) -> None:
-    """The command, as `app.retain` has it: it says what is to go, a run retires it, and one drops older cuts and
-    deletes."""
+    """The command, as `app.by_hand.retain` has it: it says what is to go, a run retires it, and one drops older cuts
+    and deletes."""
     store = _WORLD.store(machine)
     put_horizon(store, _BEFORE_MS, _BEFORE_MS, "somebody")
     said = known_horizon(store)

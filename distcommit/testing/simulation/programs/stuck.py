@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from distcommit.app.status import NextRun, read_status
+from distcommit.app.looking.status import NextRun, read_status
 from distcommit.fs.posix import PosixCalls
 from distcommit.protocol.paths import CLAIM_FOLDER, OUTPUT_PROBE
 from distcommit.stores import by_hand

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.app.built_in import validated
+from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.model.errors import ConfigurationError, RecordError

@@ -1,0 +1,94 @@
+"""Rebuilding a job's store: what has to be so before it may be, and the lock that it holds."""
+
+from __future__ import annotations
+
+import uuid
+
+from distcommit.app.by_hand.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.by_hand.rebuild_plan import RebuildResult
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.run import new_run_id
+from distcommit.model.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
+from distcommit.stores.anchors import require_whole
+from distcommit.stores.claims import Mark, not_the_owner, put_mark, read_marks, read_owner
+from distcommit.stores.fencing import OLDER_OUTPUT, newer_runs, older_output
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import DEFAULT_BUCKETS, JobStore, open_store
+from distcommit.stores.pinned import record_settings
+from distcommit.stores.torn import is_torn
+
+
+def rebuild_job(
+    folders: JobFolders, who: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
+) -> RebuildResult:
+    """What `Job.rebuild` does."""
+    config = folders.config
+    flow = config.task_flow()
+    if not keep_watermarks and (not flow.can_be_audited or config.source.provenance is None):
+        raise ConfigurationError(
+            "a store is rebuilt from the offsets in published files and in the ledgers of targets",
+            expected="a source with offsets, and sinks that tell what they have committed",
+            todo="`distcommit rebuild --keep-watermarks`, then set the watermarks by hand to what its target has",
+        )
+    fs, roots = folders.places()
+    store, owner = None, None
+    if folders.has_store():
+        store = folders.opened()
+        older = older_output(store)
+        if older and not keep_watermarks:
+            raise StaleStoreError(
+                "a store can't be rebuilt from an output that is older",
+                store=roots.store,
+                output=roots.output,
+                found=older,
+                todo=OLDER_OUTPUT,
+            )
+        has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
+        if not has_lost and not (keep_watermarks and not store.job_log().refresh().has_ended):
+            raise ConflictError(
+                "there is nothing to rebuild",
+                store=roots.store,
+                expected="a store that is older than its output, or has lost segments of a log, or can't read one",
+                found="the newest one",
+                todo="run the job; `distcommit audit` says whether its output is exact",
+            )
+    else:
+        owner = read_owner(fs, roots.output) or read_owner(fs, roots.staging)
+        if owner is not None and owner.job != config.job:
+            raise not_the_owner(roots.output, owner, config.job)
+    run_id = new_run_id()
+    if keep_watermarks:
+        if store is None or dry_run:
+            raise ConfigurationError(
+                "watermarks are kept of a store that is there, and there is nothing to show", path=roots.store
+            )
+        with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+            return keep_store(store, run_id, who)
+    lost = owner.store_id if owner is not None else uuid.uuid4().hex
+    buckets = config.commit.buckets or DEFAULT_BUCKETS
+    planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
+    found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps, flow=flow)
+    if dry_run or found.problems:
+        return found
+    if store is None:
+        put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
+        store = open_store(
+            fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost, groups=folders.groups
+        )
+    with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
+        record_settings(store, folders.pinned())
+        return rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow)
+
+
+def _has_lost_tail(store: JobStore) -> bool:
+    """Whether the log of a bucket has, or had when a run looked at it last; or a part of it can't be read."""
+    job_fold = store.job_log().refresh()
+    try:
+        for bucket in range(store.buckets):
+            if is_torn(log := store.bucket_log(bucket)):
+                return True
+            require_whole(store, job_fold, bucket, log)
+    except LostTailError:
+        return True
+    return any(not head.is_whole for head in job_fold.heads.values())

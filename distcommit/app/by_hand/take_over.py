@@ -1,0 +1,146 @@
+"""Another job's watermarks, for a job that goes on where that one stopped: in other folders, in other datasets.
+
+The other job is closed while they are read: its lock is held, and all of its logs are fenced, so that no run of it that
+is paused, or was taken for dead, publishes anything above them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from distcommit.app.by_hand.positions import ForeignPositions
+from distcommit.app.by_hand.rebuild import known_states
+from distcommit.app.job_file.config import JobConfig
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.run import new_run_id
+from distcommit.model.errors import ConfigurationError, ConflictError
+from distcommit.model.log_records import DatasetState, DatasetStatus, Head
+from distcommit.model.watermark_types import WATERMARK_PIN
+from distcommit.sources.kafka.source import KafkaSource
+from distcommit.stores.anchors import cut_ended, require_whole
+from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
+from distcommit.stores.job_lock import JobLock
+from distcommit.stores.job_store import JobStore
+from distcommit.stores.pinned import read_settings
+
+ANOTHER_SOURCE = (
+    "this job has read another source than the one whose positions are imported: they count other records. Import"
+    " positions that count in its own source, or give it new folders (paths)."
+)
+_NAMED = 20
+
+
+@contextmanager
+def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
+    """Keeps all runs off the store while the block lasts, those that have begun too. Datasets have to be idle.
+
+    Raises:
+        ConflictError: if they are not.
+        LockHeldError: if a run is alive.
+        StaleStoreError, LostTailError: if the store is older than its output, and its watermarks with it.
+    """
+    _require_idle(store)
+    run_id = new_run_id()
+    with JobLock(store.fs, store.roots.store, run_id, lease_ttl_s, SystemClock()):
+        epoch, idle = begin_run(store, run_id), False
+        heads: list[Head] = []
+        try:
+            job_fold = store.job_log().refresh()
+            for bucket in range(store.buckets):
+                log = store.bucket_log(bucket, epoch)
+                require_whole(store, job_fold, bucket, log)
+                fence_bucket(log, epoch, run_id)
+                heads.append(log.head(bucket))
+            _require_idle(store)
+            idle = True
+            yield
+        finally:
+            cut_ended(store, epoch, heads)
+            end_run(store, epoch, clean=idle)
+
+
+def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> ForeignPositions:
+    """The watermarks of another job, by the datasets that `config` has for the same partitions.
+
+    Args:
+        config: the job that goes on.
+        other: the job that stopped. What its store has recorded of its settings wins over what it says.
+        store: its store.
+
+    Raises:
+        ConfigurationError: if positions of its source mean nothing to this job's.
+        ConflictError: if a dataset of it is not idle.
+    """
+    _require_idle(store)
+    require_newest(store)
+    recorded = read_settings(store)
+    kind = recorded.settings.get("source.type", other.source.type)
+    if kind != config.source.type:
+        raise ConfigurationError(
+            "positions of one type of source say nothing to another",
+            expected=f"a job with a source of type {config.source.type}",
+            found=f"job {store.job}, whose source is of type {kind}",
+        )
+    _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
+    found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
+    dataset = recorded.settings.get("source.dataset", getattr(other.source, "dataset", ""))
+    for urn, state in sorted(known_states(store).items()):
+        if state.watermark is None:
+            continue
+        if isinstance(config.source, KafkaSource):
+            _take_partitions(config.source, dataset, state, found)
+        else:
+            found.datasets[urn] = dict(state.watermark.positions)
+            found.incarnations[urn] = state.watermark.incarnation
+    return found
+
+
+def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
+    """`theirs`: the type of watermark that the other job's store has recorded."""
+    pin = config.source.pins().get(WATERMARK_PIN)
+    ours = pin.value if pin is not None else ""
+    if theirs != ours:
+        raise ConfigurationError(
+            "positions of one type of watermark say nothing to another",
+            expected=f"watermarks of type {ours or 'plain'}",
+            found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
+            todo="read with the type that they were made by; nothing was written",
+        )
+
+
+def _take_partitions(source: KafkaSource, dataset: str, state: DatasetState, found: ForeignPositions) -> None:
+    """Adds the partitions of one dataset of the other job, whose setting `dataset` is this."""
+    if state.watermark is None:
+        return
+    urn, incarnation = state.dataset_urn, state.watermark.incarnation
+    topic = urn if dataset == "topic" else urn.rpartition("@")[0]
+    if topic not in source.selection:
+        found.left_out.append(f"{urn}: not a topic of this job")
+        return
+    for partition, position in state.watermark.positions.items():
+        mine = source.dataset_of(topic, partition)
+        before = found.incarnations.get(mine, "")
+        if before and incarnation and before != incarnation:
+            raise ConfigurationError(
+                "partitions of one topic count in different incarnations of it",
+                topic=source.topic_of(mine),
+                expected=f"topic id {before}",
+                found=f"topic id {incarnation}, of dataset {urn}",
+                todo="run the other job, and set the watermarks that it names as those of a topic made again",
+            )
+        found.incarnations[mine] = before or incarnation
+        found.datasets.setdefault(mine, {})[partition] = position
+
+
+def _require_idle(store: JobStore) -> None:
+    busy = sorted(urn for urn, state in known_states(store).items() if state.status is not DatasetStatus.IDLE)
+    if busy:
+        raise ConflictError(
+            "the other job has sequences that are not done",
+            job=store.job,
+            expected="all of its datasets to be idle",
+            found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
+            todo="`distcommit recover` it with the settings that it was filled with, or release what is quarantined,"
+            " then import again; nothing was written",
+        )

@@ -1,0 +1,340 @@
+"""The job file: one typed tree. Unknown keys are errors that name the key that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from distcommit.app.job_file.alert_settings import AlertSettings
+from distcommit.app.job_file.built_in import Section, settings_class
+from distcommit.app.job_file.flow_settings import ChainSettings, FlowSettings
+from distcommit.app.job_file.freshness_settings import FreshnessSettings
+from distcommit.app.job_file.job_sections import (
+    CommitSettings,
+    LockSettings,
+    PathSettings,
+    ReaderSettings,
+    ReplaySettings,
+    RetentionSettings,
+    RunLimits,
+    TaskSettings,
+)
+from distcommit.app.job_file.observing_settings import ObservingSettings
+from distcommit.app.job_file.places import check_places, keeps_access, normal_place
+from distcommit.app.job_file.schedule_settings import ScheduleSettings
+from distcommit.ingest.task_flow import TaskFlow
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.freshness import NO_TARGETS, Freshness
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.retries import RetryPolicy
+from distcommit.spark.settings import SparkSettings
+from distcommit.stores.cuts import KEPT_CUTS
+
+
+class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """A job, as its file says it.
+
+    Attributes:
+        job: its name, which its store, output and staging belong to.
+        on_rejected: what becomes of a record that a converter or the fork turns away: its work unit fails (`fail`), or
+            it goes to the error branch (`divert`).
+    """
+
+    job: str = Field(min_length=1, max_length=200)
+    paths: PathSettings
+    commit: CommitSettings = CommitSettings()
+    replay: ReplaySettings = ReplaySettings()
+    task: TaskSettings = TaskSettings()
+    limits: RunLimits = RunLimits()
+    lock: LockSettings = LockSettings()
+    retention: RetentionSettings = RetentionSettings()
+    alerts: AlertSettings = AlertSettings()
+    readers: ReaderSettings = ReaderSettings()
+    schedule: ScheduleSettings | None = None
+    freshness: FreshnessSettings | None = None
+    observing: ObservingSettings = ObservingSettings()
+    spark: SparkSettings = SparkSettings()
+
+    @model_validator(mode="after")
+    def _what_is_read_whole_is_not_cut(self) -> JobConfig:
+        if self.source.reads_whole and self.limits.seconds:
+            raise ValueError(
+                "limits.seconds would cut a micro-batch, a snapshot, or what Spark has read: limit what there is"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_read_again_can_be(self) -> JobConfig:
+        if self.task.retry_across_runs is not RetryPolicy.NEVER and not self.source.reads_again:
+            raise ValueError(
+                f"task.retry_across_runs: {self.task.retry_across_runs} does not go with this source, which is always"
+                " planned up to its newest end: leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_replaces_is_whole(self) -> JobConfig:
+        publishers = {getattr(sink, "publish", "append") for sink in self.sink_sections().values()}
+        if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
+            raise ValueError(
+                "each run reads all of each dataset anew (source.watermark says by which column it would read what is"
+                " new), which has to take the place of what is there: sink.publish: replace, of files, in all branches"
+            )
+        if publishers == {"append"}:
+            return self
+        if len(publishers) > 1:
+            raise ValueError(
+                "publish has to be the same in all branches: what was turned away before them is theirs all"
+            )
+        how = f"publish: {publishers.pop()}"
+        if self.commit.delivery == "at_least_once":
+            raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
+        if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
+            raise ValueError(f"{how} goes with policy: full only: else a part would take the place of the whole")
+        if self.limits.seconds:
+            raise ValueError(f"{how} goes without limits.seconds: else a part would take the place of the whole")
+        if self.fork is not None and any(branch.optional for branch in self.fork.branches.values()):
+            raise ValueError(f"{how} goes without optional branches: nothing would take the place of what one has")
+        return self
+
+    @model_validator(mode="after")
+    def _failures_are_kept_as_long_as_they_count(self) -> JobConfig:
+        if self.alerts.after_failed_runs > self.retention.runs:
+            raise ValueError(
+                "alerts.after_failed_runs counts runs that are kept: let retention.runs be as many at least"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _targets_can_be_met(self) -> JobConfig:
+        interval_s = self.schedule.interval_s if self.schedule is not None else None
+        if interval_s is not None and 0 < self.targets.smallest_s < interval_s:
+            raise ValueError(
+                f"a freshness target of {self.targets.smallest_s:g} s can't be met by schedule.interval_s:"
+                f" {interval_s:g}: a record waits as long for the next run"
+            )
+        return self
+
+    def task_flow(self) -> TaskFlow:
+        """The flow, within the job's limits."""
+        return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds)
+
+    @property
+    def targets(self) -> Freshness:
+        """Freshness targets of datasets."""
+        if self.freshness is None:
+            return NO_TARGETS
+        can_stop = not self.source.reads_whole and self.task_flow().publish == "append"
+        return self.freshness.freshness(can_stop=can_stop)
+
+    @property
+    def kept_cuts(self) -> int:
+        """How many cuts are kept."""
+        return self.readers.kept_cuts or (KEPT_CUTS if self.task_flow().publish == "append" else 2)
+
+    @property
+    def tries_out(self) -> bool:
+        """Whether what the job publishes is to be looked at only, and nothing of a run is to stay."""
+        return any(sink.abilities.tries_out for sink in self.sink_sections().values())
+
+    @model_validator(mode="after")
+    def _all_or_nothing_is_tried_out(self) -> JobConfig:
+        others = [name for name, sink in self.sink_sections().items() if not sink.abilities.tries_out]
+        if self.tries_out and others:
+            raise ValueError(f"type: console is for trying out a whole job; {', '.join(others)} would really commit")
+        return self
+
+    @model_validator(mode="after")
+    def _sinks_can_deliver(self) -> JobConfig:
+        sinks = self.sink_sections().values()
+        written = [name for name, sink in self.sink_sections().items() if not sink.abilities.exactly_once]
+        if self.commit.delivery == "exactly_once" and written:
+            raise ValueError(
+                f"{', '.join(written)} has a writer and no committer: its records are visible as they are written, so"
+                " that those of an attempt that fails are there twice. It goes with commit.delivery: at_least_once"
+            )
+        if self.commit.delivery == "at_least_once" and not all(sink.abilities.at_least_once for sink in sinks):
+            raise ValueError(
+                "commit.delivery: at_least_once goes with sinks of type files, and those with a writer alone. The"
+                " proof of any other is one row for each dataset and epoch: of two attempts that nobody chose between,"
+                " the second would be taken for committed, and its records might be missing"
+            )
+        return self
+
+
+_DEFAULT_TYPES = {"sink": "files"}
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+    """Reads a job file. `${NAME}` and `${NAME:-default}` in values come from the environment; `${file:PATH}` in
+    source.client, in a password of the source or a sink, in a converter's registry.client, or in an alert, is a secret
+    that is read from the file only when it is used.
+
+    Args:
+        path: a YAML file.
+        overrides: `section.key=value` texts that win over the file; values are YAML. One that gives a section another
+            `type` takes the place of the section, whose other keys are of the type that it had.
+
+    Raises:
+        ConfigurationError: if it is missing, not YAML, or says something that is not known or not possible.
+    """
+    return parse_config(load_tree(path, overrides), Path(path))
+
+
+def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What a job file says, with overrides, as it stands there: what comes from the environment is not looked up.
+
+    Raises:
+        ConfigurationError: if it is missing, not YAML or no mapping.
+    """
+    file = Path(path)
+    try:
+        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError("the job file can't be read", path=file, found=str(error)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError("the job file is not YAML", path=file, found=str(error)) from error
+    if not isinstance(tree, dict):
+        raise ConfigurationError("the job file is empty or not a mapping", path=file, found=type(tree).__name__)
+    for override in sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".type")):
+        _override(tree, override)
+    return tree
+
+
+def parse_config(tree: Mapping[str, Any], file: Path) -> JobConfig:
+    """The job that a tree of plain values describes; relative folders are relative to the folder of `file`.
+
+    Raises:
+        ConfigurationError: as `load_config`.
+    """
+    tree = _with_environment(tree, str(file))
+    try:
+        config = JobConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigurationError(
+            "the job file is wrong",
+            path=file,
+            found="; ".join(_explain(problem, tree) for problem in error.errors(include_url=False)),
+            todo="correct it; conf/ has commented examples",
+        ) from None
+    places = {name: normal_place(value, file.parent) for name, value in config.paths.model_dump().items()}
+    check_places(places)
+    needs_access = any(sink.file_access for sink in config.sink_sections().values())
+    if not keeps_access(places["output"]) and needs_access:
+        raise ConfigurationError(
+            "files have no owner and mode there",
+            path=places["output"],
+            expected="no sink.access",
+            todo="remove it; who may read them is said by the bucket's policy, or the share's",
+        )
+    return config.model_copy(update={"paths": PathSettings(**places)})
+
+
+def _override(tree: dict[str, Any], text: str) -> None:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise ConfigurationError("this override is not section.key=value", found=text)
+    *sections, last = key.split(".")
+    holder: Any = tree
+    for section in sections:
+        if isinstance(holder, list):  # one of a list, by its number
+            holder = holder[int(section)] if section.isdecimal() and int(section) < len(holder) else None
+        else:
+            holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
+    if not isinstance(holder, dict):
+        raise ConfigurationError("this override goes into something that is not a section", found=text)
+    parsed = yaml.safe_load(value)
+    if last == "type" and holder.get("type", _DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
+        holder.clear()
+    holder[last] = parsed
+
+
+_LISTS: Mapping[str, Section] = {
+    "converters": "converter",
+    "row_checkers": "row_checker",
+    "task_checkers": "task_checker",
+}
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+def _with_environment(value: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_environment(below, path, (*keys, str(key))) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_with_environment(below, path, keys) for below in value]
+    if not isinstance(value, str):
+        return value
+    of_client = keys[:2] == ("source", "client") or keys[-3:-1] == ("registry", "client")
+    of_alert = keys[:1] == ("alerts",) and (keys[-1] in ("password", "url") or keys[-2] == "headers")
+    of_secret = of_client or of_alert or keys[-2:] in (("source", "password"), ("sink", "password"))
+    if "${file:" in value and not of_secret:
+        raise ConfigurationError(
+            "${file:PATH} is for secrets only: source.client, a password of the source or a sink, a registry.client,"
+            " a password, URL or header of an alert",
+            path=path,
+            found=".".join(keys),
+            todo="write it out",
+        )
+
+    def replaced(match: re.Match[str]) -> str:
+        found = os.environ.get(match[1], match[2])
+        if found is None:
+            raise ConfigurationError(
+                "the job file names an environment variable that is not set", path=path, expected=match[1]
+            )
+        return found
+
+    return _VARIABLE.sub(replaced, value)
+
+
+def _explain(problem: Any, tree: Any) -> str:
+    keys = [str(part) for part in problem["loc"]]
+    shown = ".".join(keys)
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(keys[-1], _known_keys(keys[:-1], tree), n=1, cutoff=0.5)
+        return f"unknown key {shown!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    if problem["type"] == "missing":
+        return f"{shown} is missing"
+    return f"{shown}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def _known_keys(keys: Sequence[str], tree: Any) -> list[str]:
+    """The keys that the section has which `keys` lead to in a tree; none if it is not known what it is."""
+    model: Any = JobConfig
+    section: Any = None
+    for part in keys:
+        try:
+            tree = tree[int(part)] if isinstance(tree, list) else tree[part]
+        except (LookupError, ValueError, TypeError):
+            return []
+        if part.isdigit() and section is None:  # one of a list
+            continue
+        if section is not None or part in ("source", "sink"):
+            of, section = section or part, None
+            if of != "branch":
+                model = settings_class(of, tree.get("type", "files"))
+        elif part in _LISTS:
+            section = _LISTS[part]
+        elif part == "branches":
+            section, model = "branch", ChainSettings
+        elif part == "fork":
+            model = settings_class("fork", tree.get("type", ""))
+        else:
+            model = _section_class(model, part)
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _section_class(model: Any, part: str) -> Any:
+    annotation = model.model_fields[part].annotation
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    options = [a for a in getattr(annotation, "__args__", ()) if isinstance(a, type)]
+    return next((a for a in options if issubclass(a, BaseModel)), model)

@@ -1,0 +1,174 @@
+"""A job's task flow in words: what `distcommit explain` shows. Nothing is connected to, nothing is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+from pydantic import BaseModel
+
+from distcommit.app.job_file.config import JobConfig
+from distcommit.constructs.columns import UNKNOWN, Columns
+from distcommit.ingest.task_flow import Branch, Reached, Stage, TaskFlow
+from distcommit.model.constructs import Converter
+
+_SAID_ELSEWHERE = {"type", "level", "on_failure"}
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
+_FATES = {
+    "divert": "to the error branch",
+    "drop": "dropped, and counted",
+    "fail": "the work unit fails",
+}
+
+
+_UNCHECKED = {
+    (True, False): "not passed: the attempt fails",
+    (True, True): "not passed: the branch fails",
+    (False, False): "not passed: only told",
+    (False, True): "not passed: only told",
+}
+
+
+class FlowColumn(msgspec.Struct, frozen=True):
+    """A column by name and type; `?` is a type that only the records can tell."""
+
+    name: str
+    type: str
+
+
+class FlowPart(msgspec.Struct, frozen=True):
+    """A construct in its place.
+
+    Attributes:
+        kind: what it is: source, converter, row checker, fork, sink, task checker, error branch.
+        name: of its type; with a number, if its chain has several of the type.
+        settings: as the job file has them, on one line, without those that are as they are by default. Secrets are
+            masked.
+        turned_away: what becomes of records, or of an attempt, that do not pass; empty where there are none.
+        columns: of what comes of a source, a converter or a row checker, as far as they are known; None where only the
+            records can tell.
+        others: whether the records may have other columns, too.
+    """
+
+    kind: str
+    name: str
+    settings: str = ""
+    turned_away: str = ""
+    columns: list[FlowColumn] | None = None
+    others: bool = False
+
+
+class FlowBranch(msgspec.Struct, frozen=True):
+    """What happens in a branch, in order. Without a fork there is one. `optional`: the others are committed if it
+    fails."""
+
+    name: str
+    parts: list[FlowPart]
+    optional: bool = False
+
+
+class ExplainResult(msgspec.Struct, frozen=True):
+    """A job's task flow: what comes before branches, the source first; then the fork, if any, and the branches; and
+    where what is turned away goes, if it is diverted."""
+
+    job: str
+    parts: list[FlowPart]
+    fork: FlowPart | None
+    branches: list[FlowBranch]
+    errors: FlowPart | None
+
+
+def explained(config: JobConfig) -> ExplainResult:
+    """The flow of a job.
+
+    Raises:
+        ConfigurationError: if two constructs do not fit, or the class of one can't be used.
+    """
+    flow = config.task_flow()
+    flow.check()
+    begin = Reached.of(flow.source)
+    source = FlowPart("source", _type_of(flow.source), _settings(flow.source), "", *_columns(begin.columns))
+    parts = [source, *_stages(flow.stages, begin)]
+    reached = begin.after(flow.stages)
+    fork = None
+    if flow.fork is not None:
+        nowhere = f"sent nowhere: {_FATES[flow.on_rejected]}"
+        fork = FlowPart("fork", _type_of(flow.fork), _settings(flow.fork), nowhere)
+    return ExplainResult(config.job, parts, fork, [_branch(branch, reached) for branch in flow.branches], _errors(flow))
+
+
+def _errors(flow: TaskFlow) -> FlowPart | None:
+    stages = [stage for chain in (flow.stages, *(branch.stages for branch in flow.branches)) for stage in chain]
+    diverts = any(stage.is_mandatory and stage.on_failure == "divert" for stage in stages)
+    optional = any(branch.optional for branch in flow.branches)
+    if not (diverts or optional) and (flow.fork is None or flow.on_rejected != "divert"):
+        return None
+    settings = f"format: {flow.errors.format}; records as they were read, with construct and reason"
+    return FlowPart("error branch", flow.errors.name, settings)
+
+
+def _branch(branch: Branch, reached: Reached) -> FlowBranch:
+    checks = [
+        FlowPart(
+            "task checker",
+            check.name,
+            _settings(check.checker),
+            _UNCHECKED[check.is_mandatory, branch.optional],
+        )
+        for check in branch.checks
+    ]
+    sink = FlowPart("sink", branch.sink.name, _settings(branch.sink))
+    return FlowBranch(branch.name, [*_stages(branch.stages, reached), sink, *checks], branch.optional)
+
+
+def _stages(stages: Sequence[Stage], reached: Reached) -> Iterator[FlowPart]:
+    for stage in stages:
+        construct, fate = stage.construct, _FATES[stage.on_failure]
+        reached = reached.after([stage])
+        columns, others = _columns(reached.columns)
+        if isinstance(construct, Converter):
+            several = "makes several records of one; " if construct.makes_several else ""
+            turned_away = f"{several}not converted: {fate}"
+            yield FlowPart("converter", stage.name, _settings(construct), turned_away, columns, others)
+        else:
+            turned_away = f"expects {construct.describe()}; else {fate if stage.is_mandatory else 'only counted'}"
+            yield FlowPart("row checker", stage.name, _settings(construct), turned_away, columns, others)
+
+
+def _type_of(construct: object) -> str:
+    return str(getattr(construct, "type", type(construct).__name__))
+
+
+def _settings(construct: object) -> str:
+    """The settings that differ from the defaults, as YAML on one line."""
+    if not isinstance(construct, BaseModel):
+        return ""
+    dumped = construct.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_SAID_ELSEWHERE)
+    shown = _masked(dumped)
+    text = yaml.safe_dump(shown, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
+    return _PASSWORD.sub(r"\1:***@", text.strip().removeprefix("{").removesuffix("}"))
+
+
+def _masked(value: Any) -> Any:
+    """The same, with the names alone of what is handed on to others: that may be secret."""
+    if isinstance(value, list):
+        return [_masked(below) for below in value]
+    if not isinstance(value, Mapping):
+        return value
+    handed_on = ("client", "options")
+    return {
+        name: dict.fromkeys(below, "***") if name in handed_on and isinstance(below, Mapping) else _masked(below)
+        for name, below in value.items()
+    }
+
+
+def _columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
+    """Those that are known, and whether there may be others."""
+    types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.known.types]
+    nullable = ["" if field.nullable else " not null" for field in columns.known]
+    named = zip(columns.known.names, types, nullable, strict=True)
+    known = [FlowColumn(name, kind + suffix) for name, kind, suffix in named]
+    return known or None, columns.others

@@ -1,0 +1,164 @@
+"""The sections of a job file that say its task flow, and the flow that they come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, PlainValidator, model_validator
+
+from distcommit.app.job_file.built_in import validated
+from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
+from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
+from distcommit.model.constructs import Converter, ForkOperator
+from distcommit.model.sink import SinkSettings
+from distcommit.model.source import SourceSettings
+from distcommit.model.work import ERRORS, MAIN_BRANCH
+
+ConverterSection = Annotated[Converter, PlainValidator(partial(validated, "converter"))]
+RowCheckerSection = Annotated[RowCheckerSettings, PlainValidator(partial(validated, "row_checker"))]
+TaskCheckerSection = Annotated[TaskCheckerSettings, PlainValidator(partial(validated, "task_checker"))]
+SourceSection = Annotated[SourceSettings, PlainValidator(partial(validated, "source"))]
+SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))]
+OnRejected = Literal["fail", "divert"]
+
+
+def _files() -> Any:
+    return validated("sink", {}, "files")
+
+
+class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """Converters, row checkers, sink and task checkers: of a branch, or of a job without any."""
+
+    converters: tuple[ConverterSection, ...] = ()
+    row_checkers: tuple[RowCheckerSection, ...] = ()
+    sink: SinkSection = Field(default_factory=_files)
+    task_checkers: tuple[TaskCheckerSection, ...] = ()
+
+    def stages(self, on_rejected: OnRejected) -> tuple[Stage, ...]:
+        """Converters, then row checkers, as the flow has them."""
+        names = _named([str(getattr(each, "type", "")) for each in (*self.converters, *self.row_checkers)])
+        converters = [Stage(next(names), converter, on_failure=on_rejected) for converter in self.converters]
+        checkers = [
+            Stage(next(names), checker, checker.level == "mandatory", checker.on_failure)
+            for checker in self.row_checkers
+        ]
+        return (*converters, *checkers)
+
+    def checks(self) -> tuple[Check, ...]:
+        """Task checkers, as the flow has them."""
+        names = _named([each.type for each in self.task_checkers])
+        return tuple(Check(next(names), each, each.level == "mandatory") for each in self.task_checkers)
+
+
+class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """A branch behind a fork: converters, row checkers, task checkers and a sink of its own.
+
+    Attributes:
+        optional: whether the others commit if it fails; its records then go to its error branch.
+    """
+
+    optional: bool = False
+
+
+class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """What sends records to branches, and these."""
+
+    operator: ForkOperator
+    branches: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")], BranchSettings] = Field(
+        min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _branches_can_be_told_apart(self) -> ForkSettings:
+        for reserved in (MAIN_BRANCH, ERRORS):
+            if reserved in self.branches:
+                raise ValueError(f"no branch can be called {reserved!r}: give it another name")
+        names = Counter(branch.sink.name for branch in self.branches.values() if branch.sink.committers)
+        for name, found in names.items():
+            if found > 1:
+                raise ValueError(f"{found} branches have a sink of the name {name!r}, which commits are stored with")
+        lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_be_taken_back]
+        if len(lasting) > 1:
+            raise ValueError(
+                f"what the sinks of {' and '.join(lasting)} commit can't be taken back, which may be so of one branch"
+                " at most: what goes to one would be there for good where the other one refuses"
+            )
+        if all(branch.optional for branch in self.branches.values()):
+            raise ValueError("one branch at least is not optional: else nothing that fails would fail a work unit")
+        self.operator.check_branches(list(self.branches))
+        return self
+
+
+def _fork(value: Any) -> ForkSettings:
+    """A section `fork`: the operator's settings, and beside them `branches`. Raises ValueError, or pydantic's."""
+    if isinstance(value, ForkSettings):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError("a section, with `type`, settings and `branches`")  # noqa: TRY004 - pydantic wants these
+    operator = validated("fork", {key: each for key, each in value.items() if key != "branches"})
+    return ForkSettings.model_validate({"operator": operator, "branches": value.get("branches")})
+
+
+ForkSection = Annotated[ForkSettings, PlainValidator(_fork)]
+
+
+class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+    """A job's flow. With a fork each branch has its own sink and task checkers; what stands beside it comes first."""
+
+    source: SourceSection
+    on_rejected: OnRejected = "fail"
+    fork: ForkSection | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decoding_is_a_converter(cls, tree: Any) -> Any:
+        for old, new in (("value", "converters: [{type: json, fields: ...}]"), ("on_undecodable", "on_rejected")):
+            if isinstance(tree, Mapping) and old in tree:
+                raise ValueError(f"`{old}` is now said by `{new}`")
+        return tree
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_branches_are_tried_out(cls, tree: Any) -> Any:
+        """One section `sink` of type console is that of all branches."""
+        match tree:
+            case {"sink": {"type": "console"} as console, "fork": {"branches": Mapping() as named} as fork}:
+                branches = {name: {**(branch or {}), "sink": console} for name, branch in named.items()}
+                rest = {key: value for key, value in tree.items() if key != "sink"}
+                return {**rest, "fork": {**fork, "branches": branches}}
+        return tree
+
+    @model_validator(mode="after")
+    def _branches_have_sinks(self) -> FlowSettings:
+        beside = self.model_fields_set & {"sink", "task_checkers"}
+        if self.fork is not None and beside:
+            raise ValueError(f"with a fork, {' and '.join(sorted(beside))} go into each of fork.branches")
+        return self
+
+    def task_flow(self) -> TaskFlow:
+        """The flow itself."""
+        stages, fork = self.stages(self.on_rejected), self.fork
+        if fork is None:
+            return TaskFlow(self.source, (Branch(self.sink, checks=self.checks()),), stages)
+        branches = tuple(
+            Branch(branch.sink, name, branch.stages(self.on_rejected), branch.checks(), branch.optional)
+            for name, branch in fork.branches.items()
+        )
+        return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected)
+
+    def sink_sections(self) -> Mapping[str, SinkSettings]:
+        """All sinks, by the section that they are in the job file."""
+        if self.fork is None:
+            return {"sink": self.sink}
+        return {f"fork.branches.{name}.sink": branch.sink for name, branch in self.fork.branches.items()}
+
+
+def _named(types: Sequence[str]) -> Any:
+    """A name for each construct of a chain: its type, with a number from the second of that type on."""
+    seen: Counter[str] = Counter()
+    for each in types:
+        seen[each] += 1
+        yield each if seen[each] == 1 else f"{each}#{seen[each]}"

@@ -1,0 +1,75 @@
+"""Where a job keeps what it knows, and how its store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.pinned import pinned_settings
+from distcommit.app.job_file.places import open_file_system, path_of
+from distcommit.model.commit_groups import CommitGroups
+from distcommit.model.errors import ConfigurationError
+from distcommit.model.pins import PinnedSettings
+from distcommit.model.ports import FileSystem
+from distcommit.stores.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.pinned import require_settings
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolders:
+    """A job's folders as its settings name them.
+
+    Args:
+        config: the job.
+        path: its file, and
+        overrides: what wins over it, for commands that messages name.
+        throwaway: whether the folders are deleted after one run.
+        tree: what the file says, with overrides, as it stands there.
+    """
+
+    config: JobConfig
+    path: Path | None = None
+    overrides: Sequence[str] = ()
+    throwaway: bool = False
+    tree: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> CommitGroups:
+        """The rule by which datasets have their buckets."""
+        return CommitGroups(self.config.task_flow().grouping_sink)
+
+    def places(self) -> tuple[FileSystem, Roots]:
+        """The file system, and the folders there."""
+        paths = self.config.paths
+        fs = open_file_system(paths.store, durable=self.config.commit.durability == "fsync")
+        return fs, Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
+
+    def has_store(self) -> bool:
+        """Whether there is a store."""
+        fs, roots = self.places()
+        return has_store(fs, roots)
+
+    def open_store(self, *, create: bool) -> JobStore:
+        """The job's store, made first if asked to, whatever settings it was filled with."""
+        fs, roots = self.places()
+        return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create, groups=self.groups)
+
+    def opened(self, *, create: bool = False) -> JobStore:
+        """The job's store, for what acts on it: refused if it was filled with other settings, and with a sink that
+        keeps nothing."""
+        if self.config.tries_out and not self.throwaway:
+            raise ConfigurationError(
+                "the sink of type console is for trying out, and keeps nothing",
+                expected="`distcommit run` alone",
+                todo="give this command the job's own sink",
+            )
+        pinned, store = self.pinned(), self.open_store(create=create)
+        require_settings(store, pinned)
+        return store
+
+    def pinned(self) -> PinnedSettings:
+        """The settings that the store pins."""
+        return pinned_settings(self.config, self.path, self.overrides)

@@ -1,0 +1,107 @@
+"""What is wrong around a store that its own records do not say: what quarantined sequences lack as things stand, and
+folders that can't be written. Looks only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.status import StatusResult
+from distcommit.app.looking.steps import StepRow, read_steps
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.errors import DistcommitError
+from distcommit.model.freshness import NO_TARGETS, Freshness
+from distcommit.model.steps import StepContext
+from distcommit.stores.fencing import newer_runs
+from distcommit.stores.job_store import JobStore
+
+_LOOKED_AT = 20
+"""Quarantined datasets, at most: a look takes as long as their files are many."""
+_ROOM_BYTES = 1 << 20
+"""With less than this free, nothing but names can be written."""
+
+
+class Around(NamedTuple):
+    """`lacking`: by quarantined dataset the first of its steps that is lost now. `closed`: folders that this user can't
+    write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
+    fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
+    `freshness`: targets of datasets; `is_scheduled`: whether services run it.
+    `newer`: what the output knows of runs, or of a rebuild, that the store does not."""
+
+    lacking: Mapping[str, StepRow] = {}
+    closed: Sequence[str] = ()
+    now_ms: int = 0
+    turned_away_fails: bool = False
+    fails_for_fields: str = ""
+    freshness: Freshness = NO_TARGETS
+    is_scheduled: bool = False
+    newer: str = ""
+
+
+def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
+    """What is there now, on a local file system also whether it can be written."""
+    return Around(
+        lacking=dict(_lacking(folders, store, status)),
+        closed=tuple(_closed(store)),
+        now_ms=now_ms,
+        turned_away_fails=folders.config.on_rejected == "fail",
+        fails_for_fields=_fails_for_fields(folders.tree),
+        freshness=folders.config.targets,
+        is_scheduled=folders.config.schedule is not None,
+        newer=_newer(store),
+    )
+
+
+def _newer(store: JobStore) -> str:
+    try:
+        return newer_runs(store)
+    except (DistcommitError, OSError):  # it is told elsewhere that the job log, or the output, can't be read
+        return ""
+
+
+def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iterator[tuple[str, StepRow]]:
+    quarantined = [row.dataset for row in status.datasets if row.status == "quarantined"][:_LOOKED_AT]
+    if not quarantined:
+        return
+    roots, committers = store.roots, folders.config.task_flow().committers
+    context = StepContext(store.fs, roots.staging, roots.output, committers, store.store_id)
+    for dataset in quarantined:
+        try:
+            found = read_steps(store, context, dataset).sequences
+        except (DistcommitError, OSError):  # it is told elsewhere that the store can't be read
+            continue
+        lost = next((step for sequence in found for step in sequence.steps if step.state == "LOST"), None)
+        if lost is not None:
+            yield dataset, lost
+
+
+def _closed(store: JobStore) -> Iterator[str]:
+    """Of folders of this machine: those on a full file system, and those that this user should be able to write, as the
+    store is theirs, and can't."""
+    if not isinstance(store.fs, LocalFileSystem):
+        return
+    roots, full = store.roots, set[int]()
+    for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
+        try:
+            room, place = os.statvfs(path), os.stat(path)
+            is_ours = os.stat(f"{roots.store}/store.json").st_uid == os.geteuid()
+        except OSError as error:
+            yield f"paths.{name} can't be looked at: {error}"
+            continue
+        free = room.f_bavail * room.f_frsize
+        if (free < _ROOM_BYTES or (room.f_files and not room.f_favail)) and place.st_dev not in full:
+            full.add(place.st_dev)
+            names = "" if free < _ROOM_BYTES else ", and no file can be added"
+            yield f"the file system of paths.{name} is full: {free:,} bytes are free at {path}{names}: free some"
+        elif is_ours and not os.access(path, os.W_OK | os.X_OK):
+            yield f"paths.{name} can't be written: {path} has lost its permission for user {os.geteuid()}: give it back"
+
+
+def _fails_for_fields(tree: Mapping[str, Any]) -> str:
+    converters = tree.get("converters")
+    for number, converter in enumerate(converters if isinstance(converters, list) else ()):
+        if isinstance(converter, dict) and converter.get("type") == "json" and converter.get("evolution") == "fail":
+            return f"converters.{number}.evolution"
+    return ""

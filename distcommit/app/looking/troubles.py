@@ -1,0 +1,312 @@
+"""What is wrong with a job, a line each, with the command that resolves it or shows more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.looking.around import Around
+from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult, Trouble
+from distcommit.model.error_kinds import is_record
+from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
+from distcommit.model.freshness import BEHIND
+from distcommit.model.run_outcome import RunOutcome
+from distcommit.stores.fencing import UNFINISHED_REBUILD
+from distcommit.stores.run_records import NOT_PLANNED, RecordedReason, RecordedReasons
+
+_NAMED = 20
+_TEXT = 300
+_CLOCK_MS = 60_000
+"""Clocks that differ by less are no trouble."""
+_NOTHING = Around()
+Command = Callable[..., str]
+
+
+def command_for(folders: JobFolders) -> Command:
+    """Makes commands on the job as a shell takes them: its file and overrides stand in them."""
+    job_file = str(folders.path) if folders.path else "JOB.yaml"
+    changes = [part for text in folders.overrides for part in ("--set", text)]
+
+    def command(name: str, *words: str, named: bool = False) -> str:
+        """`named`: whether the words are names, also those that look like options."""
+        options = [] if named else [word for word in words if word.startswith("-")]
+        names = [word for word in words if word not in options]
+        apart = ["--"] if any(word.startswith("-") for word in names) else []
+        return " ".join(map(_quoted, ["distcommit", name, *changes, *options, job_file, *apart, *names]))
+
+    return command
+
+
+def troubles_of(result: StatusResult, runs: RunsResult, command: Command, around: Around = _NOTHING) -> list[Trouble]:
+    """The job's troubles, those first that hold up most: at most twenty of a kind are told one by one."""
+    alive = any(row.status in (RunStatus.RUNNING, RunStatus.PENDING) and not row.overdue for row in runs.runs)
+    return [
+        *_of_folders(around, command),
+        *_of_locks(runs, command),
+        *_of_stores(result, command, around),
+        *_of_quarantined(result, command, around),
+        *_of_whole_jobs(result, command),
+        *_of_unplanned(result, command),
+        *_of_pending(result, command, alive=alive),
+        *_of_unread(result, command, around),
+        *_of_clocks(runs, command, around.now_ms),
+        *_of_runs(result, runs, command, alive=alive),
+        *_of_freshness(result, runs, command, around, alive=alive),
+        *_of_schedule(result, command),
+    ]
+
+
+def _of_folders(around: Around, command: Command) -> Iterator[Trouble]:
+    for why in around.closed:
+        yield Trouble(f"{why}, then run again; nothing is lost", command("run"))
+
+
+def _of_locks(runs: RunsResult, command: Command) -> Iterator[Trouble]:
+    for row in runs.runs:
+        if row.overdue:
+            which = f"the run of epoch {row.epoch}" if row.epoch else "a run that has no epoch yet"
+            yield Trouble(f"the job lock is stuck: {which} holds it, and {row.reason}", command("cancel"))
+
+
+def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+    if around.newer:
+        mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
+        yield Trouble(
+            f"the store is older than what was published from it: {around.newer}", command("rebuild"), mend=mend
+        )
+    if result.moving_to:
+        what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
+        move = ("rebucket", str(result.moving_to))
+        yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
+    for name, error in list(result.unreadable.items())[:_NAMED]:
+        bucket = name.removeprefix("bucket ")
+        words = (
+            ("log",) if bucket == name else ("rebuild",) if name in result.damaged else ("log", f"--bucket={bucket}")
+        )
+        mend = ("rebuild",) if name in result.damaged else ()
+        yield Trouble(f"{name} can't be read: {_short(error)}", command(*words), mend=mend)
+
+
+_STOPPED = {"quarantined": "retry", "revoking": "abandon", "stopped": "retry"}
+_MEANS = {
+    "quarantined": "quarantined, and left alone until it is released (retry, accept or abandon)",
+    "revoking": "being abandoned, which was not finished",
+    "stopped": "stopped, as too many runs in a row could not read it",
+}
+
+
+def _of_quarantined(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+    """Those that wait for a person, with one reason together; what is lost of one is looked at as it is now."""
+    groups: dict[tuple[str, str], list[DatasetStatusRow]] = {}
+    for row in result.datasets:
+        if row.status in _STOPPED:
+            reason = row.reason.replace(row.dataset, "*")
+            groups.setdefault((row.status, reason), []).append(row)
+    for (status, _), rows in list(groups.items())[:_NAMED]:
+        first = rows[0]
+        others = f" and {len(rows) - 1:,} more with the same reason" if len(rows) > 1 else ""
+        what = f"{first.dataset}{others}: {_MEANS[status]}: {_short(first.reason)}"
+        how = _STOPPED[status]
+        lost = around.lacking.get(first.dataset) if status == "quarantined" else None
+        if lost is not None and lost.gone:
+            how = "abandon"
+            what = (
+                f"{first.dataset}{others}: quarantined, as a sealed file is gone: {_short(lost.what)}. Abandoned, its"
+                " records are read again (or put the file back, and release it with retry)"
+            )
+        elif lost is not None:
+            what = (
+                f"{first.dataset}{others}: quarantined, as something else is where its file belongs:"
+                f" {_short(lost.why)}. Move that away, then release it"
+            )
+        words = ("--all", how) if len(rows) > 1 and how == "retry" else (first.dataset, how)
+        mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
+        yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
+    left = list(groups.items())[_NAMED:]
+    if left:
+        count = sum(len(rows) for _, rows in left)
+        yield Trouble(f"and {count:,} datasets more that wait for a person", command("status", "--all"), count)
+
+
+def _of_whole_jobs(result: StatusResult, command: Command) -> Iterator[Trouble]:
+    """Of jobs that publish all or nothing: why the last run published nothing, by dataset, and what keeps the next."""
+    if not result.whole_job:
+        return
+    blocking = [row.dataset for row in result.datasets if row.status in _STOPPED]
+    if blocking:
+        what = (
+            f"the next run publishes nothing: the job publishes all datasets or none, and {_names(blocking)} can't be"
+        )
+        yield Trouble(what, command("release", "--all", "retry"), len(blocking))
+    last = result.last_run
+    if last is None or last.outcome is not RunOutcome.HELD_BACK:
+        return
+    for reason in last.reasons.kept[:_NAMED]:
+        what = f"the last run published nothing, because of {reason.subject}: {reason.kind}: {_short(reason.text)}"
+        yield Trouble(what, _remedy(reason, result, command), 1)
+    more = max(0, len(last.reasons.kept) - _NAMED) + last.reasons.left_out
+    if more:
+        yield Trouble(f"and because of {more:,} more", command("runs", str(last.epoch)), more)
+
+
+def _of_unplanned(result: StatusResult, command: Command) -> Iterator[Trouble]:
+    """What the newest run could not plan, with what the source says to it."""
+    last = result.last_run
+    if last is None or last.error or result.whole_job:
+        return
+    found = [reason for reason in last.reasons.kept if reason.kind == NOT_PLANNED]
+    for reason in found[:_NAMED]:
+        yield Trouble(
+            f"{reason.subject} could not be planned: {_short(reason.text)}", _remedy(reason, result, command), 1
+        )
+    more = len(found[_NAMED:])
+    if more:
+        yield Trouble(f"and {more:,} datasets more that could not be planned", command("runs", str(last.epoch)), more)
+
+
+def _remedy(reason: RecordedReason, result: StatusResult, command: Command) -> str:
+    """The command that the source has named for it, unless a person has done what it asks for since: then a run."""
+    changed = any(row.dataset == reason.subject and row.set_since for row in result.datasets)
+    name, *words = reason.remedy if reason.remedy and not changed else ("run",)
+    return command(name, *words, named=not any(word.startswith("--set=") for word in words))
+
+
+def _of_pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Trouble]:
+    """What the next run does with what is pending; while a run lives, that is nothing wrong."""
+    pending = [row for row in result.datasets if row.status == "pending"]
+    if alive or not pending:
+        return
+    replayed = [row.dataset for row in pending if row.next_run is NextRun.REPLAYS]
+    dropped = [row.dataset for row in pending if row.next_run in (NextRun.DROPS, NextRun.UNDECIDED)]
+    unknown = [row.dataset for row in pending if row.next_run is NextRun.UNKNOWN]
+    failing = next((row for row in pending if row.reason), None)
+    why = f"; of {failing.dataset} it was said: {_short(failing.reason)}" if failing else ""
+    if replayed:
+        what = f"{_names(replayed)} sealed and not closed: the next run replays them{why}"
+        yield Trouble(what, command("recover"), len(replayed), ("recover",))
+    if dropped:
+        what = f"{_names(dropped)} held back with their run: the next one drops them, and reads their records again"
+        yield Trouble(what, command("run"), len(dropped))
+    if unknown:
+        what = f"{_names(unknown)} held back, and the job log, which says whether they are decided, can't be read"
+        yield Trouble(what, command("log"), len(unknown))
+
+
+def _of_unread(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
+    """What could not be read, together where one command is for all of it."""
+    groups: dict[tuple[str, str], list[DatasetStatusRow]] = {}
+    for row in result.datasets:
+        if row.status == "idle" and row.reason:
+            groups.setdefault(_to_be_read(row.reason, command, around), []).append(row)
+    for (todo, how), rows in groups.items():
+        first = rows[0]
+        what = (
+            f"{_names([row.dataset for row in rows])} could not be read: {first.dataset}: {_short(first.reason)}{todo}"
+        )
+        yield Trouble(what, how, len(rows))
+
+
+def _to_be_read(reason: str, command: Command, around: Around) -> tuple[str, str]:
+    """What a person may want to know before they give the command, and the command."""
+    if around.turned_away_fails and is_record(reason, TURNED_AWAY):
+        todo = ". Diverted, such records are kept in the error branch, and the others go on; once the job file or the"
+        return f"{todo} producer is mended, `reprocess` publishes them", command("run", "--set=on_rejected=divert")
+    if around.fails_for_fields and is_record(reason, NEW_FIELDS):
+        todo = ". If the new fields are meant to be there, let this run take them in: they are known from then on"
+        return todo, command("run", f"--set={around.fails_for_fields}=evolve")
+    return "", command("run")
+
+
+def _of_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Trouble]:
+    """That the newest run began later than now, or before the run before it."""
+    known = [row for row in runs.runs if row.epoch and row.began_ms]
+    if not known or not now_ms:
+        return
+    newest, before = known[0], known[1] if len(known) > 1 else None
+    if newest.began_ms > now_ms + _CLOCK_MS:
+        ahead_s = (newest.began_ms - now_ms) / 1000
+        found = f"the run of epoch {newest.epoch} began {ahead_s:,.0f} s later than it is now on this machine"
+    elif before is not None and newest.began_ms + _CLOCK_MS < before.began_ms <= now_ms:
+        behind_s = (before.began_ms - newest.began_ms) / 1000
+        found = (
+            f"the run of epoch {newest.epoch} began {behind_s:,.0f} s before that of epoch {before.epoch}, by its clock"
+        )
+    else:
+        return
+    what = (
+        f"a clock is wrong: {found}; look at {newest.host or 'its machine'}. What is read by time (files that have"
+        " settled, lookbacks) may be held up, and nothing is lost or doubled. Set the clock, then run again"
+    )
+    yield Trouble(what, command("run"))
+
+
+def _of_runs(result: StatusResult, runs: RunsResult, command: Command, *, alive: bool) -> Iterator[Trouble]:
+    newest: RunRow | None = next((row for row in runs.runs if row.epoch), None)
+    if newest is None:
+        return
+    if result.unended and result.epoch > newest.epoch and not alive:
+        what = f"the run of epoch {result.epoch} began, and has left no record: it could not go on, or died at once"
+        yield Trouble(what, command("run"))
+    if not runs.failed_in_a_row:
+        return
+    count = f"the last {runs.failed_in_a_row:,} runs" if runs.failed_in_a_row > 1 else "the last run"
+    failed = next(row for row in runs.runs if row.status is RunStatus.FAILED)
+    why = failed.reason
+    if failed.died:
+        why = (
+            f"it died: the driver of epoch {failed.epoch}{f' on {failed.host}' if failed.host else ''} has told no end,"
+            " and lives no more. The next run replays what it had sealed, and reads the rest again"
+        )
+    yield Trouble(f"{count} failed: {_short(why)}", command("run"))
+
+
+def _of_freshness(
+    result: StatusResult, runs: RunsResult, command: Command, around: Around, *, alive: bool
+) -> Iterator[Trouble]:
+    """Who is behind its target: by what the newest run has found as it began, and as no run has begun for too long."""
+    noted = result.last_run.notes if result.last_run is not None else RecordedReasons()
+    behind = [note for note in noted.kept if note.kind == BEHIND]
+    if behind:
+        worst = behind[0]
+        names = _names([note.subject for note in behind])
+        be = "was" if len(behind) == 1 else "were"
+        what = f"{names} {be} behind the freshness target when the last run began: {worst.subject}: {worst.text}"
+        yield Trouble(what, command("datasets", "--lag", "--sort=behind"), len(behind))
+    began_ms = max((row.began_ms for row in runs.runs if row.epoch), default=0)
+    waited_s = (around.now_ms - began_ms) / 1000
+    target_s = around.freshness.smallest_s
+    if not alive and not result.paused_by and began_ms and 0 < target_s < waited_s:
+        what = f"no run has begun for {waited_s:,.0f} s, longer than the smallest freshness target, {target_s:g} s"
+        yield Trouble(what, command("trigger" if around.is_scheduled else "run"))
+
+
+def _of_schedule(result: StatusResult, command: Callable[..., str]) -> Iterator[Trouble]:
+    if result.paused_by:
+        what = f"paused by {result.paused_by}: no service runs it by its schedule"
+        yield Trouble(what, command("resume"))
+
+
+def _names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more datasets"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
+
+
+def _quoted(word: str) -> str:
+    """The word as a shell takes it; one that would control a terminal with escapes that the shell undoes."""
+    if printable(word) == word:
+        return shlex.quote(word)
+    return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if printable(character) == character:
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,85 @@
+"""What the audit says of a source partition in a branch: what is to be there, and what is."""
+
+from __future__ import annotations
+
+import msgspec
+
+from distcommit.app.output.coverage import BranchCoverage
+from distcommit.app.output.shared_positions import is_other
+from distcommit.model.log_records import DatasetState
+from distcommit.model.watermark import Position, Watermark
+from distcommit.model.work import MAIN_BRANCH
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of
+
+
+class AuditRow(msgspec.Struct, frozen=True):
+    """One source partition in a branch. `first` to `watermark` (exclusive) is what has to be there, less `skipped`,
+    `holes`, `filtered` (input records of which nothing was to be written in that branch), `replaced` and `retained`
+    ones."""
+
+    dataset: str
+    partition: str
+    first: Position
+    watermark: Position
+    published: int
+    rejected: int
+    duplicates: int
+    gaps: int
+    past_watermark: int
+    skipped: int
+    holes: int = 0
+    branch: str = MAIN_BRANCH
+    filtered: int = 0
+    replaced: int = 0
+    retained: int = 0
+
+
+def rows_of(state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets) -> tuple[list[AuditRow], int]:
+    """A branch of a dataset, partition by partition, and how many input records of it lie past the watermark.
+
+    Args:
+        state: the dataset's.
+        branch: which.
+        found: what it has of the input records.
+        holes: those that files and ledgers name.
+    """
+    total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
+    high = state.watermark or Watermark({})
+    ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, high.incarnation)]
+    given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
+    holes = holes.union(offsets_of(skip for skip in ranges if skip.is_hole)).difference(given_up)
+    expected_all, rows = OffsetSets(), list[AuditRow]()
+    for partition, watermark in sorted(high.positions.items(), key=lambda item: (len(item[0]), item[0])):
+        first = state.origin.get(partition, 0)
+        if not isinstance(first, int) or not isinstance(watermark, int):
+            continue
+        expected = OffsetSets()
+        expected.add_range(partition, first, watermark)
+        expected_all.update(expected)
+        there = total.intersection(expected)
+        missing = expected.difference(there)
+        filtered = missing.intersection(found.not_owed)
+        missing = missing.difference(filtered)
+        replaced = filtered.intersection(found.replaced).count()
+        retained = filtered.intersection(found.retained.difference(found.replaced)).count()
+        skipped, without = missing.intersection(given_up), missing.intersection(holes)
+        rows.append(
+            AuditRow(
+                dataset=state.dataset_urn,
+                partition=partition,
+                first=first,
+                watermark=watermark,
+                published=there.count(),
+                rejected=found.rejected.intersection(expected).count(),
+                duplicates=twice.count(partition),
+                gaps=missing.count() - skipped.count() - without.count(),
+                past_watermark=total.count(partition) - there.count(),
+                skipped=skipped.count(),
+                holes=without.count(),
+                branch=branch,
+                filtered=filtered.count() - replaced - retained,
+                replaced=replaced,
+                retained=retained,
+            )
+        )
+    return rows, total.difference(expected_all).count()

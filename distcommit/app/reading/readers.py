@@ -1,0 +1,262 @@
+"""Readers that see whole commits: one dataset, or many at one cut. Needs neither Spark nor the source's client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from distcommit.app.job_file.config import load_config
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.places import normal_place, open_file_system, path_of
+from distcommit.app.reading.cut_choice import AsOf, chosen_cut
+from distcommit.app.reading.live_files import live_files
+from distcommit.model.cuts import SeenDataset
+from distcommit.model.errors import ConfigurationError, CutGoneError, StaleStoreError
+from distcommit.model.parallel import in_flight
+from distcommit.model.ports import FileSystem
+from distcommit.model.work import MAIN_BRANCH, errors_of, is_errors
+from distcommit.sinks.files.footer import read_records
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.claims import Mark, read_marks
+from distcommit.stores.cut_pieces import read_chain
+from distcommit.stores.cuts import BucketInCut, CutRoot, root_path
+from distcommit.stores.fencing import newer_runs, older_output
+from distcommit.stores.horizons import taken_by_retention
+from distcommit.stores.job_store import JobStore, Roots, open_any_store
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 5
+_BY_SPARK = {".parquet": "parquet", ".orc": "orc"}
+
+
+class Cut:
+    """Datasets as they were at one cut: of each all that was committed up to there, and nothing else.
+
+    A cut stays as it is while it is kept. What it needs goes after it, so that whoever lists or reads afterwards gets
+    `CutGoneError`, never a part.
+
+    Attributes:
+        epoch, phase: the run that made the cut, and whether as it began (1) or ended (2).
+        time_ms: when, milliseconds since 1970.
+        datasets: how far each one is: its done epoch and its watermark.
+        branch: what is read of them.
+        exactly_once: False if runs have delivered at least once: a record may be there twice, and files of a work unit
+            that did not count may be there in part.
+    """
+
+    def __init__(
+        self, store: JobStore, place: str, root: CutRoot, datasets: Mapping[str, SeenDataset], branch: str
+    ) -> None:
+        self._store, self._place, self._root = store, place, root
+        self.epoch, self.phase, self.time_ms = root.epoch, int(root.phase), root.time_ms
+        self.datasets, self.branch = dict(sorted(datasets.items())), branch
+        self.exactly_once = not read_marks(store.fs, store.roots.output)[Mark.UNSEALED]
+
+    @property
+    def file_system(self) -> FileSystem:
+        """Where `paths` are."""
+        return self._store.fs
+
+    @property
+    def place(self) -> str:
+        """The job's output, as a path of this machine or a URL."""
+        return self._place
+
+    def files(self, dataset: str | None = None) -> list[str]:
+        """Paths (or URLs) of the live files of a dataset, or of all of them, in order.
+
+        Raises:
+            CutGoneError: if the cut is not kept any more.
+        """
+        scheme_and_host = self._place.removesuffix(path_of(self._place))
+        return [f"{scheme_and_host}{path}" for paths in self.paths(dataset).values() for path in paths]
+
+    def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
+        """The same by dataset, as the store's file system has them."""
+        fs, output = self._store.fs, self._store.roots.output
+        named = [self._named(dataset)] if dataset is not None else list(self.datasets)
+        epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
+        found = in_flight(fs.parallel_calls, lambda one: live_files(fs, output, one[0], one[1], self.branch), epochs)
+        self._require_kept()
+        return dict(zip(named, found, strict=True))
+
+    def to_arrow(self, dataset: str | None = None) -> pa.Table:
+        """All records; columns that a file does not have are null in its rows. Raises as `files`."""
+        fs = self._store.fs
+        paths = [path for found in self.paths(dataset).values() for path in found]
+        try:
+            tables = in_flight(fs.parallel_calls, partial(read_records, fs), paths)
+        except FileNotFoundError as error:
+            raise self._went(str(error)) from error
+        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+
+    def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
+        """The same as a pandas frame."""
+        return self.to_arrow(dataset).to_pandas()
+
+    def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:
+        """As a pyarrow dataset: of Parquet files of this machine one that reads when it is asked (and raises
+        FileNotFoundError if the cut has gone by then), of others one in memory."""
+        paths = [path for found in self.paths(dataset).values() for path in found]
+        if self._store.fs.scheme != "file" or not paths or not all(path.endswith(".parquet") for path in paths):
+            return ds.dataset(self.to_arrow(dataset))
+        try:
+            schemas = [pq.read_schema(path) for path in paths]
+        except FileNotFoundError as error:
+            raise self._went(str(error)) from error
+        schema = pa.unify_schemas([each.remove_metadata() for each in schemas], promote_options="permissive")
+        return ds.dataset(paths, schema=schema, format="parquet")
+
+    def to_duckdb(
+        self, dataset: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """As a relation of DuckDB. Needs `distcommit[sql]`."""
+        import duckdb  # noqa: PLC0415 - an extra
+
+        return (connection or duckdb.connect()).from_arrow(self.to_pyarrow_dataset(dataset))
+
+    def to_spark(self, spark: SparkSession, dataset: str | None = None) -> DataFrame:
+        """As a frame of Spark: read by it from Parquet and ORC, else made of what was read here."""
+        files = self.files(dataset)
+        endings = {file[file.rindex(".") :] for file in files}
+        form = _BY_SPARK.get(endings.pop()) if len(endings) == 1 else None
+        if form is None:
+            return spark.createDataFrame(self.to_arrow(dataset))
+        return spark.read.format(form).option("mergeSchema", "true").load(files)
+
+    def _named(self, dataset: str) -> str:
+        if dataset not in self.datasets:
+            raise _no_dataset(self._store, dataset)
+        return dataset
+
+    def _require_kept(self) -> None:
+        if self._store.fs.status(root_path(self._store.roots.store, self._root.name)) is None:
+            raise self._went("its root is deleted")
+
+    def _went(self, found: str) -> CutGoneError:
+        return CutGoneError(
+            "this cut went while it was read",
+            store=self._store.roots.store,
+            expected=f"the cut of epoch {self.epoch}, phase {self.phase}",
+            found=found + taken_by_retention(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
+            todo="read a newer one; readers.kept_cuts in the job file says how many are kept",
+        )
+
+
+def read(
+    job: str | Path | Mapping[str, str],
+    datasets: Iterable[str] | None = None,
+    *,
+    branch: str | None = None,
+    as_of: AsOf = None,
+) -> Cut:
+    """What a job has committed, at one cut: the datasets by name, or all of them.
+
+    Args:
+        job: the job's file; or its folders: `{"store": ..., "output": ...}`, paths or URLs.
+        datasets: which; without it all that have published anything by then.
+        branch: of a job with a fork, which branch; `errors` (or `errors/BRANCH`) for what was turned away.
+        as_of: see `AsOf`.
+
+    Raises:
+        ConfigurationError: if there is no such store, dataset, branch or run, or the branch has no files.
+        NotSettledError, CutGoneError: if that cut is not there yet, or any more.
+        StaleStoreError: if store and output do not belong together.
+        CorruptError: if what says so can't be read.
+    """
+    store, place, branch = _opened(job, branch)
+    _require_together(store)
+    for tries_left in reversed(range(_TRIES)):
+        root = chosen_cut(store, as_of)
+        try:
+            found = _datasets_at(store, root)
+            break
+        except FileNotFoundError as error:  # the cut goes, unless it is damaged
+            if not tries_left:
+                raise CutGoneError(
+                    "a cut went while it was opened",
+                    store=store.roots.store,
+                    expected=f"the pieces of epoch {root.epoch}, phase {root.phase}",
+                    found=str(error),
+                    todo="read a newer one",
+                ) from error
+    if datasets is not None:
+        wanted = list(datasets)
+        for urn in wanted:
+            if urn not in found:
+                raise _no_dataset(store, urn)
+        found = {urn: found[urn] for urn in wanted}
+    cut = Cut(store, place, root, found, branch)
+    if not cut.exactly_once:
+        logger.warning("runs of this job have delivered at least once", extra={"store": store.roots.store})
+    return cut
+
+
+def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[JobStore, str, str]:
+    if isinstance(job, Mapping):
+        if job.keys() != {"store", "output"}:
+            raise ConfigurationError("a job's folders are two", expected="store and output", found=str(sorted(job)))
+        places = {name: normal_place(place, Path.cwd()) for name, place in job.items()}
+        fs = open_file_system(places["store"], durable=False)
+        roots = Roots(path_of(places["store"]), "", path_of(places["output"]))
+        return open_any_store(fs, roots), places["output"], branch or MAIN_BRANCH
+    config = load_config(job)
+    branches = {each.name: each.sink for each in config.task_flow().branches}
+    if branch is None and len(branches) == 1:
+        branch = next(iter(branches))
+    rejected = branch is not None and is_errors(branch)
+    if branch is None or (not rejected and not isinstance(branches.get(branch), FileSink)):
+        files = [name for name, sink in branches.items() if isinstance(sink, FileSink)]
+        raise ConfigurationError(
+            "there are no files of that branch",
+            job=config.job,
+            expected=f"one of {', '.join([*files, errors_of('')])}",
+            found=branch or "none, of several",
+            todo="name one; what other sinks have, their own targets tell",
+        )
+    return JobFolders(config, Path(job)).open_store(create=False), config.paths.output, branch
+
+
+def _require_together(store: JobStore) -> None:
+    for wrong in (older_output(store), newer_runs(store)):
+        if wrong:
+            raise StaleStoreError(
+                "the store and the output do not belong together",
+                store=store.roots.store,
+                output=store.roots.output,
+                expected="both as the newest run has left them",
+                found=wrong,
+                todo="put the newest of both in their place; `distcommit status` and the next run tell more",
+            )
+
+
+def _datasets_at(store: JobStore, root: CutRoot) -> dict[str, SeenDataset]:
+    def chain(bucket: BucketInCut) -> dict[str, SeenDataset]:
+        return read_chain(store.fs, store.roots.store, bucket.seen)
+
+    found: dict[str, SeenDataset] = {}
+    for part in in_flight(store.fs.parallel_calls, chain, list(root.buckets.values())):
+        found |= part
+    return found
+
+
+def _no_dataset(store: JobStore, urn: str) -> ConfigurationError:
+    return ConfigurationError(
+        "nothing is published of this dataset at this cut",
+        dataset=urn,
+        store=store.roots.store,
+        todo="give its URN as `distcommit status --all` shows it, or read a newer cut",
+    )

@@ -1,0 +1,162 @@
+"""Telling people and programs: each hook has its time, none holds up another, and none harms the run it is about."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import smtplib
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from contextlib import suppress
+from email.message import EmailMessage
+from http.client import HTTPMessage, InvalidURL
+from typing import IO, assert_never
+
+import msgspec
+
+from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
+from distcommit.fs.secret_files import with_secret_files
+from distcommit.model.errors import printable
+
+logger = logging.getLogger(__name__)
+
+Hook = CommandHook | WebHook | EmailHook
+_TEXT = 300
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """What is told. `why`: `failed runs` or `quarantine`; `text`: in one line; `commands`: what shows more of it.
+    `quarantined` names the first ones."""
+
+    job: str
+    why: str
+    text: str
+    epoch: int
+    run_id: str
+    status: str
+    reason: str
+    failed_in_a_row: int
+    quarantined: list[str]
+    quarantined_count: int
+    host: str
+    store: str
+    commands: list[str]
+
+
+def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
+    """Tells all hooks at once, each within its time; one that is not ready by then is left behind.
+
+    Returns:
+        by hook, what went wrong; it is logged, too. Without their secrets.
+    """
+    failures: dict[str, str] = {}
+    threads: list[tuple[str, threading.Thread, float]] = []
+
+    def one(name: str, hook: Hook) -> None:
+        try:
+            _send(hook, alert)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run and other hooks go on
+            failures[name] = printable(f"{type(error).__name__}: {error}")[:_TEXT]
+
+    begun_s = time.monotonic()
+    for number, hook in enumerate(hooks, 1):
+        name = f"{_name_of(hook)} {number}"
+        thread = threading.Thread(target=one, args=(name, hook), name=f"alert-{number}", daemon=True)
+        thread.start()
+        threads.append((name, thread, hook.timeout_s))
+    for name, thread, timeout_s in threads:
+        thread.join(max(0, begun_s + timeout_s + 1 - time.monotonic()))
+        if thread.is_alive():
+            failures[name] = f"it is not ready after {timeout_s:g} s, and is left behind"
+    for name, failure in failures.items():
+        logger.warning("an alert could not be told by %s: %s", name, failure, extra={"why": alert.why})
+    return dict(failures)
+
+
+def _name_of(hook: Hook) -> str:
+    match hook:
+        case CommandHook():
+            return f"command {os.path.basename(hook.command[0])}"
+        case WebHook():
+            return "web hook"
+        case EmailHook():
+            return f"e-mail by {hook.host}"
+        case _:
+            assert_never(hook)
+
+
+def _send(hook: Hook, alert: Alert) -> None:
+    match hook:
+        case CommandHook():
+            _run(hook, msgspec.json.encode(alert))
+        case WebHook():
+            _post(hook, msgspec.json.encode(alert))
+        case EmailHook():
+            _mail(hook, alert)
+        case _:
+            assert_never(hook)
+
+
+def _run(hook: CommandHook, data: bytes) -> None:
+    """Runs the program; one that takes too long is killed, with all that it has started."""
+    with subprocess.Popen(
+        hook.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            _, said = process.communicate(data, hook.timeout_s)
+        except subprocess.TimeoutExpired as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise TimeoutError(f"it took more than {hook.timeout_s:g} s, and was killed") from error
+    if process.returncode:
+        last = (said.decode(errors="replace").strip().splitlines() or [""])[-1]
+        raise ChildProcessError(f"exit code {process.returncode}: {last}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer as any other: the alert is not taken elsewhere."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        return None
+
+
+def _post(hook: WebHook, data: bytes) -> None:
+    headers = {name: with_secret_files(value) for name, value in hook.headers.items()}
+    url, kind = with_secret_files(hook.url), {"Content-Type": "application/json"}
+    try:
+        request = urllib.request.Request(url, data, {**kind, **headers}, method="POST")
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=hook.timeout_s):
+            pass  # any status but 2xx is an error, which it raises
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ConnectionError(f"the server answers {error.code}") from error
+    except (InvalidURL, ValueError) as error:  # whose texts quote it, and it may be secret
+        raise ValueError("its URL or a header is none") from error
+
+
+def _mail(hook: EmailHook, alert: Alert) -> None:
+    message = EmailMessage()
+    message["Subject"] = printable(f"distcommit {alert.job}: {alert.why}")[:_TEXT]
+    message["From"], message["To"] = hook.sender, ", ".join(hook.recipients)
+    lines = [alert.text, "", f"run: {alert.run_id}, epoch {alert.epoch}: {alert.status}", f"reason: {alert.reason}"]
+    lines += [f"quarantined: {name}" for name in alert.quarantined]
+    lines += ["", f"store: {alert.store}", f"driver: {alert.host}", "", *alert.commands]
+    message.set_content("\n".join(map(printable, lines)))
+    kind = smtplib.SMTP_SSL if hook.tls == "tls" else smtplib.SMTP
+    with kind(hook.host, hook.port, timeout=hook.timeout_s) as server:
+        if hook.tls == "starttls":
+            server.starttls()
+        if hook.username:
+            server.login(hook.username, with_secret_files(hook.password))
+        server.send_message(message)

@@ -1,0 +1,50 @@
+"""A micro-batch of a streaming query, committed."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.running.staged import begun_to_read
+from distcommit.engine.run import run
+from distcommit.model.errors import TransientError, printable
+from distcommit.sources.micro_batch.source import MicroBatchSource
+from distcommit.spark.micro_batch import query_id_of, spooled
+from distcommit.stores.fencing import end_run
+
+logger = logging.getLogger(__name__)
+
+
+def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str) -> None:
+    """What `Job.on_batch` does, by `who`. Raises as it does."""
+    query_id, source = query_id_of(batch), folders.config.source
+    command = f"batch {batch_id} of query {query_id}"
+    with (
+        begun_to_read(folders, batch.sparkSession, command, who) as (launch, settings, told, _),
+        ExitStack() as stack,
+    ):
+        flow = settings.flow
+        if isinstance(source, MicroBatchSource):
+            spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
+            flow = flow.with_source(stack.enter_context(spool))
+        seconds, pinned = folders.config.limits.seconds, folders.pinned()
+        result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
+    if result.succeeded:
+        return
+    if not isinstance(source, MicroBatchSource):
+        logger.warning("the run did not commit all datasets: %s", printable(reasons), extra={"run": result.run_id})
+        return
+    raise TransientError(
+        "a micro-batch is not committed as a whole",
+        query=query_id,
+        batch=batch_id,
+        run=result.run_id,
+        found=reasons,
+        todo="mend that, and start the query again from its checkpoint: it commits what is left",
+    )

@@ -1,0 +1,292 @@
+"""Many jobs in one warm Spark session: each by its own schedule, and with its own lock."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from distcommit.app.job import Job
+from distcommit.app.observing.metrics import require_client
+from distcommit.app.observing.scraping import ServiceMetrics, scraped
+from distcommit.app.observing.served import Served, Tell
+from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
+from distcommit.app.serving.served_job import Began, Ended, Launcher, Looked, Message, Outcome, ServedJob
+from distcommit.engine.clock import SystemClock
+from distcommit.engine.events import Observer
+from distcommit.engine.observed import Several
+from distcommit.engine.run import RunResult
+from distcommit.model.errors import ConfigurationError, ProcessLostError
+from distcommit.model.ports import Clock
+from distcommit.scheduling.schedule import Missed, Schedule
+from distcommit.scheduling.timetables import Moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LONGEST_WAIT_S = 3600.0
+_END_WAIT_S = 60.0
+_END_AGAIN_S = 0.5
+_FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
+
+
+def serve(
+    folder: Path,
+    overrides: Sequence[str],
+    told: Tell,
+    who: str,
+    *,
+    at_once: int = 4,
+    look_s: float = 5,
+    metrics_at: tuple[str, int] | None = None,
+) -> None:
+    """Runs the jobs of a folder by their schedules until a signal ends it, in one Spark session.
+
+    Args:
+        folder: of the job files; it is looked at again and again.
+        overrides: what wins over each of them.
+        told: called with what is done and found.
+        who: serves.
+        at_once: how many runs there are at one time at most.
+        look_s: how often the folder, and each job's store, is looked at.
+        metrics_at: address and port at which Prometheus may scrape; None: nobody does.
+
+    Raises:
+        ConfigurationError: if one of the files can't be served, or Spark does not start; nothing has run.
+        ProcessLostError: if the session has ended, or a run that was told to end hangs. What was sealed is replayed by
+            the next run, of whatever process.
+        KeyboardInterrupt: at a signal, once all runs have ended.
+    """
+    from distcommit.spark.session import is_alive, open_session, stop_session  # noqa: PLC0415 - what only looks needs no Spark
+
+    files = read_job_files(folder, overrides, {})
+    require_served(files, folder)
+    if metrics_at is not None:
+        require_client()
+    spark_settings = next(file.job.config.spark for file in files.values() if file.job is not None)
+    spark = open_session(spark_settings, f"distcommit serve {folder.name}")
+    try:
+        with _interrupted_alone(), scraped(metrics_at) as metrics:
+            service = Service(
+                lambda known: read_job_files(folder, overrides, known or files, spark_settings),
+                _in_session(spark, metrics),
+                told if metrics is None else metrics.noting(told),
+                who,
+                lives=lambda: is_alive(spark),
+                at_once=at_once,
+                look_s=look_s,
+            )
+            service.go()
+    finally:
+        stop_session(spark)
+
+
+def _in_session(spark: SparkSession, metrics: ServiceMetrics | None) -> Launcher:
+    def launch(job: Job, observer: Observer) -> RunResult:
+        also = observer if metrics is None else Several(observer, metrics.of_runs.observer())
+        return job.within(spark).run(also)
+
+    return launch
+
+
+@contextmanager
+def _interrupted_alone() -> Iterator[None]:
+    """Ctrl-C interrupts the main thread, and nothing else: Spark's own handler would first fail the jobs of runs that
+    do not know yet that they are to end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Service:
+    """Brings schedule and runs together, and owns neither: the one is a value, the others are in threads of their jobs.
+
+    Args:
+        read: the folder's job files, given those that were there before.
+        launch: runs a job once.
+        told, who: as in `serve`.
+        lives: whether what runs are launched with works at all.
+        at_once, look_s: as in `serve`.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Mapping[str, JobFile]], dict[str, JobFile]],
+        launch: Launcher,
+        told: Tell,
+        who: str,
+        *,
+        lives: Callable[[], bool] = lambda: True,
+        at_once: int = 4,
+        look_s: float = 5,
+        clock: Clock | None = None,
+    ) -> None:
+        self._read, self._launch, self._told, self._who = read, launch, told, who
+        self._lives, self._look_s, self._clock = lives, look_s, clock or SystemClock()
+        self._schedule, self._files = Schedule(at_once), dict[str, JobFile]()
+        self._served, self._looked = dict[str, ServedJob](), dict[str, Looked]()
+        self._held: set[str] = set()
+        self._unreadable = ""
+        self._inbox: SimpleQueue[Message] = SimpleQueue()
+        self._next_look_s = self._clock.monotonic_s()
+
+    def go(self) -> None:
+        """Serves for ever. Raises as `serve`."""
+        try:
+            while True:
+                self._step()
+        except (KeyboardInterrupt, ProcessLostError) as reason:
+            self._end_all("a signal" if isinstance(reason, KeyboardInterrupt) else "the service, which gives up")
+            raise
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock.now_ms(), round(self._clock.monotonic_s() * 1000))
+
+    def _tell(self, job: str, what: str, text: str = "", epoch: int = 0) -> None:
+        self._told(Served(self._clock.now_ms(), job, what, text, epoch))
+
+    def _step(self) -> None:
+        """Does what is to be done now, then waits until there is something else, or a message."""
+        if self._clock.monotonic_s() >= self._next_look_s:
+            self._look_at_folder()
+            self._next_look_s = self._clock.monotonic_s() + self._look_s
+        moment = self._moment()
+        self._schedule = self._schedule.at(moment)
+        for name in self._schedule.ready(moment):
+            is_triggered = self._schedule.entries[name].is_triggered
+            self._schedule = self._schedule.begun(name, moment)
+            self._served[name].run(is_triggered=is_triggered)
+        for name in self._schedule.overlong(moment):
+            self._schedule = self._schedule.told(name, moment)
+            self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is told to end")
+        for name, entry in self._schedule.entries.items():
+            if entry.began_ms is not None and entry.told_ms is not None:
+                self._served[name].end_run(f"schedule.cancel_after_s, served by {self._who}", moment.wall_ms)
+        self._require_none_stuck(moment)
+        wait_ms = self._schedule.wait_ms(moment)
+        until_s = self._next_look_s - self._clock.monotonic_s()
+        self._hear(min(until_s, _LONGEST_WAIT_S if wait_ms is None else wait_ms / 1000))
+
+    def _require_none_stuck(self, moment: Moment) -> None:
+        stuck = self._schedule.stuck(moment)
+        if stuck:
+            raise ProcessLostError(
+                "a run does not end though it was told to",
+                job=", ".join(stuck),
+                todo="nothing, if the service is started again by whoever supervises it: the next run fences this one"
+                " and replays what it had sealed. If it comes again, look at its storage and its source",
+            )
+
+    def _hear(self, wait_s: float) -> None:
+        """All messages that are there, waiting for the first."""
+        try:
+            message = self._inbox.get(timeout=max(0.0, wait_s))
+            while True:
+                self._take(message)
+                message = self._inbox.get_nowait()
+        except Empty:
+            return
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Looked():
+                self._take_look(message)
+            case Began(name, epoch):
+                self._tell(name, "began", epoch=epoch)
+            case Ended():
+                self._take_end(message)
+
+    def _take_look(self, found: Looked) -> None:
+        name, before = found.name, self._looked.get(found.name)
+        if name not in self._served:  # it has left meanwhile
+            return
+        self._looked[name] = found
+        if found.problem and (before is None or before.problem != found.problem):
+            self._tell(name, "unreadable", f"what is asked of it can't be read: {found.problem}")
+        plan = self._files[name].plan if name in self._files else None
+        moment = self._moment()
+        if before is None and plan is not None:
+            self._schedule = self._schedule.with_job(name, plan, moment, found.began_ms)
+        entry = self._schedule.entries.get(name)
+        if entry is None or found.problem:
+            return
+        paused = found.asked.paused
+        if entry.is_paused != (paused is not None):
+            self._schedule = self._schedule.paused(name, is_paused=paused is not None)
+            self._tell(name, *(("paused", f"by {paused.who}") if paused else ("resumed", "")))
+        if found.asked.triggers and entry.began_ms is None:
+            if not entry.is_triggered:
+                self._tell(name, "triggered")
+            self._schedule = self._schedule.triggered(name, moment)
+
+    def _take_end(self, run: Ended) -> None:
+        entry = self._schedule.entries[run.name]
+        was_held = run.outcome in (Outcome.HELD, Outcome.PAUSED)
+        self._schedule = self._schedule.ended(run.name, self._moment(), was_held=was_held)
+        passed = f"; {entry.passed} firings passed meanwhile" if entry.passed else ""
+        again = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
+        text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{again}"
+        told_already = run.outcome is Outcome.HELD and run.name in self._held
+        if not told_already and run.outcome is not Outcome.PAUSED:  # which the look that follows tells
+            self._tell(run.name, run.outcome.value, text, run.epoch)
+        self._held = self._held - {run.name} | ({run.name} if run.outcome is Outcome.HELD else set())
+        self._let_leave(run.name)
+        if run.outcome in _FAILED and not self._lives():
+            raise ProcessLostError(
+                "the Spark session has ended",
+                todo="start the service again, as whoever supervises it does: what was sealed is replayed. If it ends"
+                " again, give it more memory (spark.conf: spark.driver.memory)",
+            )
+
+    def _look_at_folder(self) -> None:
+        before = self._files
+        try:
+            self._files, self._unreadable = self._read(before), ""
+        except ConfigurationError as error:
+            if str(error) != self._unreadable:
+                self._tell("", "unreadable", f"{error}; what was there is served on")
+            self._unreadable = str(error)
+        for name, file in self._files.items():
+            known = before.get(name)
+            if file.job is None or file.plan is None:
+                if known is None or known.problem != file.problem:
+                    self._tell(name, "wrong", f"it is not run until it is corrected: {file.problem}")
+                self._schedule = self._schedule.without(name)
+            elif name not in self._served:
+                self._served[name] = ServedJob(name, file.job, self._launch, self._inbox, self._look_s)
+                self._tell(name, "added" if before else "served")
+            elif known is None or known.job is not file.job:
+                self._served[name].change(file.job)
+                self._tell(name, "changed", "from its next run on")
+                if name in self._looked:
+                    self._schedule = self._schedule.with_job(name, file.plan, self._moment())
+        for name in before.keys() - self._files.keys():
+            self._schedule = self._schedule.without(name)
+            self._tell(name, "removed", "it is run no more")
+        for name in list(self._served):
+            self._let_leave(name)
+
+    def _let_leave(self, name: str) -> None:
+        """Ends the thread of a job that is served no more, once no run of it is under way."""
+        file = self._files.get(name)
+        if name in self._served and (file is None or file.job is None) and name not in self._schedule.entries:
+            self._served.pop(name).leave()
+            self._looked.pop(name, None)
+
+    def _end_all(self, why: str) -> None:
+        """Tells all runs to end, as `distcommit cancel` does, and waits for them, not for ever."""
+        self._tell("", "ends", f"ended by {why}")
+        deadline_s = self._clock.monotonic_s() + _END_WAIT_S
+        while self._clock.monotonic_s() < deadline_s:
+            under_way = [name for name, entry in self._schedule.entries.items() if entry.began_ms is not None]
+            if not under_way:
+                return
+            for name in under_way:
+                self._served[name].end_run(f"{why}, served by {self._who}", self._clock.now_ms())
+            self._hear(_END_AGAIN_S)

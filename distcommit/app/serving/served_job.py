@@ -1,0 +1,230 @@
+"""One job of a service: the thread that looks at what people ask of it, and runs it when it is told to.
+
+It knows nothing of schedules. What it finds and does it tells by messages; what it is to do it is told by orders.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from queue import Empty, SimpleQueue
+
+from distcommit.app.job import Job
+from distcommit.app.running.alert_hooks import Alert, tell
+from distcommit.engine.events import Event, Observer, RunBegan
+from distcommit.engine.run import RunResult
+from distcommit.model.errors import DistcommitError, LockHeldError, RunCancelledError, error_text
+from distcommit.model.ports import FileSystem
+from distcommit.stores.run_records import CANCEL_VERSION, CancelRequest, put_cancel, read_beginning, recorded_epochs
+from distcommit.stores.schedule_requests import Asked, read_asked, take_triggers
+
+logger = logging.getLogger(__name__)
+
+Launcher = Callable[[Job, Observer], RunResult]
+"""Runs a job once."""
+
+
+class Outcome(StrEnum):
+    """How a run ended, or why there was none. INCOMPLETE: something did not go through. HELD: another run of the job is
+    alive. PAUSED: somebody had paused it meanwhile."""
+
+    COMMITTED = "committed"
+    INCOMPLETE = "incomplete"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    HELD = "held"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found. `began_ms`: when the newest run began, by the wall clock, as it was found first."""
+
+    name: str
+    asked: Asked
+    began_ms: int | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A run has its epoch."""
+
+    name: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run is over. `epoch`: 0 if it never had one."""
+
+    name: str
+    outcome: Outcome
+    epoch: int
+    seconds: float
+    text: str
+
+
+Message = Looked | Began | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    is_triggered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class _Leave:
+    pass
+
+
+class ServedJob:
+    """A job with its thread. Orders are carried out one after the other; none waits for it.
+
+    Args:
+        name: of its file.
+        job: as its file says.
+        launch: runs it.
+        inbox: where messages go.
+        look_s: how often it looks at what people ask.
+    """
+
+    def __init__(self, name: str, job: Job, launch: Launcher, inbox: SimpleQueue[Message], look_s: float) -> None:
+        self.name, self._job, self._launch, self._inbox, self._look_s = name, job, launch, inbox, look_s
+        self._orders: SimpleQueue[_Run | _Change | _Leave] = SimpleQueue()
+        self._place: tuple[FileSystem, str] | None = None
+        self._began_ms: int | None = None
+        self._failures = self._epoch = 0
+        self._wanted: frozenset[str] = frozenset()
+        self._thread = threading.Thread(target=self._work, name=f"job {name}", daemon=True)
+        self._thread.start()
+
+    def run(self, *, is_triggered: bool) -> None:
+        """Has it run, unless it is paused and nobody has triggered it; its end is told in any case."""
+        self._orders.put(_Run(is_triggered))
+
+    def change(self, job: Job) -> None:
+        """Has it go on as its file says now, after a run that is under way."""
+        self._orders.put(_Change(job))
+
+    def leave(self) -> None:
+        """Ends the thread, after a run that is under way."""
+        self._orders.put(_Leave())
+
+    def end_run(self, who: str, at_ms: int) -> None:
+        """Tells a run that is under way to end, as `distcommit cancel` does, without waiting for the storage; again and
+        again if it has no epoch yet."""
+        threading.Thread(target=self._end_run, args=(who, at_ms), name=f"end {self.name}", daemon=True).start()
+
+    def _end_run(self, who: str, at_ms: int) -> None:
+        try:
+            if epoch := self._epoch:
+                put_cancel(self._job.open_store(create=False), CancelRequest(CANCEL_VERSION, epoch, who, at_ms))
+        except Exception as error:  # noqa: BLE001 - whatever storage raises, it is tried again
+            logger.warning("the run can't be told to end: %s", error, extra={"job": self.name})
+
+    def _work(self) -> None:
+        while True:
+            self._inbox.put(self._look())
+            try:
+                order = self._orders.get(timeout=self._look_s)
+            except Empty:
+                continue
+            match order:
+                case _Run(is_triggered):
+                    self._inbox.put(self._run(is_triggered=is_triggered))
+                case _Change(job):
+                    self._job, self._place = job, None
+                case _Leave():
+                    return
+
+    def _look(self) -> Looked:
+        try:
+            if self._place is None:
+                fs, roots = self._job.places()
+                epochs = recorded_epochs(fs, roots.store)
+                newest = read_beginning(fs, roots.store, epochs[-1]) if epochs else None
+                self._began_ms = newest.began_ms if newest else None
+                self._place = fs, roots.store
+            asked = read_asked(*self._place)
+        except Exception as error:  # noqa: BLE001 - whatever storage raises, the job stays, and is looked at again
+            return Looked(self.name, Asked(), self._began_ms, error_text(error))
+        return Looked(self.name, asked, self._began_ms)
+
+    def _run(self, *, is_triggered: bool) -> Ended:
+        found = self._look()
+        if found.asked.paused and not (is_triggered or found.asked.triggers):
+            return Ended(self.name, Outcome.PAUSED, 0, 0, f"paused by {found.asked.paused.who}")
+        self._epoch, self._wanted = 0, found.asked.triggers
+        began_s = time.monotonic()
+        outcome, text = self._outcome()
+        if outcome is not Outcome.HELD:  # else they wait with it
+            self._take()
+        self._failures = self._failures + 1 if outcome is Outcome.FAILED and not self._epoch else 0
+        self._alert(text)
+        epoch, self._epoch = self._epoch, 0
+        return Ended(self.name, outcome, epoch, time.monotonic() - began_s, text)
+
+    def _outcome(self) -> tuple[Outcome, str]:
+        try:
+            result = self._launch(self._job, self)
+        except LockHeldError as error:
+            return Outcome.HELD, str(error)
+        except RunCancelledError as error:
+            return Outcome.CANCELLED, str(error)
+        except Exception as error:
+            logger.debug("the run failed", exc_info=True)
+            return Outcome.FAILED, str(error) if isinstance(error, DistcommitError) else error_text(error)
+        totals = result.totals
+        text = f"{totals.datasets_published:,} datasets, {totals.records_published:,} records"
+        if result.succeeded:
+            return Outcome.COMMITTED, text
+        reason = next((f"{each.subject}: {each.text}" for each in totals.reasons), result.error)
+        return Outcome.INCOMPLETE, f"{text}; {reason or 'not all could be committed: the next run replays it'}"
+
+    def observe(self, event: Event) -> None:
+        """Is told what happens in its run."""
+        if isinstance(event, RunBegan):
+            self._epoch = event.epoch
+            self._inbox.put(Began(self.name, event.epoch))
+            self._take()
+
+    def _take(self) -> None:
+        """What was asked for before the run began has come true with it."""
+        if self._place is not None and self._wanted:
+            try:
+                take_triggers(*self._place, self._wanted)
+                self._wanted = frozenset()
+            except Exception as error:  # noqa: BLE001 - whatever storage raises, the run goes on
+                logger.warning("what triggered the run can't be taken away: %s", error, extra={"job": self.name})
+
+    def _alert(self, reason: str) -> None:
+        """What fails before it has an epoch is no run, and tells nobody: here it has no exit code, either."""
+        config, failures = self._job.config, self._failures
+        if failures and failures == config.alerts.after_failed_runs:
+            alert = Alert(
+                job=config.job,
+                why="failed runs",
+                text=f"{failures} times in a row no run of {config.job} could begin",
+                epoch=0,
+                run_id="",
+                status="FAILED",
+                reason=reason,
+                failed_in_a_row=failures,
+                quarantined=[],
+                quarantined_count=0,
+                host=socket.gethostname(),
+                store=config.paths.store,
+                commands=[self._job.command("status")],
+            )
+            tell(config.alerts.hooks, alert)
