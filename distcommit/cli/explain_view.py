@@ -56,13 +56,14 @@ def shown_columns(part: FlowPart, before: Sequence[FlowColumn] | None) -> list[s
         return []
     if part.columns is None:
         return ["as the records say"]
+    as_said = ["and as the records say"] if part.others else []
     if before is None:
-        return _first([f"{column.name} {column.type}" for column in part.columns])
+        return [*_first([f"{column.name} {column.type}" for column in part.columns]), *as_said]
     changes = [f"+ {column.name} {column.type}" for column in part.columns if column not in before]
     names = {column.name for column in part.columns}
     changes += [f"- {column.name}" for column in before if column.name not in names]
     same = len(set(part.columns) & set(before))
-    return [*_first(changes), *([f"{same} as before"] if same else [])]
+    return [*_first(changes), *([f"{same} as before"] if same else []), *as_said]
 
 
 def _first(columns: Sequence[str]) -> list[str]:

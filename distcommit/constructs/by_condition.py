@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
+from distcommit.constructs.columns import Columns, fields_of
 from distcommit.constructs.conditions import Condition
 from distcommit.constructs.settings import ForkOperatorSettings
 
@@ -40,6 +41,11 @@ class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
         if branch in self.when:
             self.when[branch].check_schema(schema, self.type)
         return True
+
+    def may_accept(self, branch: str, columns: Columns) -> bool:
+        condition = self.when.get(branch)
+        asked = fields_of(columns, condition.columns(), self.type) if condition is not None else None
+        return asked is None or self.accepts(branch, asked)
 
     def met(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
         """By branch, in the order of `when`, by row whether its condition is met: without nulls."""

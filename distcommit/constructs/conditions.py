@@ -57,13 +57,21 @@ class Condition(BaseModel, frozen=True, extra="forbid"):
             )
         return self
 
+    def columns(self) -> frozenset[str]:
+        """The names of the columns that it looks at."""
+        own = frozenset() if self.column is None else frozenset([self.column])
+        return own.union(*(below.columns() for below in self._parts()))
+
+    def _parts(self) -> Iterable[Condition]:
+        return (*(self.all_of or ()), *(self.any_of or ()), *([self.negated] if self.negated else ()))
+
     def check_schema(self, schema: pa.Schema, construct: str) -> None:
         """Asks whether it can be answered for records of a schema.
 
         Raises:
             ConfigurationError: if a column is missing, or can't be compared with the value.
         """
-        for below in (*(self.all_of or ()), *(self.any_of or ()), *([self.negated] if self.negated else ())):
+        for below in self._parts():
             below.check_schema(schema, construct)
         if self.column is not None:
             self._operand(self.column, schema, construct)

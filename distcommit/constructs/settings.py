@@ -6,9 +6,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
+import pyarrow as pa
 from pydantic import BaseModel
 
-from distcommit.model.constructs import ForkOperator, RowChecker, TaskChecker
+from distcommit.constructs.columns import Columns, fields_of
+from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]
@@ -20,6 +22,26 @@ class ConstructSettings(BaseModel, frozen=True, extra="forbid"):
     type: str
 
 
+class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid"):
+    """The section of a converter that says what it makes of columns, also where not all of them are known."""
+
+    @abstractmethod
+    def convert_columns(self, columns: Columns) -> Columns:
+        """What is known of the columns that it makes.
+
+        Raises:
+            ConfigurationError: if records with such columns can't be converted for sure: a column is missing, or has
+                another type.
+        """
+
+    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
+        return self.convert_columns(Columns.of(schema)).whole()
+
+    def made_of(self, schema: pa.Schema) -> pa.Schema:
+        """The same, of a converter that makes known columns of known ones."""
+        return self.convert_columns(Columns.of(schema)).known
+
+
 class RowCheckerSettings(ConstructSettings, RowChecker, frozen=True, extra="forbid"):
     """The section of a row checker.
 
@@ -29,6 +51,16 @@ class RowCheckerSettings(ConstructSettings, RowChecker, frozen=True, extra="forb
 
     level: Level = "mandatory"
     on_failure: OnFailure = "divert"
+
+    def asked_columns(self) -> Sequence[str]:
+        """The names of the columns that it looks at, if they are the same for all records."""
+        return ()
+
+    def check_columns(self, columns: Columns) -> None:
+        """As `check_schema`, where not all columns are known."""
+        asked = fields_of(columns, self.asked_columns(), self.type)
+        if asked:
+            self.check_schema(asked)
 
 
 class TaskCheckerSettings(ConstructSettings, TaskChecker, frozen=True, extra="forbid"):
@@ -43,6 +75,15 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="
     @abstractmethod
     def named_branches(self) -> frozenset[str] | None:
         """The branches that the section names; None: it takes any."""
+
+    def may_accept(self, branch: str, columns: Columns) -> bool:
+        """Whether the branch takes any records with such columns.
+
+        Raises:
+            ConfigurationError: if it can't be told of such records, whatever their other columns.
+        """
+        schema = columns.whole()
+        return schema is None or self.accepts(branch, schema)
 
     def check_branches(self, branches: Sequence[str]) -> None:
         named, there = self.named_branches(), frozenset(branches)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.columns import field_of
+from distcommit.constructs.columns import UNKNOWN, Columns, field_of
 from distcommit.constructs.sql_comparisons import answered
 from distcommit.model.errors import ConfigurationError, TransientError
 
@@ -74,12 +74,21 @@ class SqlExpressions:
         if found := self.__dict__.pop("_connection", None):
             found.close()
 
-    def computed(self, schema: pa.Schema) -> pa.Schema:
-        """The computed columns for records of that schema.
+    def computed(self, columns: Columns) -> pa.Schema:
+        """The computed columns for records with such columns.
 
         Raises:
             ConfigurationError: if a column is missing, or of a type that the expressions can't work with.
         """
+        asked = [field for field in columns.known if field.name.lower() in self._names]
+        schema = pa.schema(asked) if self._names <= {field.name.lower() for field in asked} else columns.known
+        if UNKNOWN not in schema.types and (not columns.others or schema is not columns.known):
+            return self._computed(schema)
+        if not columns.others:
+            self._check_names(schema)
+        return pa.schema([(name, UNKNOWN) for name in self._columns])
+
+    def _computed(self, schema: pa.Schema) -> pa.Schema:
         import duckdb  # noqa: PLC0415 - an extra of its own
 
         if schema not in self._known:
@@ -95,6 +104,23 @@ class SqlExpressions:
                 ) from error
             self._known[schema] = pa.schema(list(found.schema)[1:])
         return self._known[schema]
+
+    def _check_names(self, schema: pa.Schema) -> None:
+        """Makes sure, where types are not known, that the expressions look at columns of the schema alone.
+
+        A name in an expression need not be a column's: it may be a function's without brackets, or a lambda's own. It
+        is one if the expressions only work once there is such a column. Raises as `computed`.
+        """
+        untyped = pa.schema([(field.name, pa.null()) for field in schema])
+        missing = self._names - {name.lower() for name in schema.names}
+        try:
+            self._computed(untyped)
+        except ConfigurationError:
+            try:
+                self._computed(pa.schema([*untyped, *((name, pa.null()) for name in sorted(missing))]))
+            except ConfigurationError:
+                return  # for their types, of which nothing is known
+            raise
 
     def evaluate(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array]]:
         """The rows for which the condition is true, and the computed columns for these.

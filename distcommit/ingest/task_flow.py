@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
 
+from distcommit.constructs.columns import Columns
+from distcommit.constructs.settings import ConverterSettings, ForkOperatorSettings, RowCheckerSettings
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.model.errors import ConfigurationError
@@ -206,18 +209,18 @@ class TaskFlow:
                 logger.warning("a converter could not be closed", exc_info=True)
 
     def check(self) -> None:
-        """Makes sure, as far as schemas are known before a record is read, that each construct can work on what comes,
+        """Makes sure, as far as columns are known before a record is read, that each construct can work on what comes,
         and each sink can hold it.
 
         Raises:
-            ConfigurationError: naming the construct and the one before it, or the branch of the sink and the column.
+            ConfigurationError: naming the construct and the one whose columns it can't take, or the branch of the sink
+                and the column.
         """
-        reached = schema_after(self.stages, self.source.batch_schema, "the source")
+        reached = Reached.of(self.source).after(self.stages)
         for branch in self.branches:
-            if reached is not None and self.fork is not None and not self.fork.accepts(branch.name, reached):
+            if self.fork is not None and not reached.sent_on(self.fork, branch.name):
                 continue  # it is passed over for all records
-            before = self.stages[-1].name if self.stages else "the source"
-            written = schema_after(branch.stages, reached, before, f" of branch {branch.name}")
+            written = reached.after(branch.stages, f" of branch {branch.name}").columns.whole()
             if written is not None:
                 _check_sink(branch, written)
 
@@ -234,22 +237,70 @@ def _check_sink(branch: Branch, schema: pa.Schema) -> None:
         ) from error
 
 
-def schema_after(stages: Sequence[Stage], schema: pa.Schema | None, before: str, where: str = "") -> pa.Schema | None:
-    """What a chain makes of records of that schema; None once only the records can tell. Raises as `TaskFlow.check`."""
-    for stage in stages:
-        if schema is None:
-            return None
-        try:
-            if isinstance(stage.construct, Converter):
-                schema = stage.construct.convert_schema(schema)
-            else:
-                stage.construct.check_schema(schema)
-        except ConfigurationError as error:
-            raise ConfigurationError(
-                "two constructs do not fit",
-                expected=f"records that {stage.name}{where} can take, from {before}",
-                found=str(error),
-                todo="correct one of the two",
-            ) from error
-        before = stage.name
-    return schema
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a flow is followed before there are records.
+
+    Attributes:
+        columns: what is known of those that come there.
+        maker: what made them, or took some of them away, as it is called.
+    """
+
+    columns: Columns
+    maker: str = "the source"
+
+    @classmethod
+    def of(cls, source: Source) -> Reached:
+        """Right behind a source."""
+        return cls(Columns.of(source.batch_schema))
+
+    def after(self, stages: Sequence[Stage], where: str = "") -> Reached:
+        """Behind these constructs. Raises as `TaskFlow.check`.
+
+        Args:
+            stages: a chain, or a part of it.
+            where: it stands, to be told behind the name of one.
+        """
+        reached = self
+        for stage in stages:
+            with _fits(stage.name + where, reached.maker):
+                made = _made(stage.construct, reached.columns)
+            if made != reached.columns:
+                reached = Reached(made, stage.name)
+        return reached
+
+    def sent_on(self, fork: ForkOperator, branch: str) -> bool:
+        """Whether the fork may send records to a branch. Raises as `TaskFlow.check`."""
+        with _fits("the fork", self.maker):
+            if isinstance(fork, ForkOperatorSettings):
+                return fork.may_accept(branch, self.columns)
+            schema = self.columns.whole()
+            return schema is None or fork.accepts(branch, schema)
+
+
+def _made(construct: Converter | RowChecker, columns: Columns) -> Columns:
+    """What is known of columns behind a construct."""
+    schema = columns.whole()
+    match construct:
+        case ConverterSettings():
+            return construct.convert_columns(columns)
+        case Converter():
+            return Columns.of(None if schema is None else construct.convert_schema(schema))
+        case RowCheckerSettings() if schema is None:
+            construct.check_columns(columns)
+        case RowChecker() if schema is not None:
+            construct.check_schema(schema)
+    return columns
+
+
+@contextmanager
+def _fits(name: str, before: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            "two constructs do not fit",
+            expected=f"records that {name} can take, from {before}",
+            found=str(error),
+            todo="correct one of the two",
+        ) from error

@@ -1,11 +1,12 @@
-"""Schemas that converters have inferred from records, one after the other for each dataset and converter.
+"""Schemas that converters have inferred from records, or met, one after the other for each dataset and converter.
 
 <store>/schemas/<dataset>/<converter>/<number>.json
 
 All tasks of a run go by the same ones: whoever is the first to put a number has said what it is, and others read it.
 Numbers begin anew with each run, at its epoch times a thousand. A sequence records those that its records are of, as
 it does with the ids of a registry, so that they move with DONE: what was put by a run whose sequence was never done is
-known to no later one, and goes when that puts one itself.
+known to no later one, and goes when that puts one itself. A converter that goes by the ids of a registry puts these,
+for the run alone.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -155,3 +157,73 @@ def test_killed_in_the_middle_of_commits_each_row_is_there_once(tmp_path: Path) 
     assert done.returncode == 0, done.stderr[-3000:]
     assert kills, "no run was killed in the middle of its commit"
     inbox.assert_exact()
+
+
+POLICIES = [
+    {"match": "pins", "evolution": "pin"},
+    {"match": "stops", "evolution": "fail"},
+]
+
+
+def columns(folder: Path) -> set[tuple[str, ...]]:
+    """Name and type of the columns of each file of a dataset."""
+    schemas = [pq.read_schema(path) for path in folder.rglob("*.parquet")]
+    return {tuple(sorted(f"{f.name} {f.type}" for f in schema if f.name[0] != "_")) for schema in schemas}
+
+
+@pytest.mark.slow
+def test_columns_of_files_go_by_their_dataset_s_policy_whoever_is_killed(tmp_path: Path, spark: SparkSession) -> None:
+    parquet = {"format": "parquet", "paths": [f"{tmp_path}/in/{{dataset}}/*.parquet"]}
+    inbox = Inbox(
+        tmp_path,
+        source=parquet,
+        converters=[{"type": "schema", "datasets": POLICIES}],
+        on_rejected="divert",
+        commit={"min_interval_ms": 60_000},
+    )
+
+    def arrive(dataset: str, **values: Any) -> None:
+        inbox.files += 1
+        path = tmp_path / "in" / dataset / f"{inbox.files:03d}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({name: pa.array([value] * 10) for name, value in values.items()}), path)
+        os.utime(path, (NOW_S + inbox.files,) * 2)
+
+    names = ("evolves", "diverts", "pins", "stops")
+    for name in names:
+        arrive(name, id=1, name="x")
+    assert Job.from_file(inbox.path, session=spark).run().succeeded
+    for name in ("evolves", "pins", "stops"):
+        arrive(name, id=2, new=True)
+    arrive("diverts", id="2", name="x")
+    for number in range(30):  # so that the commit lasts
+        arrive(f"more-{number}", id=1, name="x")
+    watcher = CommitWatcher(Job.from_file(inbox.path).open_store(create=True))
+    out = tmp_path / "run"
+    with RunProcess(["run", str(inbox.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+        while not run.has_ended and not watcher.pending():
+            run.wait(0.002)
+        assert not run.has_ended, "no run was killed in the middle of its commit"
+        run.kill()
+    command = [sys.executable, "-m", "distcommit", "run", str(inbox.path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
+    assert set(reasons) == {"stops"}
+    assert "evolution is fail" in reasons["stops"]
+    assert "found new is new; name is not there" in reasons["stops"]
+    audit = Job.from_file(inbox.path).audit(deep=True)
+    assert (audit.exact, audit.records, audit.rejected) == (True, 34 * 10 + 30, 10)
+    first = ("id int64", "name string")
+    assert {name: columns(tmp_path / "output" / name) for name in names} == {
+        "evolves": {first, ("id int64", "new bool")},
+        "diverts": {first},
+        "pins": {first},
+        "stops": {first},
+    }
+    rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / "diverts")).to_table()
+    assert set(rejected["error_reason"].to_pylist()) == {
+        "not compatible with the records before: id is string here, and int64 before"
+    }
+    known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
+    assert {name: known[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from functools import partial
@@ -117,8 +118,17 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
         for urn, why in {"good": "nothing to reprocess", "none": "does not know this dataset"}.items():
             with pytest.raises(ConfigurationError, match=why):
                 Job.from_file(job.path).reprocess(urn)
-        with pytest.raises(ConfigurationError, match="at least once can't reprocess"):
-            Job.from_file(job.path, ["commit.delivery=at_least_once"]).reprocess("bad")
+        at_least_once = ["commit.delivery=at_least_once"]
+        replacing = ["sink.publish=replace_partitions", "sink.partition_by=[{field: kafka_partition}]"]
+        for settings, why in (
+            (at_least_once, "at least once can't reprocess.*To do: set commit.delivery to exactly_once"),
+            (replacing, "replaces partitions can't reprocess.*To do: mend the job or its source, and have"),
+        ):
+            code, _, errors = job.cli("reprocess", "--all", *(word for each in settings for word in ("--set", each)))
+            assert code == 2
+            assert re.search(why, " ".join(errors.split())), errors
+            with pytest.raises(ConfigurationError, match=why):
+                Job.from_file(job.path, settings).reprocess("bad")
         for words in (["good"], [], ["bad", "--all"]):
             code, _, errors = job.cli("reprocess", *words)
             assert code == 2

@@ -33,10 +33,10 @@ def section(server: RegistryServer, **policy: Any) -> dict[str, Any]:
     return {"type": "avro", "registry": {"url": server.url}, **policy}
 
 
-def send(job: KafkaJob, topic: str, records: Iterable[bytes]) -> None:
+def send(job: KafkaJob, topic: str, records: Iterable[bytes], partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
     for record in records:
-        producer.produce(topic, record, partition=0)
+        producer.produce(topic, record, partition=partition)
         job.produced += 1
     assert producer.flush(30) == 0
 
@@ -125,4 +125,37 @@ def test_each_dataset_goes_by_its_policy_and_by_what_it_has_published(
         send(job, diverts, [old[4], other[0]])
         job.run()
         assert (job.audit().rejected, job.audit().records) == (0, job.produced)
+        job.assert_exact()
+
+
+@pytest.mark.slow
+def test_work_units_that_are_read_at_once_are_held_against_each_other(
+    tmp_path: Path, registry_server: RegistryServer
+) -> None:
+    run = uuid.uuid4().hex[:8]
+    with kafka_job(
+        tmp_path,
+        {"meets": 2},
+        source={"records_per_work_unit": 5},
+        converters=[section(registry_server)],
+        on_rejected="divert",
+        sink={"partition_by": None},
+    ) as job:
+        records = [
+            avro_records(registry_server.url, f"{name}-{run}", schema, [{"id": key} for key in keys])
+            for name, schema, keys in (("first", FIRST, range(5)), ("other", OTHER, "abcde"))
+        ]
+        for partition, of_it in enumerate(records):
+            send(job, "meets", of_it, partition)
+        job.run()
+        (first,) = schema_ids(job)["meets"]
+        assert first in {id_of(of_it[0]) for of_it in records}, "whichever was first"
+        audit = job.audit()
+        assert (audit.exact, audit.rejected, audit.records) == (True, 5, 10)
+        kinds = {str(pq.read_schema(path).field("id").type) for path in (tmp_path / "output" / "meets").glob("*")}
+        assert len(kinds) == 1, "readers find one table"
+        job.write(converters=[section(registry_server, on_incompatible="accept")])
+        code, result, errors = job.cli("reprocess", "meets")
+        assert (code, result["totals"]["records_published"]) == (0, 5), errors[-3000:]
+        assert set(schema_ids(job)["meets"]) == {id_of(of_it[0]) for of_it in records}
         job.assert_exact()

@@ -93,7 +93,7 @@ def _require_whole(folders: JobFolders) -> None:
             expected="sink.publish: append or replace",
             found="replace_partitions: a record that was turned away is in no partition, so that nobody can tell"
             " whether what it belongs to was replaced since",
-            todo="mend the job or its source, and have the source's records read again",
+            todo="mend the job or its source, and have the records of whole partitions read again",
         )
 
 

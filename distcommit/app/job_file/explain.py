@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import yaml
 from pydantic import BaseModel
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.ingest.task_flow import Branch, Stage, TaskFlow, schema_after
+from distcommit.constructs.columns import UNKNOWN, Columns
+from distcommit.ingest.task_flow import Branch, Reached, Stage, TaskFlow
 from distcommit.model.constructs import Converter
 
 _SAID_ELSEWHERE = {"type", "level", "on_failure"}
@@ -33,7 +33,7 @@ _UNCHECKED = {
 
 
 class FlowColumn(msgspec.Struct, frozen=True):
-    """A column by name and type."""
+    """A column by name and type; `?` is a type that only the records can tell."""
 
     name: str
     type: str
@@ -48,7 +48,9 @@ class FlowPart(msgspec.Struct, frozen=True):
         settings: as the job file has them, on one line, without those that are as they are by default. Secrets are
             masked.
         turned_away: what becomes of records, or of an attempt, that do not pass; empty where there are none.
-        columns: of what comes of a source, a converter or a row checker; None where only the records can tell.
+        columns: of what comes of a source, a converter or a row checker, as far as they are known; None where only the
+            records can tell.
+        others: whether the records may have other columns, too.
     """
 
     kind: str
@@ -56,6 +58,7 @@ class FlowPart(msgspec.Struct, frozen=True):
     settings: str = ""
     turned_away: str = ""
     columns: list[FlowColumn] | None = None
+    others: bool = False
 
 
 class FlowBranch(msgspec.Struct, frozen=True):
@@ -86,10 +89,10 @@ def explained(config: JobConfig) -> ExplainResult:
     """
     flow = config.task_flow()
     flow.check()
-    schema = flow.source.batch_schema
-    source = FlowPart("source", _type_of(flow.source), _settings(flow.source), columns=_columns(schema))
-    parts = [source, *_stages(flow.stages, schema)]
-    reached = schema_after(flow.stages, schema, "the source")
+    begin = Reached.of(flow.source)
+    source = FlowPart("source", _type_of(flow.source), _settings(flow.source), "", *_columns(begin.columns))
+    parts = [source, *_stages(flow.stages, begin)]
+    reached = begin.after(flow.stages)
     fork = None
     if flow.fork is not None:
         nowhere = f"sent nowhere: {_FATES[flow.on_rejected]}"
@@ -107,7 +110,7 @@ def _errors(flow: TaskFlow) -> FlowPart | None:
     return FlowPart("error branch", flow.errors.name, settings)
 
 
-def _branch(branch: Branch, schema: pa.Schema | None) -> FlowBranch:
+def _branch(branch: Branch, reached: Reached) -> FlowBranch:
     checks = [
         FlowPart(
             "task checker",
@@ -118,21 +121,21 @@ def _branch(branch: Branch, schema: pa.Schema | None) -> FlowBranch:
         for check in branch.checks
     ]
     sink = FlowPart("sink", branch.sink.name, _settings(branch.sink))
-    return FlowBranch(branch.name, [*_stages(branch.stages, schema), sink, *checks], branch.optional)
+    return FlowBranch(branch.name, [*_stages(branch.stages, reached), sink, *checks], branch.optional)
 
 
-def _stages(stages: Sequence[Stage], schema: pa.Schema | None) -> Iterator[FlowPart]:
+def _stages(stages: Sequence[Stage], reached: Reached) -> Iterator[FlowPart]:
     for stage in stages:
         construct, fate = stage.construct, _FATES[stage.on_failure]
-        schema = schema_after([stage], schema, "what stands before")
+        reached = reached.after([stage])
+        columns, others = _columns(reached.columns)
         if isinstance(construct, Converter):
             several = "makes several records of one; " if construct.makes_several else ""
-            yield FlowPart(
-                "converter", stage.name, _settings(construct), f"{several}not converted: {fate}", _columns(schema)
-            )
+            turned_away = f"{several}not converted: {fate}"
+            yield FlowPart("converter", stage.name, _settings(construct), turned_away, columns, others)
         else:
             turned_away = f"expects {construct.describe()}; else {fate if stage.is_mandatory else 'only counted'}"
-            yield FlowPart("row checker", stage.name, _settings(construct), turned_away, _columns(schema))
+            yield FlowPart("row checker", stage.name, _settings(construct), turned_away, columns, others)
 
 
 def _type_of(construct: object) -> str:
@@ -162,7 +165,10 @@ def _masked(value: Any) -> Any:
     }
 
 
-def _columns(schema: pa.Schema | None) -> list[FlowColumn] | None:
-    if schema is None:
-        return None
-    return [FlowColumn(field.name, f"{field.type}{'' if field.nullable else ' not null'}") for field in schema]
+def _columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
+    """Those that are known, and whether there may be others."""
+    types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.known.types]
+    nullable = ["" if field.nullable else " not null" for field in columns.known]
+    named = zip(columns.known.names, types, nullable, strict=True)
+    known = [FlowColumn(name, kind + suffix) for name, kind, suffix in named]
+    return known or None, columns.others

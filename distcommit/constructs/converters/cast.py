@@ -11,17 +11,17 @@ from pydantic import Field, field_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
 from distcommit.constructs.column_types import ColumnType, arrow_type
-from distcommit.constructs.columns import field_of, replaced
+from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
 from distcommit.constructs.json_records import reason
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 from distcommit.model.errors import ConfigurationError
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can be given as a decimal: of `1e-999999999` the process dies (26.0)."""
 
 
-class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Cast(ConverterSettings, frozen=True, extra="forbid"):
     """Casts columns to other types, where they stand: `columns: {NAME: TYPE}`.
 
     A value that the other type does not hold turns its record away: text that is no number or no date, numbers out of
@@ -41,12 +41,12 @@ class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
                 raise ValueError(f"{name!r}: to a list, a struct or a map nothing is cast")
         return columns
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_columns(self, columns: Columns) -> Columns:
         for name, written in self.columns.items():
             kind = arrow_type(written)
-            field = field_of(schema, name, "cast")
+            field = field_of(columns, name, "cast")
             try:
-                pa.nulls(0, field.type).cast(kind)
+                pa.nulls(0, field.type if field.type != UNKNOWN else pa.null()).cast(kind)
             except (pa.ArrowException, TypeError) as error:
                 raise ConfigurationError(
                     "a column can't be cast to this type",
@@ -56,11 +56,11 @@ class Cast(ConstructSettings, Converter, frozen=True, extra="forbid"):
                     found=f"{field.type} ({error})",
                     todo="correct the type, or cast to another one in between",
                 ) from error
-            schema = replaced(schema, name, kind)
-        return schema
+            columns = replaced(columns, name, kind)
+        return columns
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
 
         def cast(part: pa.RecordBatch) -> Made:
             columns = [_cast(column, f.type) for column, f in zip(part.columns, schema, strict=True)]

@@ -8,24 +8,25 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.columns import field_of, unique_names
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Drop(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Drop(ConverterSettings, frozen=True, extra="forbid"):
     """Leaves these columns out. Each has to be there, and another one."""
 
     type: Literal["drop"]
     columns: tuple[str, ...] = Field(min_length=1)
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            field_of(schema, name, "drop")
-        return unique_names(pa.schema([f for f in schema if f.name not in self.columns]), "drop")
+            field_of(columns, name, "drop")
+        left = [f for f in columns.known if f.name not in self.columns]
+        return unique_names(columns.with_known(left, self.columns), "drop")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        self.convert_schema(batch.schema)
+        self.made_of(batch.schema)
         yield Converted(batch.drop_columns(list(self.columns)).replace_schema_metadata(None))
 
 

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.columns import field_of, replaced
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import UNKNOWN, Columns, field_of, replaced
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Explode(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Explode(ConverterSettings, frozen=True, extra="forbid"):
     """Makes one record of each item of a list, which stands where the list stood, beside the other columns.
 
     Of an empty list nothing becomes: its record is filtered. A null list stays one record with a null item, so that a
@@ -25,13 +25,15 @@ class Explode(ConstructSettings, Converter, frozen=True, extra="forbid"):
     type: Literal["explode"]
     column: str
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        field = field_of(schema, self.column, "explode", _is_list, "a list")
+    def convert_columns(self, columns: Columns) -> Columns:
+        field = field_of(columns, self.column, "explode", _is_list, "a list")
+        if field.type == UNKNOWN:
+            return replaced(columns, self.column, UNKNOWN)
         nullable = field.nullable or field.type.value_field.nullable
-        return replaced(schema, self.column, field.type.value_type, nullable=nullable)
+        return replaced(columns, self.column, field.type.value_type, nullable=nullable)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         place = batch.schema.get_field_index(self.column)
         lists = batch.column(place)
         items = pc.list_flatten(lists)

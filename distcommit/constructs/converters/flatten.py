@@ -7,12 +7,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.columns import field_of, unique_names
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import UNKNOWN, Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Flatten(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Flatten(ConverterSettings, frozen=True, extra="forbid"):
     """Puts in place of each column that is a struct its fields, and theirs, as columns `struct.field`.
 
     Of a null struct all of them are null. Structs within lists and maps stay.
@@ -26,14 +26,17 @@ class Flatten(ConstructSettings, Converter, frozen=True, extra="forbid"):
     columns: tuple[str, ...] = ()
     delimiter: str = "."
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        for name in self.columns:
-            field_of(schema, name, "flatten", pa.types.is_struct, "a struct")
-        fields = [f for given in schema for f, _ in self._flat(given, pa.nulls(0, given.type), given.name)]
-        return unique_names(pa.schema(fields), "flatten")
+    def convert_columns(self, columns: Columns) -> Columns:
+        asked = [field_of(columns, name, "flatten", pa.types.is_struct, "a struct") for name in self.columns]
+        flat = [f for f in [*asked, *columns.known] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
+        given = [f for f in columns.known if f not in flat]
+        fields = [f for field in given for f, _ in self._flat(field, pa.nulls(0, field.type), field.name)]
+        if flat or (columns.others and not self.columns):  # names that only the records can tell
+            columns = Columns()
+        return unique_names(columns.with_known(fields, self.columns), "flatten")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         given = zip(batch.schema, batch.columns, strict=True)
         columns = [array for field, column in given for _, array in self._flat(field, column, field.name)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))

@@ -9,12 +9,12 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field, SecretStr
 
-from distcommit.constructs.columns import field_of, replaced
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, replaced
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Hash(ConstructSettings, Converter, frozen=True, extra="forbid", hide_input_in_errors=True):
+class Hash(ConverterSettings, frozen=True, extra="forbid", hide_input_in_errors=True):
     """Puts in place of each text or bytes of these columns its HMAC-SHA-256, as 64 hexadecimal digits; null stays null.
 
     Text is hashed as UTF-8. What a record was is elsewhere still, such as in the column that it was decoded of: drop
@@ -30,14 +30,14 @@ class Hash(ConstructSettings, Converter, frozen=True, extra="forbid", hide_input
     columns: tuple[str, ...] = Field(min_length=1)
     key: SecretStr = Field(min_length=16)
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            field_of(schema, name, "hash", _has_bytes, "string or binary")
-            schema = replaced(schema, name, pa.string())
-        return schema
+            field_of(columns, name, "hash", _has_bytes, "string or binary")
+            columns = replaced(columns, name, pa.string())
+        return columns
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         given = zip(schema.names, batch.columns, strict=True)
         columns = [self._hashed(column) if name in self.columns else column for name, column in given]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from distcommit.constructs.column_types import ColumnType
-from distcommit.constructs.columns import field_of, unique_names
+from distcommit.constructs.columns import Columns, field_of, unique_names
 from distcommit.constructs.inferred_json import Evolution, InferredFields, columns_of, reader_of
 from distcommit.constructs.json_records import JsonRecords
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter, KeptSchemas
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted, KeptSchemas
 
 
-class JsonConverter(ConstructSettings, Converter, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
     """Reads a column of JSON objects, bytes or text; each field becomes a column.
 
     Absent and null fields, and null values, give null. Fields that are not declared are ignored; of a name that an
@@ -60,17 +60,21 @@ class JsonConverter(ConstructSettings, Converter, frozen=True, extra="forbid", i
         state = super().__getstate__()
         return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_inferred"}}
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
-        field_of(schema, self.column, "json", _is_text, "binary or string")
-        return None if self.fields is None else self._beside(schema, columns_of(self.fields))
+    def convert_columns(self, columns: Columns) -> Columns:
+        field_of(columns, self.column, "json", _is_text, "binary or string")
+        kept = columns.beside(self.column, self.keep_column)
+        if self.fields is None:
+            return Columns().with_known(kept.known)
+        return unique_names(kept.with_known([*kept.known, *columns_of(self.fields)]), "json")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         field_of(batch.schema, self.column, "json", _is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
-        schema = self._beside(batch.schema, columns)
+        beside = Columns.of(batch.schema).beside(self.column, self.keep_column)
+        schema = unique_names(Columns.of(pa.schema([*beside.known, *columns])), "json").known
         kept = batch if self.keep_column else batch.drop_columns([self.column])
-        beside = kept.columns if read.rows is None else [column.take(read.rows) for column in kept.columns]
-        yield Converted(pa.RecordBatch.from_arrays([*beside, *read.columns], schema=schema), read.rows, read.rejected)
+        taken = kept.columns if read.rows is None else [column.take(read.rows) for column in kept.columns]
+        yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         self.__dict__.pop("_inferred", None)
@@ -89,10 +93,6 @@ class JsonConverter(ConstructSettings, Converter, frozen=True, extra="forbid", i
             return self._inferred.read(values, self.evolution)
         columns = columns_of(self.fields)
         return columns, reader_of(columns).read(values)
-
-    def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
-        kept = [f for f in schema if self.keep_column or f.name != self.column]
-        return unique_names(pa.schema([*kept, *made]), "json")
 
 
 def _is_text(kind: pa.DataType) -> bool:

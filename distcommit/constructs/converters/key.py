@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.columns import field_of, replaced
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, replaced
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 
 
-class Key(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Key(ConverterSettings, frozen=True, extra="forbid"):
     """Decodes a column of bytes, the key unless `column` names another, where it stands; null stays null.
 
     `utf8` makes text of it; `int` makes an int64 of 4 or 8 bytes, big-endian, as Kafka's IntegerSerializer and
@@ -32,12 +32,12 @@ class Key(ConstructSettings, Converter, frozen=True, extra="forbid"):
     format: Literal["utf8", "int"]
     column: str = "key"
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        field_of(schema, self.column, "key", _is_binary, "binary")
-        return replaced(schema, self.column, _TYPES[self.format])
+    def convert_columns(self, columns: Columns) -> Columns:
+        field_of(columns, self.column, "key", _is_binary, "binary")
+        return replaced(columns, self.column, _TYPES[self.format])
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         place = batch.schema.get_field_index(self.column)
 
         def decode(part: pa.RecordBatch) -> Made:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.columns import field_of, replaced
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, replaced
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Mask(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Mask(ConverterSettings, frozen=True, extra="forbid"):
     """Puts `****` in place of each text of these columns, whatever its length; null stays null.
 
     Columns of other types become null. What a record was is elsewhere still, such as in the column that it was decoded
@@ -29,14 +29,14 @@ class Mask(ConstructSettings, Converter, frozen=True, extra="forbid"):
     columns: tuple[str, ...] = Field(min_length=1)
     keep_last: int = Field(default=0, ge=0)
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            field = field_of(schema, name, "mask", _is_text if self.keep_last else _is_any, "string, with keep_last")
-            schema = replaced(schema, name, field.type, nullable=field.nullable or not _is_text(field.type))
-        return schema
+            field = field_of(columns, name, "mask", _is_text if self.keep_last else _is_any, "string, with keep_last")
+            columns = replaced(columns, name, field.type, nullable=field.nullable or not _is_text(field.type))
+        return columns
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         given = zip(schema.names, batch.columns, strict=True)
         columns = [self._masked(column) if name in self.columns else column for name, column in given]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))

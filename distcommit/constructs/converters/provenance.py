@@ -9,14 +9,14 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from distcommit.constructs.columns import field_of, unique_names
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 _TIME = pa.timestamp("us", "UTC")
 
 
-class ProvenanceColumns(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
     """Adds columns behind the others.
 
     Attributes:
@@ -40,14 +40,14 @@ class ProvenanceColumns(ConstructSettings, Converter, frozen=True, extra="forbid
                 raise ValueError(f"{name!r} is no number of 64 bits")
         return self
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        added = [field_of(schema, old, "provenance").with_name(new) for new, old in self.copies.items()]
+    def convert_columns(self, columns: Columns) -> Columns:
+        added = [field_of(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
         added += [pa.field(f, pa.scalar(value).type, nullable=False) for f, value in self.constants.items()]
         added += [pa.field(self.ingest_time, _TIME, nullable=False)] if self.ingest_time else []
-        return unique_names(pa.schema([*schema, *added]), "provenance")
+        return unique_names(columns.with_known([*columns.known, *added]), "provenance")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         columns = [*batch.columns, *(batch.column(old) for old in self.copies.values())]
         columns += [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
         if self.ingest_time:

@@ -8,25 +8,24 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.columns import field_of, unique_names
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Rename(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Rename(ConverterSettings, frozen=True, extra="forbid"):
     """Gives columns other names, where they stand: `columns: {OLD: NEW}`. All at once, so that two can change names."""
 
     type: Literal["rename"]
     columns: dict[str, str] = Field(min_length=1)
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        for name in self.columns:
-            field_of(schema, name, "rename")
-        renamed = [f.with_name(self.columns.get(f.name, f.name)) for f in schema]
-        return unique_names(pa.schema(renamed), "rename")
+    def convert_columns(self, columns: Columns) -> Columns:
+        found = {old: field_of(columns, old, "rename").with_name(new) for old, new in self.columns.items()}
+        renamed = [found.pop(f.name, f) for f in columns.known]
+        return unique_names(columns.with_known([*renamed, *found.values()], self.columns), "rename")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.convert_schema(batch.schema)))
+        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.made_of(batch.schema)))
 
 
 SETTINGS = Rename

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from distcommit.constructs.by_halves import Made, by_halves
-from distcommit.constructs.columns import unique_names
-from distcommit.constructs.settings import ConstructSettings
+from distcommit.constructs.columns import Columns, replaced, unique_names
+from distcommit.constructs.settings import ConverterSettings
 from distcommit.constructs.sql_expressions import SqlExpressions
-from distcommit.model.constructs import Converted, Converter
+from distcommit.model.constructs import Converted
 
 
-class Sql(ConstructSettings, Converter, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
     """Keeps the records for which `where` is true, and computes `columns` for them: expressions of DuckDB's SQL.
 
     Expressions see the columns of the records that come in, and one record at a time: no subqueries, aggregates or
@@ -50,17 +50,16 @@ class Sql(ConstructSettings, Converter, frozen=True, extra="forbid", ignored_typ
         state = super().__getstate__()
         return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_expressions"}}
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        unique_names(schema, "sql")
-        for field in self._expressions.computed(schema):
-            place = schema.get_field_index(field.name)
-            schema = schema.append(field) if place < 0 else schema.set(place, field)
-        return schema.remove_metadata()
+    def convert_columns(self, columns: Columns) -> Columns:
+        unique_names(columns, "sql")
+        for field in self._expressions.computed(columns):
+            columns = replaced(columns, field.name, field.type, nullable=field.nullable)
+        return columns.with_known(columns.known)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         import duckdb  # noqa: PLC0415 - an extra of its own
 
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
 
         def make(part: pa.RecordBatch) -> Made:
             rows, computed = self._expressions.evaluate(part)

@@ -8,12 +8,12 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.columns import field_of, unique_names
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted
 
 
-class Tombstones(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
     """Adds a column that says whether `column` is null, which deletes what its key names: true or false, never null.
 
     It goes before a converter that drops `column`. All converters take null for a value like others and give null for
@@ -28,12 +28,13 @@ class Tombstones(ConstructSettings, Converter, frozen=True, extra="forbid"):
     column: str = "value"
     marker: str = "is_deleted"
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        field_of(schema, self.column, "tombstones")
-        return unique_names(schema.append(pa.field(self.marker, pa.bool_(), nullable=False)), "tombstones")
+    def convert_columns(self, columns: Columns) -> Columns:
+        field_of(columns, self.column, "tombstones")
+        marker = pa.field(self.marker, pa.bool_(), nullable=False)
+        return unique_names(columns.with_known([*columns.known, marker]), "tombstones")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.convert_schema(batch.schema)
+        schema = self.made_of(batch.schema)
         marked = pc.is_null(batch.column(self.column))
         yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=schema))
 

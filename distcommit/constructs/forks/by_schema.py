@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
+from distcommit.constructs.columns import Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 
 
@@ -22,6 +23,9 @@ class BySchema(ForkOperatorSettings, frozen=True, extra="forbid"):
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
         return self.requires[branch] <= set(schema.names)
+
+    def may_accept(self, branch: str, columns: Columns) -> bool:
+        return all(map(columns.may_have, self.requires[branch]))
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         return dict.fromkeys(branches)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distcommit.constructs.columns import field_of, unique_names
+from distcommit.constructs.columns import Columns, field_of, unique_names
 from distcommit.constructs.registry.client import (
     FoundSchema,
     Registry,
@@ -23,8 +23,8 @@ from distcommit.constructs.registry.client import (
 )
 from distcommit.constructs.registry.policy import DatasetEvolution, EvolutionSettings, KnownSchemas
 from distcommit.constructs.registry.wire import Framed, split
-from distcommit.constructs.settings import ConstructSettings
-from distcommit.model.constructs import Converted, Converter
+from distcommit.constructs.settings import ConverterSettings
+from distcommit.model.constructs import Converted, KeptSchemas
 from distcommit.model.errors import ConfigurationError
 
 SCHEMA_ID = b"schema_id"
@@ -77,8 +77,7 @@ class _Known:
 
 class RegistryConverter(
     EvolutionSettings,
-    ConstructSettings,
-    Converter,
+    ConverterSettings,
     frozen=True,
     extra="forbid",
     ignored_types=(cached_property,),
@@ -124,11 +123,12 @@ class RegistryConverter(
             UnusableSchemaError: if there are no columns for it, or the two do not fit.
         """
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
-        field_of(schema, self.column, self.type, _is_binary, "binary")
+    def convert_columns(self, columns: Columns) -> Columns:
+        field_of(columns, self.column, self.type, _is_binary, "binary")
+        kept = columns.beside(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
-            return None
-        return self._beside(schema, self._pinned_decoder().schema)
+            return Columns().with_known(kept.known)
+        return unique_names(kept.with_known([*kept.known, *self._pinned_decoder().schema]), self.type)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         field_of(batch.schema, self.column, self.type, _is_binary, "binary")
@@ -155,8 +155,11 @@ class RegistryConverter(
         own = (each for each in self.datasets if fnmatchcase(known.topic, each.match))
         known.policy = next(own, self)
 
+    def keep_schemas(self, kept: KeptSchemas) -> None:
+        self._known.schemas.of_run.kept = kept
+
     def know_schemas(self, ids: Sequence[int]) -> None:
-        self._known.schemas = KnownSchemas([*ids])
+        self._known.schemas.ids = [*ids]
 
     def schemas_known(self) -> Sequence[int]:
         return tuple(self._known.schemas.ids)
@@ -244,8 +247,8 @@ class RegistryConverter(
         )
 
     def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
-        kept = [each for each in schema if self.keep_column or each.name != self.column]
-        return unique_names(pa.schema([*kept, *made], made.metadata), self.type)
+        kept = Columns.of(schema).beside(self.column, self.keep_column)
+        return unique_names(Columns.of(pa.schema([*kept.known, *made], made.metadata)), self.type).known
 
     def _placed(self, batch: pa.RecordBatch, framed: Framed, decoded: Decoded) -> _Piece:
         """Decoded records beside the other columns, without those that are wrong."""

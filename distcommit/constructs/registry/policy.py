@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.evolution import compared
 from distcommit.constructs.registry.client import PinnedSchema
+from distcommit.model.constructs import KeptSchemas
 from distcommit.model.errors import RecordError
 
 _REASONS_TOLD = 3
@@ -54,6 +55,33 @@ class DatasetEvolution(EvolutionSettings, frozen=True, extra="forbid", populate_
 
 
 @dataclass(slots=True)
+class SchemasOfRun:
+    """Schemas that work units of a dataset have met in this run and that are not published, in one order for all that
+    read the dataset: each is put where the others find it before a record is taken by it.
+
+    Attributes:
+        kept: where; None: each work unit by itself.
+        ids: those that are known to be there.
+    """
+
+    kept: KeptSchemas | None = None
+    ids: list[int] = field(default_factory=list)
+    _number: int = 0
+
+    def put(self, schema_id: int) -> bool:
+        """Puts a schema behind those that are known.
+
+        Returns:
+            whether it is there now; else another work unit was first, and its schema is known from now on.
+        """
+        if self.kept is None or schema_id in self.ids:
+            return True
+        self._number, found = self.kept.put_next(self._number, {"id": schema_id})
+        self.ids.append(found["id"])
+        return self.ids[-1] == schema_id
+
+
+@dataclass(slots=True)
 class KnownSchemas:
     """The schemas of a dataset's records, those that came first in front.
 
@@ -63,10 +91,12 @@ class KnownSchemas:
     Attributes:
         ids: theirs.
         refused: others that were met, and why they are turned away.
+        of_run: those that other work units meet, beside which what comes has to go, too.
     """
 
     ids: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
+    of_run: SchemasOfRun = field(default_factory=SchemasOfRun)
 
     def admit(
         self, schema_id: int, schema: pa.Schema, of: Callable[[int], pa.Schema | None], policy: EvolutionSettings
@@ -84,9 +114,11 @@ class KnownSchemas:
         """
         if schema_id in self.ids:
             return ""
-        if schema_id not in self.refused:
+        while schema_id not in self.refused:
             reasons = () if policy.on_incompatible == "accept" else self._reasons(schema, of)
             if not reasons:
+                if policy.on_incompatible != "accept" and not self.of_run.put(schema_id):
+                    continue  # another work unit was first: also beside that one?
                 self.ids.append(schema_id)
                 return ""
             more = f", and {len(reasons) - _REASONS_TOLD} more" if len(reasons) > _REASONS_TOLD else ""
@@ -94,7 +126,7 @@ class KnownSchemas:
             if policy.on_incompatible == "fail":
                 raise RecordError(
                     "a record's schema is not compatible with those before, and on_incompatible is fail",
-                    expected=f"one that is compatible with schema id {self.ids[-1]}",
+                    expected=f"one that is compatible with schema id {self._all()[-1]}",
                     found=f"schema id {schema_id}: {said}",
                     todo="look at what the producer has changed; `accept` takes it as it comes",
                 )
@@ -107,20 +139,26 @@ class KnownSchemas:
         Raises:
             RecordError: if it is another one.
         """
-        if schema_id not in (self.ids or [schema_id]):
+        if not self.ids:
+            self.of_run.put(schema_id)
+        known = self.ids or self.of_run.ids[:1]
+        if known and schema_id not in known:
             raise RecordError(
                 f"a record is of another schema than {they}, and evolution is fail",
                 registry=registry,
-                expected=f"schema id {', '.join(map(str, self.ids))}",
+                expected=f"schema id {', '.join(map(str, known))}",
                 found=f"schema id {schema_id}",
                 todo="look at what the producer has changed, then pin that version, or let it evolve",
             )
         if not self.ids:
             self.ids.append(schema_id)
 
+    def _all(self) -> Sequence[int]:
+        return [*dict.fromkeys((*self.ids, *self.of_run.ids))]
+
     def _reasons(self, schema: pa.Schema, of: Callable[[int], pa.Schema | None]) -> Sequence[str]:
         merged: pa.Schema | None = None
-        for known in reversed(self.ids):
+        for known in reversed(self._all()):
             columns = of(known)
             if columns is None:
                 continue

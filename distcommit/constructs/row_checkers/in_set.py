@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -21,6 +22,9 @@ class InSet(RowCheckerSettings, frozen=True, extra="forbid"):
     type: Literal["in_set"] = "in_set"
     column: str
     values: tuple[literals.Value, ...] = Field(min_length=1)
+
+    def asked_columns(self) -> Sequence[str]:
+        return (self.column,)
 
     def check_schema(self, schema: pa.Schema) -> None:
         self._value_set(schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Literal
 
@@ -18,6 +19,9 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
 
     type: Literal["not_null"] = "not_null"
     columns: tuple[str, ...] = Field(min_length=1)
+
+    def asked_columns(self) -> Sequence[str]:
+        return self.columns
 
     def check_schema(self, schema: pa.Schema) -> None:
         for column in self.columns:

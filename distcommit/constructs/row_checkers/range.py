@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ class Range(RowCheckerSettings, frozen=True, extra="forbid"):
         if self.at_least is None and self.at_most is None:
             raise ValueError("a range has a min, a max, or both")
         return self
+
+    def asked_columns(self) -> Sequence[str]:
+        return (self.column,)
 
     def check_schema(self, schema: pa.Schema) -> None:
         self._limits(schema)

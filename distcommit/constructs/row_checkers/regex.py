@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -29,6 +30,9 @@ class Regex(RowCheckerSettings, frozen=True, extra="forbid"):
         except pa.ArrowInvalid as error:
             raise ValueError(f"no regular expression of RE2: {error}") from error
         return pattern
+
+    def asked_columns(self) -> Sequence[str]:
+        return (self.column,)
 
     def check_schema(self, schema: pa.Schema) -> None:
         field_of(schema, self.column, self.type, lambda kind: is_text(plain_type(kind)), "text or bytes")

@@ -160,7 +160,13 @@ def test_columns_are_told_where_they_are_known(tmp_path: Path) -> None:
         **PLAIN,
         "converters": [{"type": "python", "class": f"{__name__}:Unknown"}, {"type": "select", "columns": ["a"]}],
     }
-    assert shown(tmp_path, unknown).count("columns: as the records say") == 2
+    text = shown(tmp_path, unknown)
+    assert "columns: as the records say" in text
+    assert "columns: a ?\n" in text
+    inferred = {**PLAIN, "converters": [{"type": "json"}, {"type": "rename", "columns": {"x": "y"}}]}
+    text = shown(tmp_path, inferred)
+    assert "columns: 7 as before, and as the records say" in text
+    assert "columns: + y ?, 7 as before, and as the records say" in text
 
 
 def test_settings_are_those_of_the_job_file_and_defaults_are_left_out(tmp_path: Path) -> None:
@@ -196,6 +202,10 @@ def test_constructs_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     tree = {**PLAIN, "converters": [JSON, {"type": "drop", "columns": ["prize"]}]}
     with pytest.raises(ConfigurationError, match=r"drop can take, from json.*prize"):
         explained(tmp_path, tree)
+    chosen = {"type": "select", "columns": ["id", "value"]}
+    behind = {**PLAIN, "converters": [{"type": "json"}, chosen, {"type": "mask", "columns": ["email"]}]}
+    with pytest.raises(ConfigurationError, match=r"mask can take, from select.*'email'.*columns id, value"):
+        explained(tmp_path, behind)
     done = CliRunner().invoke(app, ["explain", str(job_file(tmp_path, tree)), "--svg", str(tmp_path / "flow.svg")])
     assert done.exit_code == 2
     assert not (tmp_path / "flow.svg").exists()

@@ -22,7 +22,8 @@ from distcommit.testing.simulation.simulated_posix import Crashed
 from distcommit.testing.simulation.world import ROOTS, World
 from tests.unit.app.rebuilding import lose_the_store, put_back
 from tests.unit.app.rebuilding import rebuild as rebuilt
-from tests.unit.engine.machines import Machine, dies, go, source, states
+from tests.unit.constructs.registry.test_policy import converter, message
+from tests.unit.engine.machines import Machine, audit, dies, go, source, states
 from tests.unit.engine.test_faults_by_construct import BatchByBatch
 from tests.unit.engine.test_optional import FILES, Raising
 
@@ -150,3 +151,40 @@ def test_a_rebuild_keeps_what_the_store_still_knows() -> None:
 def test_the_newest_hundred_are_kept() -> None:
     many = added_schemas({"avro": tuple(range(60))}, {"avro": tuple(range(50, 130)), "key": (1,)}, {})
     assert many == {"avro": tuple(range(30, 130)), "key": (1,)}
+
+
+@dataclass
+class Messages(Converter):
+    """Makes Avro messages of records: of schema 1, and from offset 3 on of one that is not compatible with that."""
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        values = [message(1 if offset < 3 else 3) for offset in batch.column("offset").to_pylist()]
+        place = batch.schema.get_field_index("value")
+        yield Converted(batch.set_column(place, "value", pa.array(values, pa.binary())))
+
+
+def meeting(policy: str) -> World:
+    def flow(source: Source, sink: Sink) -> TaskFlow:
+        stages = (Stage("messages", Messages()), Stage("avro", converter(on_incompatible=policy), on_failure="divert"))
+        return TaskFlow(source, (Branch(sink),), stages, on_rejected="divert")
+
+    return World(flow=flow)
+
+
+@pytest.mark.parametrize("policy", ["reject", "fail", "accept"])
+def test_work_units_of_one_run_that_do_not_fit_each_other_end_as_the_policy_says(policy: str) -> None:
+    """The first run of a dataset reads it in two work units; nothing is published that they could be held against."""
+    world, machine = meeting(policy), Machine()
+    result = go(world, machine, ModelSource({"a": ModelDataset({"0": 6}, units=2)}))
+    found = states(world, machine)
+    rejected = {path for path in machine.paths(ROOTS.output) if "/_rejected/" in path and path.endswith(".parquet")}
+    if policy == "fail":
+        assert not result.succeeded
+        assert "on_incompatible is fail" in str(result.totals.reasons)
+        assert found.get("a") is None or not found["a"].schemas
+        return
+    assert result.succeeded
+    assert found["a"].watermark == Watermark({"0": 6})
+    assert found["a"].schemas == {"avro": (1,) if policy == "reject" else (1, 3)}
+    assert len(rejected) == (policy == "reject")
+    assert audit(world, machine).exact

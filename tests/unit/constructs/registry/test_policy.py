@@ -15,6 +15,8 @@ from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaErro
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.model.errors import ConfigurationError, RecordError
 from tests.unit.constructs.registry.test_avro import datum, record
+from tests.unit.engine.machines import Machine
+from tests.unit.stores.test_kept_schemas import schemas
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 SCHEMAS = {
@@ -226,3 +228,56 @@ def test_where_a_work_unit_begins_with_nulls_they_have_the_columns_of_what_is_pu
 def test_settings_that_do_not_go_together_are_told(settings: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         converter(**settings)
+
+
+def of_run(made: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
+    """One batch of records of these schemas, as a work unit of a run reads it."""
+    made.begin_work_unit("orders")
+    made.keep_schemas(schemas(machine, epoch).of("orders", "avro"))
+    made.know_schemas(known)
+    pieces = list(made.convert(batch_of([message(i) for i in ids])))
+    rejected = {row for piece in pieces for row in piece.rejected}
+    assert rejected == {row for row, i in enumerate(ids) if i not in made.schemas_known()}
+
+
+def test_work_units_of_one_run_hold_what_they_meet_against_each_other() -> None:
+    machine = Machine()
+    one, two, three = converter(), converter(), converter()
+    of_run(one, machine, 1)
+    of_run(two, machine, 3, 2)
+    of_run(three, machine, 5, 4)
+    assert (one.schemas_known(), two.schemas_known(), three.schemas_known()) == ((1,), (2,), ())
+    with pytest.raises(RecordError, match=r"compatible with schema id 1; found schema id 3: x is string"):
+        of_run(converter(on_incompatible="fail"), machine, 3)
+    of_run(converter(on_incompatible="accept"), machine, 3)
+    of_run(three, machine, 3, epoch=8)
+    assert three.schemas_known() == (3,), "what another run has met, and not published, nobody goes by"
+
+
+def test_they_do_so_whoever_is_first_and_beside_what_is_published() -> None:
+    machine = Machine()
+    one, two = converter(), converter()
+    for made in (one, two):
+        made.begin_work_unit("orders")
+        made.keep_schemas(schemas(machine, 7).of("orders", "avro"))
+        made.know_schemas([1])
+    assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
+    assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
+        0: "schema id 5 is not compatible with those before: x is double here, and int64 before"
+    }
+    assert (one.schemas_known(), two.schemas_known()) == ((1,), (1, 2))
+
+
+def test_without_a_pinned_one_fail_keeps_to_the_first_that_any_of_them_meets() -> None:
+    machine = Machine()
+    of_run(converter(evolution="fail"), machine, 1)
+    of_run(converter(evolution="fail"), machine, 1)
+    with pytest.raises(RecordError, match=r"evolution is fail.*expected schema id 1; found schema id 2"):
+        of_run(converter(evolution="fail"), machine, 2)
+
+
+def test_what_is_published_already_is_put_nowhere() -> None:
+    machine = Machine()
+    of_run(converter(), machine, 1, 2, known=(1, 2))
+    of_run(converter(on_incompatible="accept"), machine, 1, 3)
+    assert not machine.paths("/job/store/schemas")

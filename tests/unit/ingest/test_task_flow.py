@@ -1,0 +1,171 @@
+"""What is known of columns along a chain, where only records can tell the rest: what can't fit is told before any is
+read, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distcommit.app.job_file.built_in import validated
+from distcommit.constructs.columns import UNKNOWN, Columns
+from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.ingest.task_flow import Reached, Stage
+from distcommit.model.errors import ConfigurationError
+
+SECTIONS: Mapping[str, Mapping[str, Any]] = {
+    "json": {"type": "json"},
+    "read json": {"type": "json", "keep_column": False},
+    "avro": {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}},
+    "declared": {"type": "json", "fields": {"a": "int64", "s": {"x": "string"}}, "keep_column": False},
+    "three": {"type": "select", "columns": ["a", "b", "c"]},
+    "drop a": {"type": "drop", "columns": ["a"]},
+    "a to d": {"type": "rename", "columns": {"a": "d"}},
+    "a and b": {"type": "rename", "columns": {"a": "b", "b": "a"}},
+    "a as text": {"type": "cast", "columns": {"a": "string"}},
+    "a as number": {"type": "cast", "columns": {"a": "int64"}},
+    "mask a": {"type": "mask", "columns": ["a"]},
+    "mask d": {"type": "mask", "columns": ["d"]},
+    "mask value": {"type": "mask", "columns": ["value"]},
+    "end of a": {"type": "mask", "columns": ["a"], "keep_last": 4},
+    "hash a": {"type": "hash", "columns": ["a"], "key": "k" * 16},
+    "key a": {"type": "key", "column": "a", "format": "utf8"},
+    "explode a": {"type": "explode", "column": "a"},
+    "flatten": {"type": "flatten"},
+    "flatten a": {"type": "flatten", "columns": ["a"]},
+    "a.x": {"type": "select", "columns": ["a.x"]},
+    "deleted": {"type": "tombstones", "column": "a", "marker": "d"},
+    "copy a": {"type": "provenance", "copies": {"d": "a"}, "constants": {"e": 1}},
+    "sql a": {"type": "sql", "where": "A > 1", "columns": {"d": "upper(a)"}},
+    "sql d": {"type": "sql", "where": "d IS NOT NULL AND length(current_user) > 0"},
+    "a there": {"type": "not_null", "columns": ["a"]},
+    "d there": {"type": "not_null", "columns": ["d"]},
+    "a of 1": {"type": "in_set", "column": "a", "values": [1]},
+    "a matches": {"type": "regex", "column": "a", "pattern": "x"},
+    "a within": {"type": "range", "column": "a", "min": 1},
+}
+CHECKERS = {"a there", "d there", "a of 1", "a matches", "a within"}
+
+
+def stages(*names: str) -> list[Stage]:
+    return [
+        Stage(name, validated("row_checker" if name in CHECKERS else "converter", dict(SECTIONS[name])))
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chain", "told"),
+    [
+        (("json", "three", "mask d"), "mask d can take, from three; found .*one column 'd'; found columns a, b, c"),
+        (("avro", "three", "a there", "mask d"), "mask d can take, from three; "),
+        (("three", "d there"), "d there can take, from three"),
+        (("three", "sql d"), 'sql d can take, from three; found .*"d" not found'),
+        (("three", "a to d", "mask a"), "mask a can take, from a to d"),
+        (("three", "drop a", "a as text"), "a as text can take, from drop a"),
+        (("drop a", "mask a"), "mask a can take, from drop a.*a left out or renamed before"),
+        (("a to d", "mask a"), "mask a can take, from a to d"),
+        (("a to d", "d there", "mask a"), "from a to d"),
+        (("deleted", "copy a"), "copy a can take, from deleted.*two columns would have one name"),
+        (("a as number", "end of a"), "end of a can take, from a as number.*string, with keep_last.*found int64"),
+        (("a as number", "a matches"), "a matches can take, from a as number.*text or bytes"),
+        (("a as number", "explode a"), "explode a can take, from a as number.*a list"),
+        (("a as text", "a of 1"), "a of 1 can take, from a as text"),
+        (("a as text", "a within"), "a within can take, from a as text"),
+        (("a as text", "sql a"), "sql a can take, from a as text"),
+        (("declared", "drop a", "mask a"), "mask a can take, from drop a"),
+        (("declared", "mask value"), "mask value can take, from declared"),
+        (("drop a", "flatten a"), "flatten a can take, from drop a"),
+        (("flatten a", "mask a"), "mask a can take, from flatten a"),
+        (("json", "a.x", "mask a"), "mask a can take, from a.x"),
+    ],
+    ids=str,
+)
+def test_what_can_not_fit_is_told_naming_both(chain: Sequence[str], told: str) -> None:
+    begin = Reached(Columns())
+    begin.after(stages(*chain[:-1]))
+    with pytest.raises(ConfigurationError, match=told.replace("a.x", "a[.]x")):
+        begin.after(stages(*chain))
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        ("json", "mask d", "three", "mask a"),
+        ("read json", "mask value"),
+        ("avro", "mask value"),
+        ("drop a", "json", "mask a"),
+        ("drop a", "flatten", "mask a"),
+        ("a and b", "mask a"),
+        ("a to d", "mask d", "sql d", "d there"),
+        ("three", "flatten", "a.x"),
+        ("three", "flatten a", "a.x"),
+        ("three", "sql a", "mask d"),
+        ("three", "explode a", "explode a", "a matches", "a of 1"),
+        ("drop a", "sql a"),
+    ],
+    ids=str,
+)
+def test_what_may_fit_is_not_refused(chain: Sequence[str]) -> None:
+    known = Columns(pa.schema([("value", pa.binary())])) if chain[0] in ("json", "read json", "avro") else Columns()
+    Reached(known).after(stages(*chain))
+
+
+def test_a_fork_asks_for_what_can_not_be_there() -> None:
+    chosen = Reached(Columns()).after(stages("three"))
+    dear = {"dear": {"column": "price", "op": ">=", "value": 1}}
+    match = validated("fork", {"type": "first_match", "when": dear, "otherwise": "cheap"})
+    assert isinstance(match, ForkOperatorSettings)
+    assert Reached(Columns()).sent_on(match, "dear")
+    assert chosen.sent_on(match, "cheap")
+    with pytest.raises(ConfigurationError, match=r"the fork can take, from three.*'price'"):
+        chosen.sent_on(match, "dear")
+    typed = Reached(Columns()).after(stages("a as text", "a to d"))
+    number = validated("fork", {"type": "every_match", "when": {"x": {"not": {"column": "d", "op": "==", "value": 1}}}})
+    assert isinstance(number, ForkOperatorSettings)
+    with pytest.raises(ConfigurationError, match="from a to d"):
+        typed.sent_on(number, "x")
+    by_schema = validated("fork", {"type": "by_schema", "requires": {"priced": ["price"], "all": []}})
+    assert isinstance(by_schema, ForkOperatorSettings)
+    assert [chosen.sent_on(by_schema, branch) for branch in ("priced", "all")] == [False, True]
+    assert Reached(Columns()).sent_on(by_schema, "priced")
+
+
+TYPES = [pa.int64(), pa.string(), pa.binary(), pa.list_(pa.int64()), pa.struct([("x", pa.list_(pa.string()))])]
+NAMES = ["a", "b", "c", "d", "a.x", "A"]
+
+
+@st.composite
+def columns_of_records(draw: st.DrawFn) -> tuple[pa.Schema, Columns]:
+    """A schema, and something that is true of it."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    schema = pa.schema([(name, draw(st.sampled_from(TYPES))) for name in names])
+    known = [field for field in schema if draw(st.booleans())]
+    others = len(known) < len(schema) or draw(st.booleans())
+    untyped = [field.with_type(UNKNOWN) if draw(st.booleans()) else field for field in known]
+    absent = [name for name in NAMES if name not in names and draw(st.booleans())]
+    return schema, Columns(pa.schema(untyped), others).with_known(untyped, absent)
+
+
+CHAINED = st.lists(
+    st.sampled_from([name for name in SECTIONS if name not in ("json", "read json", "avro")]), max_size=4
+)
+
+
+@given(columns_of_records(), CHAINED)
+def test_what_is_known_is_true_of_all_records(given: tuple[pa.Schema, Columns], chain: Sequence[str]) -> None:
+    schema, columns = given
+    try:
+        made = Reached(Columns.of(schema)).after(stages(*chain)).columns.whole()
+    except ConfigurationError:
+        return
+    assert made is not None
+    known = Reached(columns).after(stages(*chain)).columns
+    assert not set(made.names) & known.gone
+    assert known.others or set(known.known.names) == set(made.names)
+    for field in known.known:
+        assert field.type in (UNKNOWN, made.field(field.name).type)
