@@ -67,7 +67,7 @@ class _IngestTask:
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
-        partition = task - len(manifest.large)
+        partition, self._tasks = task - len(manifest.large), len(manifest.large) + settings.partitions
         self._owned = settings.buckets_of(partition) if partition >= 0 else range(0)
         self._plans: dict[int, list[DatasetPlan]] = {}
         self._units: list[WorkUnit] = []
@@ -211,7 +211,15 @@ class _IngestTask:
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
         attempt = uuid.uuid4().hex
-        identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, attempt)
+        identity = AttemptIdentity(
+            settings.run_id,
+            settings.epoch,
+            unit.dataset_urn,
+            unit.work_unit_id,
+            attempt,
+            task=self._task,
+            tasks=self._tasks,
+        )
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
             if flow.discarding:
