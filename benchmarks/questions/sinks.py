@@ -218,8 +218,8 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
             tell(f"{repeat}: {seconds}")
     found = medians(samples)
     note = (
-        "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row; the"
-        " server itself syncs nothing for either (fsync=off)"
+        "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row;"
+        " the server itself syncs nothing for either (fsync=off)"
     )
     return Answer({"postgresql_over_copy": found["copy"] / found["postgresql"]}, samples, [note])
 
