@@ -210,16 +210,7 @@ class _IngestTask:
     def _run(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> TaskState:
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
-        attempt = uuid.uuid4().hex
-        identity = AttemptIdentity(
-            settings.run_id,
-            settings.epoch,
-            unit.dataset_urn,
-            unit.work_unit_id,
-            attempt,
-            task=self._task,
-            tasks=self._tasks,
-        )
+        identity = _new_attempt(settings, unit, self._task, self._tasks)
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
             if flow.discarding:
@@ -355,3 +346,8 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> Tas
         started_ms=now,
         finished_ms=now,
     )
+
+
+def _new_attempt(settings: RunSettings, unit: WorkUnit, task: int, tasks: int) -> AttemptIdentity:
+    attempt, of = uuid.uuid4().hex, (settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id)
+    return AttemptIdentity(*of, attempt, task=task, tasks=tasks)
