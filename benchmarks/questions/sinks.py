@@ -15,13 +15,14 @@ from statistics import median
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import SecretStr
 
 from benchmarks.arms import delta as delta_arms
 from benchmarks.arms.iceberg import NAMESPACE, IcebergPlace, delayed
 from benchmarks.arms.iceberg_json import RECORD_BYTES, typed_json
 from benchmarks.results import Results, Sample, medians, results_of
-from benchmarks.runner import Tell
+from benchmarks.runner import Tell, WrongResultError
 from benchmarks.workloads.sink_batches import sink_batches
 from distcommit.sinks.iceberg.opening import close_opened
 from tests.servers.postgresql import PostgresServer
@@ -31,6 +32,7 @@ FIGURES = (
     "postgresql_over_copy",
     "iceberg_over_append",
     "delta_over_append",
+    "delta_over_append_without_bounds",
     "iceberg_records_per_s",
     "catalog_wall_s",
 )
@@ -89,6 +91,7 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
         for repeat in range(size.repeats):
             ours.append(timed("iceberg", 1, repeat, _iceberg_sink(Path(made, f"ours-{repeat}"), records)))
             theirs.append(timed("iceberg_append", 1, repeat, _iceberg_append(Path(made, f"theirs-{repeat}"), records)))
+            _take_alike(Path(made, f"ours-{repeat}"), Path(made, f"theirs-{repeat}"))
         place = IcebergPlace(Path(made, "many"))
         sink, batches = place.sink(), records.slice(0, 10).to_batches()
         names = [f"t{number}" for number in range(size.tables)]
@@ -110,7 +113,8 @@ def iceberg(size: Size, folder: Path, tell: Tell) -> Answer:
         [
             f"{len(calls)} calls of the catalog for {size.tables} tables by the sink, {len(their_calls)} for"
             f" {len(some)} by appends in a row; each waits 320 ms, the catalog is in SQLite",
-            "iceberg_over_append: writing and committing the same records to a table that is there; nothing is synced",
+            "iceberg_over_append: writing and committing the same records to a table that is there, both with bounds of"
+            " columns; nothing is synced",
         ],
     )
 
@@ -123,16 +127,43 @@ def delta(size: Size, folder: Path, tell: Tell) -> Answer:
         for repeat in range(size.repeats):
             seconds = {
                 "delta": delta_arms.by_sink(Path(made, f"ours-{repeat}"), records, _BATCH_ROWS),
-                "delta_append": delta_arms.by_append(Path(made, f"theirs-{repeat}"), records),
+                "delta_append": delta_arms.by_append(Path(made, f"theirs-{repeat}"), records, bounds=True),
+                "delta_append_without_bounds": delta_arms.by_append(
+                    Path(made, f"alike-{repeat}"), records, bounds=False
+                ),
             }
+            for theirs in ("theirs", "alike"):
+                _take_alike(Path(made, f"ours-{repeat}"), Path(made, f"{theirs}-{repeat}"))
             samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
             tell(f"{repeat}: {seconds}")
     found = medians(samples)
     note = (
         "delta_over_append: writing and committing the same records to a table that is there, the sink's in batches of"
-        f" {_BATCH_ROWS:,} as sources give them; nothing is synced. Only deltalake writes bounds of columns"
+        f" {_BATCH_ROWS:,} as sources give them; nothing is synced. Only deltalake writes bounds of columns, and in"
+        " delta_over_append_without_bounds it does not either"
     )
-    return Answer({"delta_over_append": found["delta_append"] / found["delta"]}, samples, [note])
+    figures = {
+        "delta_over_append": found["delta_append"] / found["delta"],
+        "delta_over_append_without_bounds": found["delta_append_without_bounds"] / found["delta"],
+    }
+    return Answer(figures, samples, [note])
+
+
+def _take_alike(ours: Path, theirs: Path) -> None:
+    """Looks whether both have written as many rows, compressed by the same codec.
+
+    Raises:
+        WrongResultError: if they have not.
+    """
+    found = [_written(folder) for folder in (ours, theirs)]
+    if found[0] != found[1]:
+        raise WrongResultError(f"rows and codecs of the sink's data files are {found[0]}, of the append's {found[1]}")
+
+
+def _written(folder: Path) -> tuple[int, set[str]]:
+    files = [pq.read_metadata(path) for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts]
+    codecs = {file.row_group(0).column(number).compression for file in files for number in range(file.num_columns)}
+    return sum(file.num_rows for file in files), codecs
 
 
 def _records(size: Size) -> pa.Table:
@@ -186,7 +217,10 @@ def postgresql(size: Size, folder: Path, tell: Tell) -> Answer:
             samples += [Sample(arm, 1, 1, repeat, spent) for arm, spent in seconds.items()]
             tell(f"{repeat}: {seconds}")
     found = medians(samples)
-    note = "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row"
+    note = (
+        "postgresql_over_copy: rows per second of the sink, with staging and sync, over those of psycopg's write_row;"
+        " the server itself syncs nothing for either (fsync=off)"
+    )
     return Answer({"postgresql_over_copy": found["copy"] / found["postgresql"]}, samples, [note])
 
 
@@ -211,7 +245,7 @@ def iceberg_json(size: Size, folder: Path, tell: Tell) -> Answer:
 _QUESTIONS: dict[tuple[str, ...], Ask] = {
     ("postgresql_over_copy",): postgresql,
     ("iceberg_over_append", "catalog_wall_s"): iceberg,
-    ("delta_over_append",): delta,
+    ("delta_over_append", "delta_over_append_without_bounds"): delta,
     ("iceberg_records_per_s",): iceberg_json,
 }
 """Functions by the figures that they answer."""

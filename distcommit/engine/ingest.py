@@ -67,7 +67,7 @@ class _IngestTask:
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
-        partition = task - len(manifest.large)
+        partition, self._tasks = task - len(manifest.large), len(manifest.large) + settings.partitions
         self._owned = settings.buckets_of(partition) if partition >= 0 else range(0)
         self._plans: dict[int, list[DatasetPlan]] = {}
         self._units: list[WorkUnit] = []
@@ -210,8 +210,7 @@ class _IngestTask:
     def _run(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> TaskState:
         settings, roots = self._settings, self._store.roots
         bucket = self._bucket_of[unit.dataset_urn]
-        attempt = uuid.uuid4().hex
-        identity = AttemptIdentity(settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id, attempt)
+        identity = _new_attempt(settings, unit, self._task, self._tasks)
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
             if flow.discarding:
@@ -347,3 +346,8 @@ def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> Tas
         started_ms=now,
         finished_ms=now,
     )
+
+
+def _new_attempt(settings: RunSettings, unit: WorkUnit, task: int, tasks: int) -> AttemptIdentity:
+    attempt, of = uuid.uuid4().hex, (settings.run_id, settings.epoch, unit.dataset_urn, unit.work_unit_id)
+    return AttemptIdentity(*of, attempt, task=task, tasks=tasks)

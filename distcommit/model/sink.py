@@ -32,7 +32,11 @@ BY_DATASET = "dataset"
 
 @dataclass(frozen=True, slots=True)
 class AttemptIdentity:
-    """Which attempt at which work unit writes. `attempt` is unique to the call that makes it (a fresh uuid)."""
+    """Which attempt at which work unit writes, and of how many tasks.
+
+    `attempt` is unique to the call that makes it (a fresh uuid). `task` of `tasks`: which of the run's ingest tasks it
+    is in, from 0 on. A work unit that is read again may be in another one, so that no name at a target may rest on it.
+    """
 
     run_id: str
     epoch: int
@@ -40,6 +44,8 @@ class AttemptIdentity:
     work_unit_id: str
     attempt: str
     branch: str = MAIN_BRANCH
+    task: int = 0
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)

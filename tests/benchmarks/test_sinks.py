@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from benchmarks.arms import delta as delta_arms
 from benchmarks.questions import sinks as question
 from benchmarks.questions.sinks import FIGURES, Answer, Size, sinks
-from benchmarks.runner import Tell
+from benchmarks.runner import Tell, WrongResultError
 from tests.benchmarks.commands import answer
 from tests.servers.process import ServerUnavailableError
 
@@ -46,7 +48,24 @@ def test_each_figure_is_there_or_missing_with_the_reason(tmp_path: Path) -> None
 def test_delta_is_measured_against_its_own_append(tmp_path: Path) -> None:
     size = Size(records=2_000, tables=1, repeats=2, seed=1)
     found = sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))
-    assert set(found.ratios) == {"delta_over_append"}
+    assert set(found.ratios) == {"delta_over_append", "delta_over_append_without_bounds"}
     assert {(sample.arm, sample.repeat) for sample in found.samples} == {
-        (arm, repeat) for arm in ("delta", "delta_append") for repeat in range(2)
+        (arm, repeat) for arm in ("delta", "delta_append", "delta_append_without_bounds") for repeat in range(2)
     }
+
+
+def test_what_is_measured_is_written_alike_or_it_is_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = Size(records=2_000, tables=2, repeats=1, seed=1)
+    monkeypatch.setattr(question, "_CATALOG_CALL_S", 0.0)
+    monkeypatch.setattr(question, "_APPENDS", 1)
+    found = sinks(size, tmp_path, lambda _: None, frozenset({"iceberg_over_append"}))
+    assert set(found.ratios) == {"iceberg_over_append", "catalog_wall_s"}
+    append = delta_arms.by_append
+
+    def leaves_one_out(folder: Path, records: pa.Table, *, bounds: bool) -> float:
+        monkeypatch.setattr(delta_arms, "_count", lambda *_: None)
+        return append(folder, records.slice(1), bounds=bounds)
+
+    monkeypatch.setattr(delta_arms, "by_append", leaves_one_out)
+    with pytest.raises(WrongResultError, match="rows and codecs"):
+        sinks(size, tmp_path, lambda _: None, frozenset({"delta_over_append"}))

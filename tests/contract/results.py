@@ -40,7 +40,8 @@ class Contract:
 
     def names(self) -> list[str]:
         """The contract's tests, in their order."""
-        return [name for name in vars(self.kind) if name.startswith("test_")]
+        kinds = reversed(self.kind.__mro__)  # what a contract takes from another one is a part of it
+        return [name for kind in kinds for name in vars(kind) if name.startswith("test_")]
 
 
 CONTRACTS = {
@@ -76,7 +77,9 @@ CONTRACTS = {
             "test_iceberg.TestSqliteCatalog": "`iceberg`, catalog in SQLite",
             "test_iceberg.TestPostgresCatalog": "`iceberg`, catalog in PostgreSQL",
             "test_iceberg.TestRestCatalog": "`iceberg`, REST catalog",
+            "test_iceberg.TestOneTable": "`iceberg`, one table",
             "test_delta.TestDeltaSink": "`delta`, on a local disk",
+            "test_delta.TestOneTable": "`delta`, one table",
             "test_delta.TestDeltaOnS3": "`delta`, on moto's mock of S3",
             "test_kafka_sink.TestKafkaSink": "`kafka`",
             "test_sinks.TestSqliteSink": "the example `sqlite_sink.py`",
@@ -156,7 +159,7 @@ def _cell(results: ContractResults, name: str, test: str, notes: list[str]) -> s
         text = "skipped"
     if why:
         text += _note(notes, f"Nothing to try: {why}." if passed else why)
-    if own is not vars(results.contract.kind)[test] and not is_slow:
+    if own is not getattr(results.contract.kind, test) and not is_slow:
         text += _note(notes, f"A weaker test of its own. {(own.__doc__ or '').strip()}")
     if getattr(kind, "REFUSED_NAMES", ()) and test == results.contract.names()[0]:
         text += _note(notes, f"Refused, with an error: names like {', '.join(f'`{n}`' for n in kind.REFUSED_NAMES)}.")

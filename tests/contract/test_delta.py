@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 import boto3
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from distcommit.fs.s3_requests import S3Requests
 from distcommit.model.committer import CommitRequest
+from distcommit.model.sink import SinkWriter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.table_names import plain_name
@@ -41,6 +44,12 @@ class TestDeltaSink(SinkContract):
             for offset in DeltaTable(log.parent).to_pyarrow_table()["offset"].to_pylist()
         ]
 
+    def in_doubt(self, place: Path) -> int:
+        """Data files that no table has."""
+        logs = (place / "tables").glob("*/_delta_log")
+        live = {uri.removeprefix("file://") for log in logs for uri in DeltaTable(log.parent).file_uris()}
+        return len({str(path) for path in (place / "tables").rglob("*.parquet")} - live)
+
     def lose(self, place: Path, request: CommitRequest) -> bool:
         (place / "tables" / request.infos[-1]["files"][0]["path"]).unlink()
         return True
@@ -50,6 +59,34 @@ class TestDeltaSink(SinkContract):
         shutil.move(place / "tables", place / "elsewhere")
         (place / "tables").touch()
         return True
+
+
+class TestOneTable(TestDeltaSink):
+    """A table for all datasets, which are a commit group. Which dataset a record is of its file's name says, by the
+    attempt that has written it."""
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        (place / "tables").mkdir(exist_ok=True)
+        return DeltaSink.model_validate({"type": "delta", "location": str(place / "tables"), "table": "events"})
+
+    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
+        attempt = attempt or uuid.uuid4().hex
+        self.datasets = {**getattr(self, "datasets", {}), attempt: urn}
+        return super().writer(place, urn, epoch, attempt)
+
+    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+        if not (place / "tables" / "events" / "_delta_log").exists():
+            return []
+        paths = [uri.removeprefix("file://") for uri in DeltaTable(place / "tables" / "events").file_uris()]
+        return [
+            (self.datasets[Path(path).name.split("-")[2]], offset)
+            for path in paths
+            for offset in pq.read_table(path)["offset"].to_pylist()
+        ]
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Every fifth line: they are the same lines."""
+        self.kill_before_lines(tmp_path, apart=5)
 
 
 class TestDeltaOnS3(SinkContract):
@@ -80,6 +117,23 @@ class TestDeltaOnS3(SinkContract):
             if DeltaTable.is_deltatable(table, self.options)
             for offset in DeltaTable(table, storage_options=self.options).to_pyarrow_table()["offset"].to_pylist()
         ]
+
+    def in_doubt(self, place: Path) -> int:
+        """Data files that no table has."""
+        requests, prefix = S3Requests(self.bucket), self.location(place).rpartition("/")[2]
+        tables = [entry.name for entry in requests.list_folder(f"{prefix}/") if entry.is_folder]
+        there = {
+            f"{table}/{entry.name}"
+            for table in tables
+            for entry in requests.list_folder(f"{prefix}/{table}/")
+            if entry.name.endswith(".parquet")
+        }
+        live = {
+            uri.partition(f"{prefix}/")[2]
+            for table in tables
+            for uri in DeltaTable(f"{self.location(place)}/{table}", storage_options=self.options).file_uris()
+        }
+        return len(there - live)
 
     def lose(self, place: Path, request: CommitRequest) -> bool:
         key = f"{self.location(place).rpartition('/')[2]}/{request.infos[-1]['files'][0]['path']}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, urlparse
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.table import Table
 
 from distcommit.model.committer import CommitRequest
+from distcommit.model.sink import SinkWriter
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
@@ -21,6 +25,11 @@ from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.postgresql import PostgresServer
 
 _DATASETS = {plain_name(urn): urn for urn in ("a", "b", "c", "b/ü")}
+
+
+def files_in(table: Table) -> list[str]:
+    """Where the data files of a table are."""
+    return [task.file.file_path for task in table.scan().plan_files()]
 
 
 class _OnIceberg(SinkContract):
@@ -69,6 +78,16 @@ class _OnIceberg(SinkContract):
             for offset in client.load_table((self.namespace(place), name)).scan().to_arrow()["offset"].to_pylist()
         ]
 
+    def in_doubt(self, place: Path) -> int:
+        """Data files that no version of a table has."""
+        close_opened()
+        with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
+            tables = [client.load_table(name) for name in client.list_tables(self.namespace(place))]
+            live = {urlparse(path).path for table in tables for path in files_in(table)}
+            folders = [Path(urlparse(table.location()).path) for table in tables]
+        there = {str(path) for folder in folders for path in folder.rglob("*.parquet")}
+        return len(there - live)
+
     def lose(self, place: Path, request: CommitRequest) -> bool:
         Path(urlparse(request.infos[-1]["files"][0]["path"]).path).unlink()
         return True
@@ -80,6 +99,34 @@ class TestSqliteCatalog(_OnIceberg):
             db.execute("ALTER TABLE iceberg_tables RENAME TO elsewhere")
         db.close()
         return True
+
+
+class TestOneTable(TestSqliteCatalog):
+    """A table for all datasets, which are a commit group. Which dataset a record is of its file's name says, by the
+    attempt that has written it."""
+
+    def make_sink(self, place: Path) -> CommitterSink:
+        settings = {"catalog": self.catalog(place), "namespace": self.namespace(place), "table": "events"}
+        return IcebergSink.model_validate({"type": "iceberg", **settings})
+
+    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
+        attempt = attempt or uuid.uuid4().hex
+        self.datasets = {**getattr(self, "datasets", {}), attempt: urn}
+        return super().writer(place, urn, epoch, attempt)
+
+    def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
+        if not client.table_exists((self.namespace(place), "events")):
+            return []
+        paths = files_in(client.load_table((self.namespace(place), "events")))
+        return [
+            (self.datasets[Path(path).name.split("-")[2]], offset)
+            for path in paths
+            for offset in pq.read_table(urlparse(path).path)["offset"].to_pylist()
+        ]
+
+    def test_killed_at_any_line_it_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Every twentieth line: they are the same lines."""
+        self.kill_before_lines(tmp_path, apart=20)
 
 
 class _OnServer(_OnIceberg):

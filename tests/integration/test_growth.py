@@ -5,8 +5,10 @@ The figures that the pages of the sinks state are printed: `pytest -m long -rP t
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlparse
@@ -16,6 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
+from deltalake import DeltaTable
 from psycopg import sql
 from pyiceberg.catalog import load_catalog
 
@@ -24,12 +27,16 @@ from distcommit.model.committer import CommitRequest, Committed, CommitterContex
 from distcommit.model.sink import AttemptIdentity, Origin, Sink, StagingArea
 from distcommit.model.source import Provenance
 from distcommit.sinks.committer_sink import CommitterSink
+from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.client import ledger_made
 from distcommit.sinks.kafka.sink import KafkaSink
+from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
+from distcommit.sinks.sqlite.sink import SqliteSink
 from tests.servers.kafka import KafkaServer
+from tests.servers.mariadb import MariadbServer
 from tests.servers.postgresql import PostgresServer
 
 RUNS, DATASETS = 1000, 3
@@ -118,6 +125,67 @@ def test_iceberg(tmp_path: Path) -> None:
     told("the newest metadata once snapshots are expired", left)
     assert left < 64 << 10
     close_opened()
+
+
+def test_mariadb(mariadb_server: MariadbServer, tmp_path: Path) -> None:
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE growth")
+    url = mariadb_server.url.rpartition("/")[0] + "/growth"
+    sink = MariadbSink.model_validate({"type": "mariadb", "url": url, "password": mariadb_server.password})
+
+    def asked(what: str) -> int:
+        with mariadb_server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(what)
+            (found,) = cursor.fetchone() or (0,)
+        return int(found)
+
+    def ledger_bytes() -> int:
+        return asked("SELECT file_size FROM information_schema.innodb_sys_tablespaces WHERE name LIKE 'growth/%ledger'")
+
+    sizes = {epoch: ledger_bytes() for epoch in runs(sink, tmp_path) if epoch in (10, RUNS)}
+    told("the ledger", sizes[RUNS])
+    told("the ledger, for each dataset and commit", sizes[RUNS] / DATASETS / RUNS)
+    assert asked("SELECT count(*) FROM growth.d0") == RUNS
+    assert sizes[RUNS] == sizes[10], "a row is changed in its place"
+
+
+def test_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "rows.db"
+    sink = SqliteSink.model_validate({"type": "sqlite", "path": str(path)})
+
+    def row_bytes() -> int:
+        with closing(sqlite3.connect(path)) as file:
+            rows = file.execute("SELECT * FROM distcommit_ledger").fetchall()
+        return max(sum(len(str(value)) for value in row) for row in rows)
+
+    sizes = {epoch: row_bytes() for epoch in runs(sink, tmp_path) if epoch in (10, RUNS)}
+    told("a dataset's row", sizes[RUNS])
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT count(*) FROM distcommit_ledger").fetchall() == [(DATASETS,)]
+        assert file.execute("SELECT count(*) FROM d0").fetchall() == [(RUNS,)]
+        (free,) = file.execute("PRAGMA freelist_count").fetchone()
+    assert sizes[RUNS] <= sizes[10] + 16, "a row grows by no more than its numbers do"
+    assert free <= 1
+
+
+def test_delta(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    made = {"type": "delta", "location": str(tmp_path / "tables"), "table": "events"}
+    sink, sizes = DeltaSink.model_validate(made), dict[int, int]()
+    for epoch in runs(sink, tmp_path):
+        if epoch in (10, RUNS):
+            ledger = [path.stat().st_size for path in (tmp_path / "output" / ".distcommit").rglob("*.*")]
+            sizes[epoch] = sum(ledger)
+            assert len(ledger) <= 18
+    entries = [path.stat().st_size for path in (tmp_path / "tables").rglob("*.json")]
+    everything = [path.stat().st_size for path in (tmp_path / "tables").glob("*/_delta_log/*")]
+    told("ledger files", sizes[RUNS])
+    told("an entry of the log", sum(entries) / len(entries))
+    told("the log, checkpoints too, for each commit", sum(everything) / RUNS)
+    assert sizes[RUNS] <= 17 * 4096
+    assert sizes[RUNS] <= sizes[10] + 64 * DATASETS, "the ledger does not grow with commits"
+    table = DeltaTable(tmp_path / "tables" / "events")
+    assert len(table.to_pyarrow_table(columns=["offset"])) == RUNS * DATASETS
 
 
 def test_kafka(kafka_server: KafkaServer, tmp_path: Path) -> None:

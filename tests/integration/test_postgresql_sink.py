@@ -196,6 +196,26 @@ def test_without_rights_a_dataset_waits_for_them(target: Target) -> None:
     target.sql(f"DROP OWNED BY {user}; DROP ROLE {user}")
 
 
+def test_a_full_disk_has_nothing_of_what_was_too_much_and_takes_the_rest(target: Target) -> None:
+    """`/dev/full` in the place of the table's file: there is no room for its rows, and for others there is."""
+    target.sql("CREATE TABLE large (n bigint)")
+    ((path, data),) = target.sql("SELECT pg_relation_filepath('large'), current_setting('data_directory')")
+    sink, file = target.sink(), Path(data, path)
+    large, small = target.prepare(sink, "large", 1), target.prepare(sink, "small", 1)
+    file.rename(f"{file}.away")
+    file.symlink_to("/dev/full")
+    with pytest.raises(psycopg.errors.DiskFull):
+        target.commit(sink, small, large)
+    assert "small" not in target.tables()
+    assert target.commit(sink, small) == [Committed()], "as each is then tried by itself"
+    with pytest.raises(psycopg.errors.DiskFull):
+        target.commit(sink, large)
+    assert target.ledger() == [("small", 1)]
+    Path(f"{file}.away").replace(file)
+    assert target.commit(sink, small, large) == [AlreadyCommitted(), Committed()]
+    assert target.rows("large") == [(1,), (2,), (3,)]
+
+
 def test_what_is_committed_is_on_disk_whatever_the_role_says(target: Target) -> None:
     """`synchronous_commit = off` answers before anything is written: a crash would take what counts as committed."""
     target.sql("CREATE TABLE a (n bigint, s text DEFAULT current_setting('synchronous_commit'))")

@@ -118,6 +118,21 @@ class SinkContract(TakenBack):
             assert self.commit(tmp_path, request) == [Committed()]
         assert self.seen(tmp_path) == []
 
+    def test_what_lost_is_taken_away_and_nothing_of_what_is_to_be_committed(self, tmp_path: Path) -> None:
+        """Of a sink with `discards`: of attempts that are not chosen, and of those that died."""
+        if not self.sink(tmp_path).discards:
+            self.passes_over("its writers leave nothing at the target")
+            return
+        lost = [self.lost(tmp_path, "a", 1, died=died) for died in (False, True)]
+        chosen, waiting = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "b", 1, [1])
+        assert self.commit(tmp_path, chosen) == [Committed()]
+        assert self.in_doubt(tmp_path) >= len(lost)
+        for some in (lost[:1], lost, lost):  # once more after a crash half-way, and with nothing left to take away
+            self.discard(tmp_path, *some)
+        assert self.commit(tmp_path, waiting) == [Committed()]
+        assert self.in_doubt(tmp_path) == 0
+        assert self.seen(tmp_path) == [("a", 0), ("b", 1)]
+
     # -- commit, again and again
 
     def test_committed_again_it_changes_nothing(self, tmp_path: Path) -> None:

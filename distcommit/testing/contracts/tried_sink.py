@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from distcommit.fs.local import LocalFileSystem
-from distcommit.model.committer import CommitOutcome, CommitRequest, SinkCommitter
+from distcommit.model.committer import CommitOutcome, CommitRequest, LostAttempt, SinkCommitter
 from distcommit.model.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.model.steps import StepContext
 from distcommit.sinks.committer_sink import CommitterSink
@@ -43,6 +43,12 @@ class TriedSink(ABC):
         """Makes the target unusable, as an outage does; False if nothing can. It is not mended."""
         return False
 
+    def in_doubt(self, place: Path) -> int:
+        """How many things are at the target, counted there, that neither are committed nor have gone: prepared
+        transactions, data files of no table. Asked of a sink with `discards`, and more than 0 where an attempt has
+        lost."""
+        raise NotImplementedError(f"{type(self).__name__} does not count what its sink's `discard` takes away")
+
     def passes_over(self, why: str) -> None:  # noqa: B027 - for those who tell it
         """Told by a test that it has nothing to try with the sink."""
 
@@ -63,14 +69,22 @@ class TriedSink(ABC):
             store_id="store",
         )
 
-    def writer(self, place: Path, urn: str, epoch: int) -> SinkWriter:
-        """The writer of a new attempt."""
-        attempt = uuid.uuid4().hex
+    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "") -> SinkWriter:
+        """The writer of a new attempt; `attempt`: its id."""
+        attempt = attempt or uuid.uuid4().hex
         folder = place / "staging" / attempt
         folder.mkdir(parents=True)
         identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt)
         area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
         return self.sink(place).open_writer(identity, area, Origin())
+
+    def lost(self, place: Path, urn: str, epoch: int, *, died: bool) -> LostAttempt:
+        """An attempt that has prepared a record and was not chosen. If it died, nobody knows its infos."""
+        attempt = uuid.uuid4().hex
+        writer = self.writer(place, urn, epoch, attempt)
+        writer.write(batch_of(0))
+        infos = tuple(writer.prepare_commit().infos)
+        return LostAttempt(epoch, f"00000_{epoch:06d}", attempt, attempt, () if died else infos)
 
     def prepare(self, place: Path, urn: str, epoch: int, *work_units: Sequence[int]) -> CommitRequest:
         """What one attempt at each of these work units (offsets) has prepared, as a committer finds it in the store."""
@@ -120,6 +134,14 @@ class TriedSink(ABC):
         committer = self.sink(place).open_committer(self.context(place).for_committers)
         try:
             committer.allow(list(requests))
+        finally:
+            committer.close()
+
+    def discard(self, place: Path, *lost: LostAttempt) -> None:
+        """Takes away what lost as one more process does."""
+        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        try:
+            committer.discard(list(lost))
         finally:
             committer.close()
 

@@ -47,8 +47,10 @@ class MemorySink(CommitterSink):
     calls: list[list[CommitRequest]] = field(default_factory=list)
     ledger: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)
     taken_back: list[CommitRequest] = field(default_factory=list)
+    attempts: list[AttemptIdentity] = field(default_factory=list)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
+        self.attempts.append(attempt)
         return MemoryWriter()
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
@@ -133,6 +135,17 @@ def test_all_ready_datasets_of_a_bucket_are_one_call_and_each_work_unit_is_in_it
     assert (a.dataset_urn, b.dataset_urn, a.epoch, b.epoch) == ("a", "b", result.epoch, result.epoch)
     assert (result.totals.records_published, result.totals.files_published) == (8, 0)
     assert machine.paths(STAGING) == {}
+
+
+def test_a_writer_is_told_which_task_of_how_many_it_is_in() -> None:
+    machine, sink = Machine(), MemorySink()
+    data = ModelSource({"large": ModelDataset({"0": 64}), **{f"d{n}": ModelDataset({"0": 1}) for n in range(20)}})
+    settings = replace(WORLD.begin(machine, data, sink=sink), partitions=3)
+    assert run(launch, settings).succeeded
+    (large,) = (attempt for attempt in sink.attempts if attempt.dataset_urn == "large")
+    assert (large.task, large.tasks) == (0, 4), "what is large has a task of its own, and each partition one"
+    assert {attempt.task for attempt in sink.attempts} == {0, 1, 2, 3}
+    assert {(attempt.tasks, attempt.epoch) for attempt in sink.attempts} == {(4, settings.epoch)}
 
 
 def test_the_next_run_goes_on_where_the_last_one_committed() -> None:

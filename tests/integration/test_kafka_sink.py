@@ -1,0 +1,163 @@
+"""What goes wrong at Kafka's brokers: each problem is one dataset's own, is told, and leaves nothing half there."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from distcommit.fs.local import LocalFileSystem
+from distcommit.model.committer import (
+    AlreadyCommitted,
+    CommitOutcome,
+    CommitRequest,
+    Committed,
+    CommitterContext,
+    FailedForGood,
+    RetryLater,
+)
+from distcommit.model.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.sinks.kafka.client import ledger_made
+from distcommit.sinks.kafka.producers import CatchableProducer
+from distcommit.sinks.kafka.sink import KafkaSink
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import committed_records
+
+FS = LocalFileSystem(durable=False)
+commit_transaction: Callable[..., Any] = CatchableProducer.commit_transaction
+
+
+class Target:
+    """Topics of a test's own, behind one transactional id."""
+
+    def __init__(self, brokers: str, folder: Path) -> None:
+        self.brokers, self.folder, self.name = brokers, folder, f"sink-{uuid.uuid4().hex[:12]}"
+        self.context = CommitterContext(FS, f"{folder}", f"{folder}/output", "store")
+        ledger_made(self.sink().target(), "the first")
+
+    def sink(self, **settings: Any) -> KafkaSink:
+        topics = {"topic": f"{self.name}-{{dataset}}", "create": True, "ledger": f"{self.name}.ledger"}
+        made = {"brokers": self.brokers, "transactional_ids": 1, "format": "json", "key": "", **topics, **settings}
+        return KafkaSink.model_validate({"type": "kafka", **made})
+
+    def prepare(
+        self, urn: str, epoch: int, *numbers: int, text: str = "", bases: tuple[int, ...] = ()
+    ) -> CommitRequest:
+        attempt = uuid.uuid4().hex
+        (self.folder / attempt).mkdir()
+        area = StagingArea(FS, f"{self.folder}/{attempt}", attempt, f"{self.folder}/output")
+        writer = self.sink().open_writer(AttemptIdentity("run", epoch, urn, "unit", attempt), area, Origin())
+        writer.write(pa.record_batch({"n": numbers, "text": [text] * len(numbers)}))
+        return CommitRequest(urn, epoch, tuple(writer.prepare_commit().infos), bases=bases, attempts=(attempt,))
+
+    def commit(self, *requests: CommitRequest, **settings: Any) -> Sequence[CommitOutcome]:
+        committer = self.sink(**settings).open_committer(self.context)
+        try:
+            return committer.commit(requests)
+        finally:
+            committer.close()
+
+    def seen(self, urn: str) -> list[int]:
+        """What readers of committed messages find."""
+        records = committed_records(self.brokers, [f"{self.name}-{urn}"])
+        return sorted(json.loads(record.value() or b"")["n"] for record in records)
+
+    def delete_topic(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.brokers})
+        admin.delete_topics([topic])[topic].result()
+        while topic in admin.list_topics(timeout=30).topics:
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def target(kafka_server: KafkaServer, tmp_path: Path) -> Target:
+    return Target(kafka_server.bootstrap_servers, tmp_path)
+
+
+def refused(outcome: CommitOutcome, said: str) -> None:
+    assert isinstance(outcome, FailedForGood), outcome
+    assert said in outcome.reason
+
+
+def test_a_ledger_that_was_deleted_is_never_guessed(target: Target) -> None:
+    assert target.commit(target.prepare("a", 1, 1)) == [Committed()]
+    second = target.prepare("a", 2, 2, bases=(1,))
+    target.delete_topic(f"{target.name}.ledger")
+    with pytest.raises(Exception, match="the ledger topic is gone"):
+        target.commit(second)
+    made_again = ledger_made(target.sink().target(), "a later run")
+    (outcome,) = target.commit(second)
+    refused(outcome, "was deleted and made again")
+    third = target.prepare("a", 3, 3, bases=(1,))
+    told_of_it = tuple({**info, "ledger": made_again} for info in third.infos)  # as writers of later processes are
+    (outcome,) = target.commit(replace(third, infos=told_of_it))
+    refused(outcome, "not the target that the store knows")
+    assert target.seen("a") == [1]
+
+
+def test_another_target_than_the_store_knows_is_refused_and_others_are_committed(target: Target) -> None:
+    assert target.commit(target.prepare("a", 1, 1, bases=(0,))) == [Committed()]
+    put_back, other = target.prepare("a", 3, 3, bases=(2,)), target.prepare("b", 3, 3)
+    outcome, committed = target.commit(put_back, other)
+    refused(outcome, "not the target that the store knows")
+    assert committed == Committed()
+    assert (target.seen("a"), target.seen("b")) == ([1], [3])
+
+
+def test_what_a_topic_does_not_take_holds_up_its_dataset_alone(target: Target) -> None:
+    large, good = target.prepare("large", 1, 1, text="x" * 2_000_000), target.prepare("good", 1, 1)
+    outcome, committed = target.commit(large, good)
+    assert isinstance(outcome, RetryLater)
+    assert "can't be sent to the topic" in outcome.reason
+    assert committed == Committed()
+    missing = target.prepare("missing", 2, 2)
+    outcome, committed = target.commit(missing, target.prepare("good", 2, 2), create=False)
+    assert isinstance(outcome, RetryLater)
+    assert "it does not exist" in outcome.reason
+    assert committed == Committed()
+    assert target.seen("good") == [1, 2]
+    assert target.commit(missing) == [Committed()]
+    assert (target.seen("missing"), target.seen("large")) == ([2], [])
+
+
+def test_an_answer_that_is_lost_after_the_commit_is_found_in_the_ledger(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[bool] = []
+
+    def loses_the_first_answer(producer: CatchableProducer, *arguments: Any) -> None:
+        commit_transaction(producer, *arguments)
+        if not lost:
+            lost.append(True)
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+
+    monkeypatch.setattr(CatchableProducer, "commit_transaction", loses_the_first_answer)
+    assert target.commit(target.prepare("a", 1, 1, 2)) == [AlreadyCommitted()]
+    assert lost
+    assert target.seen("a") == [1, 2]
+
+
+def test_a_zombie_with_all_of_its_transaction_sent_is_fenced_by_the_next_and_commits_nothing(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, woken = target.prepare("a", 1, 1), list[Sequence[CommitOutcome]]()
+
+    def sleeps_before_the_first(producer: CatchableProducer, *arguments: Any) -> None:
+        if not woken:
+            woken.append([])
+            woken[0] = target.commit(request)
+        commit_transaction(producer, *arguments)
+
+    monkeypatch.setattr(CatchableProducer, "commit_transaction", sleeps_before_the_first)
+    assert target.commit(request) == [AlreadyCommitted()]
+    assert woken == [[Committed()]]
+    assert target.seen("a") == [1]
