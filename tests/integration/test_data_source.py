@@ -85,6 +85,59 @@ def test_one_dataset_or_all_at_a_cut_and_at_an_older_one(spark: SparkSession, tm
     assert {field.name for field in orders.schema} == set(same.schema.names)
 
 
+SECOND_OF_MARCH = json.dumps([["at", ">=", "2026-03-02T00:00:00Z"]])
+
+
+@pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
+def test_columns_and_records_that_are_not_asked_for_are_not_read(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """What must not be read is made unreadable: pages of other columns, and then other days' files are taken away."""
+    place = Place(tmp_path, spark, form)
+    place.run()
+    place.run(later=[7, 8, 9])
+    few = place.load(columns='["n", "name"]', filters=SECOND_OF_MARCH)
+    one = place.load(dataset="orders", filters=json.dumps([["n", "in", [2, 12]], ["later", "<", 9]]))
+    all_rows = place.load()
+    expected = sorted((row["n"], row["name"]) for row in all_rows.where("at >= '2026-03-02T00:00:00Z'").collect())
+    assert len(expected) == 8
+    assert sorted(map(tuple, few.collect())) == expected
+    assert few.columns == ["n", "name"]
+    assert [(row["n"], row["later"]) for row in one.orderBy("n").collect()] == [(2, 7), (12, 8)]
+    assert one.where("n > 2").count() == 1
+    assert one.count() == 2
+    assert place.load(filters='[["n", ">", 1000]]').count() == 0
+    if form != "parquet":
+        return
+    files = sorted((tmp_path / "output").glob("*/*/*.parquet"))
+    for path in files:
+        spoil(path, "at" if "2026-03-02" in str(path) else "n")
+    with pytest.raises(PySparkException, match="can't be read"):
+        all_rows.collect()
+    assert (
+        sorted(map(tuple, place.load(columns='["n", "name"]', filters='[["n", "in", [11, 21, 12, 22]]]').collect()))
+        == expected
+    )
+    for path in files:
+        if "2026-03-02" not in str(path):
+            path.unlink()
+    assert few.where("n = 21").count() == 2
+    with pytest.raises(PySparkException, match="this cut went while it was read"):
+        all_rows.select("name").collect()
+
+
+def spoil(path: Path, column: str) -> None:
+    """Overwrites the pages of a column, and nothing else."""
+    metadata = pq.read_metadata(path)
+    data = bytearray(path.read_bytes())
+    for group in range(metadata.num_row_groups):
+        for chunk in map(metadata.row_group(group).column, range(metadata.num_columns)):
+            if chunk.path_in_schema == column:
+                first = chunk.dictionary_page_offset or chunk.data_page_offset
+                data[first : first + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    path.write_bytes(data)
+
+
 @pytest.mark.slow
 def test_a_frame_stays_at_its_cut_and_says_so_once_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, spark)
@@ -111,6 +164,11 @@ def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_p
         ({"as-of": 1}, "no options of this data source"),
         ({"datasets": "orders"}, "these are no datasets"),
         ({"tasks": 0}, "no number of tasks"),
+        ({"columns": "n"}, "these are no columns"),
+        ({"columns": '["n", "m"]'}, "no columns of these names"),
+        ({"filters": "n > 1"}, "these are no filters"),
+        ({"filters": '[["m", ">", 1]]'}, "no column of that name"),
+        ({"filters": '[["at", ">", "soon"]]'}, "none of its column's type"),
     ):
         with pytest.raises(PySparkException, match=why):
             place.load(**options)
