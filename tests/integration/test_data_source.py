@@ -111,19 +111,16 @@ def test_columns_and_records_that_are_not_asked_for_are_not_read(
         return
     files = sorted((tmp_path / "output").glob("*/*/*.parquet"))
     for path in files:
-        spoil(path, "at" if "2026-03-02" in str(path) else "n")
+        spoil(path, "later" if "2026-03-02" in str(path) else "n")
     with pytest.raises(PySparkException, match="can't be read"):
         all_rows.collect()
-    assert (
-        sorted(map(tuple, place.load(columns='["n", "name"]', filters='[["n", "in", [11, 21, 12, 22]]]').collect()))
-        == expected
-    )
+    assert sorted(map(tuple, few.collect())) == expected
     for path in files:
         if "2026-03-02" not in str(path):
             path.unlink()
     assert few.where("n = 21").count() == 2
     with pytest.raises(PySparkException, match="this cut went while it was read"):
-        all_rows.select("name").collect()
+        all_rows.collect()
 
 
 def spoil(path: Path, column: str) -> None:
