@@ -266,7 +266,7 @@ def looking(
     folder: Folder = _HERE,
     as_json: Json = False,
 ) -> None:
-    """How long `status` and others take over very many datasets, and a reader to open the newest cut; what they hold."""
+    """What `status`, `datasets` and `runs` take over very many datasets, and a reader to open their newest cut."""
     _show(run_looking(datasets, repeats=repeats, folder=folder, tell=_tell), as_json)
 
 

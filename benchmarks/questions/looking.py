@@ -1,5 +1,5 @@
-"""How long does it take to look at a store of very many datasets, and what does it hold: the commands of who is on call,
-and a reader that opens the newest cut?"""
+"""What does it take to look at a store of very many datasets, by the commands of who is on call, and for a reader to open
+its newest cut?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _COMMANDS: dict[str, Sequence[str]] = {
     "status_json": ["status", "--json"],
     "datasets": ["datasets"],
     "runs": ["runs"],
-    "files_of_one": ["files", "--dataset=topic-000000"],
 }
 _ALONE = """
 import json, os, subprocess, sys, time
@@ -29,7 +28,7 @@ _, status, used = os.wait4(process.pid, 0)
 print(json.dumps({"seconds": time.perf_counter() - began_s, "cpu_s": used.ru_utime + used.ru_stime,
                   "peak_mb": used.ru_maxrss * 1024 / 1e6, "code": os.waitstatus_to_exitcode(status)}))
 """
-"""A process counts the memory of the one that it was forked from as its own peak, so a small one starts each command."""
+"""A process counts the memory of the one that it was forked from as its own peak: a small one starts each command."""
 _OPEN_CUT = """
 import json, sys, time
 import distcommit
