@@ -1,5 +1,5 @@
-"""What does it take to look at a store of very many datasets, by the commands of who is on call, and for a reader to open
-its newest cut?"""
+"""What does it take to look at a store of very many datasets, by the commands of who is on call, and to open its newest
+cut as a reader?"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.stores.fencing import UNFINISHED_REBUILD, newer_runs
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
@@ -41,16 +41,22 @@ def half_published(folder: Path, spark: SparkSession) -> Iterator[KafkaJob]:
         yield job
 
 
-def killed_once(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> None:
-    """Starts a repair, and kills all of its processes in the middle of what it does."""
+def killed_once(job: KafkaJob, has_begun: Callable[[], bool], is_in_its_midst: Callable[[], bool]) -> None:
+    """Starts a repair, and kills all of its processes in the middle of what it does. Once it has begun it goes on by
+    instants only."""
     out = job.folder / "repair"
     with RunProcess(["repair", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as repair:
         until_s = time.monotonic() + WAIT_S
-        while not repair.has_ended and not is_in_its_midst():
+        while not is_in_its_midst():
+            assert not repair.has_ended, out.with_suffix(".out").read_text()
             assert time.monotonic() < until_s, out.with_suffix(".err").read_text()
-            time.sleep(0.0005)
+            if has_begun():
+                repair.thaw()
+                time.sleep(0.0003)
+                repair.freeze()
+            else:
+                time.sleep(0.001)
         repair.freeze()
-        assert not repair.has_ended, out.with_suffix(".err").read_text()
         assert is_in_its_midst()
         repair.kill()
 
@@ -66,13 +72,14 @@ def mended(job: KafkaJob, what: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     with half_published(tmp_path, spark) as job:
-        staged = [path for path in (tmp_path / "staging").rglob("*.parquet")]
+        staged = list((tmp_path / "staging").rglob("*.parquet"))
         assert len(staged) == len(STUCK) * DAYS
 
         def some_are_published() -> bool:
             return 0 < sum(path.exists() for path in staged) < len(staged)
 
-        killed_once(job, some_are_published)
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
+        killed_once(job, watcher.run_has_begun, some_are_published)
         mended(job, "sealed and not closed")
         job.assert_exact()
 
@@ -83,7 +90,7 @@ def test_killed_as_it_rebuilds_the_same_command_goes_on(spark: SparkSession, tmp
         newest = max((tmp_path / "store" / "log" / "bucket=00000").glob("*.seg"))
         newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
         store = Job.from_file(job.path).open_store(create=False)
-        killed_once(job, lambda: newer_runs(store) == UNFINISHED_REBUILD)
+        killed_once(job, lambda: False, lambda: newer_runs(store) == UNFINISHED_REBUILD)
         mended(job, "the store is older")
         assert Job.from_file(job.path, session=spark).run().succeeded
         job.assert_exact()
