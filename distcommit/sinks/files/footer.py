@@ -54,10 +54,6 @@ Wanted = Callable[[pa.Schema], pc.Expression | None]
 """What is true of each record that is wanted of a file with these columns; None if that is any."""
 
 
-def _all_of(_: pa.Schema) -> None:
-    """Any record is wanted."""
-
-
 class _Version(msgspec.Struct):
     version: int
 
@@ -198,7 +194,7 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
 
 
 def read_batches(
-    fs: FileSystem, path: str, columns: Collection[str] | None = None, wanted: Wanted = _all_of
+    fs: FileSystem, path: str, columns: Collection[str] | None = None, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of a file, of Parquet a part at a time. Raises as `read_records`.
 
@@ -213,31 +209,30 @@ def read_batches(
         yield from read_records(fs, path).to_batches()
         return
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
-        file = pq.ParquetFile(opened, page_checksum_verification=True)
-        groups = _row_groups(opened, file, wanted)
+        file, groups = _parquet(opened, wanted)
         names = None if columns is None else [name for name in file.schema_arrow.names if name in columns]
         if groups:
             yield from file.iter_batches(row_groups=groups, columns=names)
 
 
-def look_into(fs: FileSystem, path: str, wanted: Wanted = _all_of) -> tuple[pa.Schema, bool]:
+def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[pa.Schema, bool]:
     """The columns of a file, without what it says about itself, and whether it may have a wanted record; of Parquet its
     footer is read, of others all of it. Raises as `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
-        file = pq.ParquetFile(opened)
-        return file.schema_arrow.remove_metadata(), bool(_row_groups(opened, file, wanted))
+        file, groups = _parquet(opened, wanted)
+        return file.schema_arrow.remove_metadata(), bool(groups)
 
 
-def _row_groups(opened: pa.NativeFile, file: pq.ParquetFile, wanted: Wanted) -> list[int]:
-    """Those that may have a wanted record by their statistics."""
-    expression = wanted(file.schema_arrow)
-    if expression is None:
-        return list(range(file.num_row_groups))
-    opened.seek(0)
+def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
+    """The file, and its row groups that may have a wanted record by their statistics."""
     fragment = ds.ParquetFileFormat().make_fragment(opened)
-    return [group.id for group in fragment.subset(filter=expression).row_groups]
+    file = pq.ParquetFile(opened, metadata=fragment.metadata, page_checksum_verification=True)
+    expression = None if wanted is None else wanted(file.schema_arrow)
+    if expression is None:
+        return file, list(range(file.num_row_groups))
+    return file, [group.id for group in fragment.subset(filter=expression).row_groups]
 
 
 def _form_of(path: str) -> FileFormat | None:
