@@ -105,8 +105,8 @@ def test_columns_and_records_that_are_not_asked_for_are_not_read(
     place = Place(tmp_path, spark, form)
     place.run()
     place.run(later=[7, 8, 9])
-    few = place.load(columns='["n", "name"]', filters=SECOND_OF_MARCH)
-    everything = place.load()
+    few = place.load(columns='["n", "name"]', filters=SECOND_OF_MARCH, tasks=2)
+    everything = place.load(tasks=2)
     expected = sorted((row["n"], row["name"]) for row in everything.collect() if row["at"].day > 1)
     assert len(expected) == 8
     assert few.columns == ["n", "name"]
