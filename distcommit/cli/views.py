@@ -10,6 +10,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+DATASET_STYLES = {
+    "idle": "green",
+    "unread": "yellow",
+    "pending": "yellow",
+    "quarantined": "red",
+    "revoking": "red",
+    "stopped": "red",
+}
+"""How datasets stand, in color."""
 LISTED = 20
 """Lines of a table or a list; the rest is counted."""
 
