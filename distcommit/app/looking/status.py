@@ -87,8 +87,9 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it;
     `unended`: whether that is because it has not come to its end.
     `whole_job`: whether a run publishes all datasets or none. `generation`: of the bucket logs; `moving_to`: how many
-    buckets there are to be, if a move to that is under way. `counts`: datasets by status; `unread`: how many of the idle
-    ones could not be read; `positions_lost`: of all. `runs`: the newest ones that are kept; `failed_in_a_row`: of the newest, counted no further back than twenty.
+    buckets there are to be, if a move to that is under way. `counts`: datasets by status; `unread`: how many of
+    the idle ones could not be read; `positions_lost`: of all. `runs`: the newest ones that are kept; `failed_in_a_row`:
+    of the newest, counted no further back than twenty.
     `troubles`: what is wrong. `left_out`: of rows that are not idle, as many as are not among `datasets`.
     `paused_by`: who lets no service run the job by its schedule, empty if nobody. `retained`: what retention was asked
     for last.
