@@ -344,7 +344,7 @@ class TestStatus:
         result = invoke("status", job_file)
         assert result.exit_code == 0
         assert "the next run replays 20 records" in result.stdout
-        assert "its file is gone" in result.stdout
+        assert "its file is gone" in " ".join(result.stdout.split())
         assert "3 in 4 buckets: 1 idle, 1 pending, 1 quarantined" in result.stdout
         assert not any(line.strip().startswith("idle") for line in result.stdout.splitlines())
 
