@@ -18,7 +18,7 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 TOPICS = {f"t{number}": 1 for number in range(8)}
 STUCK = sorted(TOPICS)[1:]
-DAYS = 60
+DAYS = 30
 WAIT_S, TRIES = 120, 4
 
 
