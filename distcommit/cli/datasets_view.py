@@ -14,7 +14,17 @@ from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
 from distcommit.app.looking.replay_plan import ReplayPlan
 from distcommit.app.looking.status import standing
 from distcommit.app.looking.steps import SequenceSteps, StepsResult
-from distcommit.cli.views import DATASET_STYLES, LISTED, and_more, fact_table, good_verdict, listing, new_table, page
+from distcommit.cli.views import (
+    DATASET_STYLES,
+    LISTED,
+    and_more,
+    counted_runs,
+    fact_table,
+    good_verdict,
+    listing,
+    new_table,
+    page,
+)
 
 _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
 _REASON = 160
@@ -96,8 +106,7 @@ def _why(row: DatasetRow) -> str:
     if state.pending_epoch:
         parts.append(f"{state.pending_records:,} records of epoch {state.pending_epoch}")
     if state.failed_runs:
-        runs = "1 run" if state.failed_runs == 1 else f"{state.failed_runs:,} runs"
-        parts.append(f"{runs} could not {'finish' if state.pending_epoch else 'read'} it")
+        parts.append(f"{counted_runs(state.failed_runs)} could not {'finish' if state.pending_epoch else 'read'} it")
     if state.positions_lost:
         parts.append(f"{state.positions_lost:,} positions lost")
     if row.attempts is not None:
@@ -143,8 +152,7 @@ def _sequence(sequence: SequenceSteps) -> RenderableType:
     head.append(told)
     lines: list[RenderableType] = [head]
     if sequence.reason:
-        runs = "1 run" if sequence.failed_runs == 1 else f"{sequence.failed_runs:,} runs"
-        failed = f"{runs} could not finish it: " if sequence.failed_runs else ""
+        failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
         lines.append(Text(f"  {failed}{_short(sequence.reason)}", style="yellow"))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))

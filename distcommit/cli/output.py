@@ -23,6 +23,7 @@ from distcommit.cli.views import (
     LISTED,
     and_more,
     bad_verdict,
+    counted_runs,
     fact_table,
     good_verdict,
     listing,
@@ -382,16 +383,12 @@ def _next(row: DatasetStatusRow) -> str:
             if row.outage:
                 return f"{text}; an outage, nobody's failed run: {reason}"
             if row.failed_runs:
-                return f"{text}; {_runs(row.failed_runs)} could not: {reason}"
+                return f"{text}; {counted_runs(row.failed_runs)} could not: {reason}"
             return f"{text}; the last one could not: {reason}" if reason else text
         case "revoking":
             return f"to be released (abandon), as that was not finished: {reason}"
         case _:
             return f"to be released (retry, accept or abandon): {reason}"
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
 
 
 def _unread(row: DatasetStatusRow, reason: str) -> str:

@@ -87,6 +87,11 @@ def and_more(count: int, what: str) -> Text:
     return Text(f"and {count:,} {what}", style="dim")
 
 
+def counted_runs(count: int) -> str:
+    """So many runs, in words."""
+    return "1 run" if count == 1 else f"{count:,} runs"
+
+
 def should_be_none(count: int) -> str:
     """A count that should be 0."""
     return f"[bold red]{count:,}[/]" if count else "0"
