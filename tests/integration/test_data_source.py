@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from distcommit.stores.cuts import forget_cuts
 from tests.jobs.kafka_job import kafka_job
 
 NAMES = ("items", "orders")
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "readers.md"
 
 
 class Place:
@@ -105,11 +107,14 @@ def test_columns_and_records_that_are_not_asked_for_are_not_read(
     place = Place(tmp_path, spark, form)
     place.run()
     place.run(later=[7, 8, 9])
-    few = place.load(columns='["n", "name"]', filters=SECOND_OF_MARCH, tasks=2)
+    (shown,) = re.findall(r"```python\n(few = .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    values: dict[str, Any] = {"spark": spark}
+    exec(shown.replace("job.yaml", str(place.file)), values)
+    few = values["few"]
     everything = place.load(tasks=2)
-    expected = sorted((row["n"], row["name"]) for row in everything.collect() if row["at"].day > 1)
+    expected = sorted((row["name"], row["n"]) for row in everything.collect() if row["at"].day > 1)
     assert len(expected) == 8
-    assert few.columns == ["n", "name"]
+    assert few.columns == ["name", "n"]
     assert sorted(map(tuple, few.collect())) == expected
     in_list = place.rows(dataset="orders", filters='[["n", "in", [2, 12, 22]], ["later", "<", 9]]', columns='["n"]')
     assert sorted(in_list, key=lambda row: row["n"]) == [{"n": 2}, {"n": 12}]
