@@ -28,6 +28,7 @@ from benchmarks.questions.hdfs import hdfs as run_hdfs
 from benchmarks.questions.ingest import ingest as run_ingest
 from benchmarks.questions.latency import latency as run_latency
 from benchmarks.questions.latency import latency_on_hdfs
+from benchmarks.questions.looking import looking as run_looking
 from benchmarks.questions.operations import operations as run_operations
 from benchmarks.questions.recovery import recovery as run_recovery
 from benchmarks.questions.scale import scale as run_scale
@@ -256,6 +257,17 @@ def scale(
         tell=_tell,
     )
     _show(results, as_json)
+
+
+@app.command()
+def looking(
+    datasets: Datasets = 50_000,
+    repeats: Repeats = 5,
+    folder: Folder = _HERE,
+    as_json: Json = False,
+) -> None:
+    """What `status`, `datasets` and `runs` take over very many datasets, and a reader to open their newest cut."""
+    _show(run_looking(datasets, repeats=repeats, folder=folder, tell=_tell), as_json)
 
 
 @app.command()

@@ -12,10 +12,20 @@ from rich.text import Text
 
 from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
 from distcommit.app.looking.replay_plan import ReplayPlan
+from distcommit.app.looking.status import standing
 from distcommit.app.looking.steps import SequenceSteps, StepsResult
-from distcommit.cli.views import LISTED, and_more, fact_table, good_verdict, listing, new_table, page
+from distcommit.cli.views import (
+    DATASET_STYLES,
+    LISTED,
+    and_more,
+    counted_runs,
+    fact_table,
+    good_verdict,
+    listing,
+    new_table,
+    page,
+)
 
-_STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red", "stopped": "red"}
 _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
 _REASON = 160
 
@@ -25,9 +35,9 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
     rows = result.datasets
     asked_lag = any(row.lag_records is not None or row.lag_problem for row in rows)
     read = result.last_epoch > 0
-    columns = ["dataset", "status", ">position", ">last commit", ">records", ">files"]
-    columns += [">lag", ">lag s", ">target s"] if asked_lag else []
-    columns += ["last run", ">read", ">MB", ">rejected", ">tries"] if read else []
+    columns = ["dataset", "status", ">watermark", ">last commit", ">records", ">files"]
+    columns += [">lag, records", ">lag, s", ">target, s"] if asked_lag else []
+    columns += ["last run", ">records read", ">MB read", ">rejected", ">tries"] if read else []
     cells = [
         (*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ()), Text(_why(row)))
         for row in rows
@@ -62,7 +72,7 @@ def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
     position = (f"{sum(numbers):,}" if numbers else "none") if whole else ", ".join(map(str, state.positions.values()))
     return (
         Text(state.dataset),
-        Text(state.status, style=_STYLES.get(state.status, "")),
+        Text(word := standing(state), style=DATASET_STYLES.get(word, "")),
         Text(position),
         f"{_ago((time.time() * 1000 - row.committed_ms) / 1000)} ago" if row.committed_ms else "",
         f"{state.done_records:,}" if state.done_epoch else "",
@@ -96,7 +106,7 @@ def _why(row: DatasetRow) -> str:
     if state.pending_epoch:
         parts.append(f"{state.pending_records:,} records of epoch {state.pending_epoch}")
     if state.failed_runs:
-        parts.append(f"{state.failed_runs:,} {'run' if state.failed_runs == 1 else 'runs'} could not")
+        parts.append(f"{counted_runs(state.failed_runs)} could not {'finish' if state.pending_epoch else 'read'} it")
     if state.positions_lost:
         parts.append(f"{state.positions_lost:,} positions lost")
     if row.attempts is not None:
@@ -136,13 +146,13 @@ def replay_plan_view(result: ReplayPlan) -> RenderableType:
 
 def _sequence(sequence: SequenceSteps) -> RenderableType:
     head = Text(sequence.dataset, style="bold")
-    head.append(f"  {sequence.status}", style=_STYLES.get(sequence.status, ""))
+    head.append(f"  {sequence.status}", style=DATASET_STYLES.get(sequence.status, ""))
     told = f"  epoch {sequence.epoch}, {sequence.records:,} records in {sequence.files:,} files"
     told += f", bucket {sequence.bucket}" + (", held until its run is decided" if sequence.held else "")
     head.append(told)
     lines: list[RenderableType] = [head]
     if sequence.reason:
-        failed = f"{sequence.failed_runs:,} runs could not finish it: " if sequence.failed_runs else ""
+        failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
         lines.append(Text(f"  {failed}{_short(sequence.reason)}", style="yellow"))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))
@@ -150,7 +160,8 @@ def _sequence(sequence: SequenceSteps) -> RenderableType:
     open_first = sorted(sequence.steps, key=lambda step: step.state == "DONE")
     for step in open_first[:LISTED]:
         table.add_row(Text(step.state, style=_STEPS.get(step.state, "")), Text(step.what), Text(_short(step.why)))
-    lines.append(table)
+    if open_first:
+        lines.append(table)
     if len(open_first) > LISTED:
         lines.append(and_more(len(open_first) - LISTED, "steps (--json has them all)"))
     return Group(*lines)

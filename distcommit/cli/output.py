@@ -16,12 +16,14 @@ from distcommit.app.by_hand.imports import ImportResult
 from distcommit.app.by_hand.rebucket import RebucketResult
 from distcommit.app.by_hand.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.looking.read_log import LogResult
-from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult
+from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult, standing
 from distcommit.cli.records import flow_table, last_run
 from distcommit.cli.views import (
+    DATASET_STYLES,
     LISTED,
     and_more,
     bad_verdict,
+    counted_runs,
     fact_table,
     good_verdict,
     listing,
@@ -47,7 +49,6 @@ _NEXT_RUN = {
     NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
     NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
 }
-_STYLES = {"idle": "green", "pending": "yellow", "quarantined": "red", "revoking": "red", "stopped": "red"}
 
 
 def run_view(result: RunResult) -> RenderableType:
@@ -101,22 +102,27 @@ def status_view(result: StatusResult) -> RenderableType:
     """Datasets with their reasons, as many as are there; the job as a whole; then what is wrong, with commands."""
     blocks: list[RenderableType | None] = []
     if result.datasets:
-        table = new_table("dataset", "status", ">position", ">epoch", "what is next")
+        table = new_table("dataset", "status", ">watermark", ">epoch", "what is next")
         for row in result.datasets:
-            status = Text(row.status, style=_STYLES.get(row.status, ""))
-            epoch = str(row.pending_epoch or row.done_epoch)
+            status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
+            epoch = str(row.pending_epoch or row.done_epoch or "")
             table.add_row(Text(row.dataset), status, _position(row.positions), epoch, Text(_next(row)))
         blocks.append(table)
     if result.left_out:
         blocks.append(and_more(result.left_out, "datasets that are not idle, or could not be read (--all lists them)"))
     if result.unreadable:
         blocks.append(listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
-    names = [f"{result.counts.get(n, 0):,} {n}" for n in _STYLES if result.counts.get(n) or n == "idle"]
+    unread = f" ({result.unread:,} of them could not be read)" if result.unread else ""
+    names = [
+        f"{result.counts.get(n, 0):,} {n}{unread if n == 'idle' else ''}"
+        for n in DATASET_STYLES
+        if result.counts.get(n) or n == "idle"
+    ]
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
         **last_run(result),
-        "runs": ", ".join(f"{row.epoch or '-'} {row.status}" for row in result.runs) or "none kept",
+        "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none kept",
         "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}",
         **_moving(result),
         **_lost(result.positions_lost),
@@ -371,18 +377,18 @@ def _next(row: DatasetStatusRow) -> str:
             ids = [f"{name} of schemas {', '.join(map(str, ids))}" for name, ids in row.schemas.items()]
             return "; ".join(filter(None, (_unread(row, reason), *ids)))
         case "stopped":
-            return f"`distcommit release JOB.yaml {row.dataset} retry`; {_unread(row, reason)}"
+            return f"to be released (retry): {_unread(row, reason)}"
         case "pending":
             text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
             if row.outage:
                 return f"{text}; an outage, nobody's failed run: {reason}"
             if row.failed_runs:
-                return f"{text}; {row.failed_runs} runs could not: {reason}"
+                return f"{text}; {counted_runs(row.failed_runs)} could not: {reason}"
             return f"{text}; the last one could not: {reason}" if reason else text
         case "revoking":
-            return f"being abandoned: `distcommit release JOB.yaml {row.dataset} abandon` goes on; {reason}"
+            return f"to be released (abandon), as that was not finished: {reason}"
         case _:
-            return f"`distcommit release JOB.yaml {row.dataset} retry|accept|abandon`; {reason}"
+            return f"to be released (retry, accept or abandon): {reason}"
 
 
 def _unread(row: DatasetStatusRow, reason: str) -> str:

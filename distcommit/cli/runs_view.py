@@ -25,7 +25,7 @@ _REASON = 160
 
 def runs_view(result: RunsResult) -> RenderableType:
     """All runs that are kept, newest first."""
-    table = new_table(">epoch", "status", ">began (UTC)", ">took", ">datasets", ">not", ">records", "what, and why")
+    table = new_table(">epoch", "status", ">began (UTC)", ">took", ">published", ">not", ">records", "what, and why")
     for row in result.runs:
         counts = [f"{n:,}" if n else "" for n in (row.datasets_published, row.datasets_not, row.records_published)]
         told = Text(f"{row.command} by {row.who}" if row.who else row.run_id)
@@ -36,9 +36,13 @@ def runs_view(result: RunsResult) -> RenderableType:
         "job": escape(result.job),
         "store": escape(result.store),
         "runs": f"{len(result.runs):,} kept",
-        **({"failed": f"the last [red]{result.failed_in_a_row:,}[/] in a row"} if result.failed_in_a_row else {}),
+        **({"failed": _in_a_row(result.failed_in_a_row)} if result.failed_in_a_row else {}),
     }
     return page(table if result.runs else None, fact_table(facts))
+
+
+def _in_a_row(runs: int) -> str:
+    return f"the last [red]{runs:,}[/] in a row" if runs > 1 else "[red]the last one[/]"
 
 
 def cancel_view(result: CancelResult) -> RenderableType:
@@ -77,7 +81,7 @@ def run_kept_view(result: RunResultKept) -> RenderableType:
         facts["versions"] = ", ".join(f"{escape(k)} {escape(v)}" for k, v in begun.facts.versions.items())
         facts["config"] = escape(json.dumps(begun.facts.config, ensure_ascii=False))
     was_read = any(each.attempts.attempts for each in result.datasets)
-    columns = (">read", ">MB", ">rejected", ">tries", ">s") if was_read else ()
+    columns = (">records read", ">MB read", ">rejected", ">tries", ">seconds") if was_read else ()
     table = new_table("dataset", "outcome", ">records", ">files", *columns, "why")
     for each in result.datasets[:LISTED]:
         name, outcome, records, files, *read, why = _dataset(each)

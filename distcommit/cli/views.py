@@ -10,6 +10,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+DATASET_STYLES = {
+    "idle": "green",
+    "unread": "yellow",
+    "pending": "yellow",
+    "quarantined": "red",
+    "revoking": "red",
+    "stopped": "red",
+}
+"""How datasets stand, in color."""
 LISTED = 20
 """Lines of a table or a list; the rest is counted."""
 
@@ -76,6 +85,11 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
 def and_more(count: int, what: str) -> Text:
     """That there are so many more."""
     return Text(f"and {count:,} {what}", style="dim")
+
+
+def counted_runs(count: int) -> str:
+    """So many runs, in words."""
+    return "1 run" if count == 1 else f"{count:,} runs"
 
 
 def should_be_none(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 import distcommit
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
+from distcommit.app.reading.data_source import DistcommitDataSource
+from distcommit.model.errors import CorruptError, DistcommitError
 from distcommit.stores.cuts import forget_cuts
 from tests.jobs.kafka_job import kafka_job
 
 NAMES = ("items", "orders")
+PAGE = Path(distcommit.__file__).parents[1] / "conf" / "readers.md"
 
 
 class Place:
@@ -59,6 +63,13 @@ class Place:
     def load(self, **options: Any) -> DataFrame:
         return self.spark.read.format("distcommit").options(**options).load(str(self.file))
 
+    def rows(self, **options: Any) -> list[dict[str, Any]]:
+        """What Spark's tasks would read, read here."""
+        source = DistcommitDataSource({"path": str(self.file)} | {name: str(value) for name, value in options.items()})
+        reader = source.reader(source.schema())
+        batches: Any = (batch for partition in reader.partitions() for batch in reader.read(partition))
+        return [row for batch in batches for row in batch.to_pylist()]
+
 
 @pytest.fixture(autouse=True)
 def registered(spark: SparkSession) -> None:
@@ -83,6 +94,55 @@ def test_one_dataset_or_all_at_a_cut_and_at_an_older_one(spark: SparkSession, tm
     same = distcommit.read(place.file).to_arrow("orders")
     assert orders.count() == same.num_rows
     assert {field.name for field in orders.schema} == set(same.schema.names)
+
+
+SECOND_OF_MARCH = json.dumps([["at", ">=", "2026-03-02T00:00:00Z"]])
+
+
+@pytest.mark.parametrize("form", ["parquet", pytest.param("jsonl", marks=pytest.mark.slow)])
+def test_columns_and_records_that_are_not_asked_for_are_not_read(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """What must not be read is made unreadable: pages of other columns, and then other days' files are taken away."""
+    place = Place(tmp_path, spark, form)
+    place.run()
+    place.run(later=[7, 8, 9])
+    (shown,) = re.findall(r"```python\n(few = .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    values: dict[str, Any] = {"spark": spark}
+    exec(shown.replace("job.yaml", str(place.file)), values)
+    few = values["few"]
+    everything = place.load(tasks=2)
+    expected = sorted((row["name"], row["n"]) for row in everything.collect() if row["at"].day > 1)
+    assert len(expected) == 8
+    assert few.columns == ["name", "n"]
+    assert sorted(map(tuple, few.collect())) == expected
+    in_list = place.rows(dataset="orders", filters='[["n", "in", [2, 12, 22]], ["later", "<", 9]]', columns='["n"]')
+    assert sorted(in_list, key=lambda row: row["n"]) == [{"n": 2}, {"n": 12}]
+    assert place.rows(filters='[["n", ">", 1000]]') == []
+    if form != "parquet":
+        return
+    for path in (tmp_path / "output").glob("*/*/*.parquet"):
+        if "2026-03-02" in str(path):
+            spoil(path, "later")
+        else:
+            path.unlink()
+    assert few.where("n = 21").count() == 2
+    with pytest.raises(PySparkException, match="this cut went while it was read"):
+        everything.collect()
+    with pytest.raises(CorruptError, match="can't be read"):
+        place.rows(filters=SECOND_OF_MARCH)
+
+
+def spoil(path: Path, column: str) -> None:
+    """Overwrites the pages of a column, and nothing else."""
+    metadata = pq.read_metadata(path)
+    data = bytearray(path.read_bytes())
+    for group in range(metadata.num_row_groups):
+        for chunk in map(metadata.row_group(group).column, range(metadata.num_columns)):
+            if chunk.path_in_schema == column:
+                first = chunk.dictionary_page_offset or chunk.data_page_offset
+                data[first : first + chunk.total_compressed_size] = bytes(chunk.total_compressed_size)
+    path.write_bytes(data)
 
 
 @pytest.mark.slow
@@ -111,9 +171,16 @@ def test_what_can_not_be_read_is_told_as_it_is_loaded(spark: SparkSession, tmp_p
         ({"as-of": 1}, "no options of this data source"),
         ({"datasets": "orders"}, "these are no datasets"),
         ({"tasks": 0}, "no number of tasks"),
+        ({"columns": "n"}, "these are no columns"),
+        ({"columns": '["n", "m"]'}, "no columns of these names"),
+        ({"filters": "n > 1"}, "these are no filters"),
+        ({"filters": '[["m", ">", 1]]'}, "no column of that name"),
+        ({"filters": '[["at", ">", "soon"]]'}, "none of its column's type"),
     ):
-        with pytest.raises(PySparkException, match=why):
-            place.load(**options)
+        with pytest.raises(DistcommitError, match=why):
+            place.rows(**options)
+    with pytest.raises(PySparkException, match="nothing is published of this dataset"):
+        place.load(dataset="nobody")
     place.run()
     forget_cuts(store, distcommit.read(place.file).epoch, 2)
     with pytest.raises(PySparkException, match="not kept any more"):

@@ -13,11 +13,17 @@ from pathlib import Path
 from msgspec import structs
 
 from distcommit.app.job import Job
-from distcommit.model.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.model.lockstep import alone
+from distcommit.model.log_records import CutPhase, Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.model.run_outcome import RunOutcome
 from distcommit.model.unread import Unread, UnreadDataset
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
+from distcommit.stores.anchors import cut_ended, heads_now
+from distcommit.stores.claims import Mark, put_mark
+from distcommit.stores.cut_pieces import seeing
+from distcommit.stores.cuts import prepare_cuts, put_cut
+from distcommit.stores.fencing import claim_folders
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
@@ -47,7 +53,20 @@ def make_large_store(folder: Path, datasets: int) -> Path:
     record = structs.replace(samples.RUN_RECORD, epoch=epoch, outcome=RunOutcome.INCOMPLETE)
     put_beginning(store, structs.replace(samples.RUN_BEGINNING, epoch=epoch))
     put_record(store, record)
+    _cut(store, epoch)
     return job_file
+
+
+def _cut(store: JobStore, epoch: int) -> None:
+    """The cut that the run leaves as it ends, for readers."""
+    claim_folders(store)
+    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    prepare_cuts(store)
+    logs = {bucket: store.bucket_log(bucket, epoch) for bucket in range(store.buckets)}
+    seen = [alone(seeing(store, None, bucket, log, ())) for bucket, log in logs.items()]
+    put_cut(store, epoch, samples.RUN_ID, CutPhase.ENDED, seen, now_ms=1)
+    cut_ended(store, epoch, heads_now(store))
+    put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
 
 
 def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Iterable[int]) -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from distcommit.app.looking.status import DatasetStatusRow, StatusResult
+from distcommit.app.looking.status import WORST_FIRST, DatasetStatusRow, StatusResult, standing
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.notebook import Shown
@@ -136,22 +136,14 @@ def list_datasets(
     return DatasetsResult(status.job, shown, len(found), status.unreadable, epoch, unknown)
 
 
-def _status_of(row: DatasetStatusRow) -> str:
-    """As `status`; `unread` of one that is idle, and could not be read."""
-    return "unread" if row.status == "idle" and row.reason else row.status
-
-
 def _is_asked(row: DatasetStatusRow, query: Query) -> bool:
-    asked = not query.statuses or row.status in query.statuses or _status_of(row) in query.statuses
+    asked = not query.statuses or row.status in query.statuses or standing(row) in query.statuses
     return asked and fnmatch.fnmatchcase(row.dataset, query.match)
 
 
-_WORST = {"quarantined": 0, "revoking": 1, "stopped": 2, "pending": 3, "unread": 4, "idle": 5}
 _KEYS: dict[SortBy, Callable[[DatasetRow], float]] = {
     SortBy.NAME: lambda row: 0,
-    SortBy.STATUS: lambda row: (
-        _WORST["unread"] if row.state.status == "idle" and row.state.reason else _WORST.get(row.state.status, 4)
-    ),
+    SortBy.STATUS: lambda row: WORST_FIRST.index(standing(row.state)),
     SortBy.LAG: lambda row: -(row.lag_records or 0),
     SortBy.SECONDS: lambda row: -(row.lag_seconds or 0),
     SortBy.RECORDS: lambda row: -row.state.done_records,

@@ -87,8 +87,9 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it;
     `unended`: whether that is because it has not come to its end.
     `whole_job`: whether a run publishes all datasets or none. `generation`: of the bucket logs; `moving_to`: how many
-    buckets there are to be, if a move to that is under way. `counts`: datasets by status; `positions_lost`: of all of
-    them. `runs`: the newest ones that are kept; `failed_in_a_row`: of the newest, counted no further back than twenty.
+    buckets there are to be, if a move to that is under way. `counts`: datasets by status; `unread`: how many of
+    the idle ones could not be read; `positions_lost`: of all. `runs`: the newest ones that are kept; `failed_in_a_row`:
+    of the newest, counted no further back than twenty.
     `troubles`: what is wrong. `left_out`: of rows that are not idle, as many as are not among `datasets`.
     `paused_by`: who lets no service run the job by its schedule, empty if nobody. `retained`: what retention was asked
     for last.
@@ -116,15 +117,27 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
     damaged: list[str] = []
     paused_by: str = ""
     retained: RetentionHorizon | None = None
+    unread: int = 0
+
+
+WORST_FIRST = ("quarantined", "revoking", "stopped", "pending", "unread", "idle")
+"""How datasets may stand, as `standing` has it."""
+
+
+def standing(row: DatasetStatusRow) -> str:
+    """Its status; `unread` of one that is idle, and could not be read."""
+    return "unread" if row.status == "idle" and row.reason else row.status
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
-    """The same with the rows that people look at: of datasets that are not idle, or could not be read, the first; with
+    """The same with the rows that people look at: of datasets that are not idle, or could not be read, the worst; with
     `show_all` all, these in front."""
-    busy = [row for row in result.datasets if row.status != "idle" or row.reason]
+    busy = sorted(
+        (row for row in result.datasets if standing(row) != "idle"), key=lambda row: WORST_FIRST.index(standing(row))
+    )
     if not show_all:
         return msgspec.structs.replace(result, datasets=busy[:most], left_out=max(0, len(busy) - most))
-    idle = [row for row in result.datasets if row.status == "idle" and not row.reason]
+    idle = [row for row in result.datasets if standing(row) == "idle"]
     return msgspec.structs.replace(result, datasets=[*busy, *idle])
 
 
@@ -174,6 +187,7 @@ def read_status(
         moving_to=job_fold.under_way.buckets if job_fold and job_fold.under_way else 0,
         whole_job=whole_job,
         counts=dict(Counter(row.status for row in rows)),
+        unread=sum(1 for row in rows if standing(row) == "unread"),
         positions_lost=sum(row.positions_lost for row in rows),
         damaged=damaged,
         unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,

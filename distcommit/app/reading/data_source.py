@@ -3,6 +3,11 @@ one cut.
 
 A frame is of the cut that was the newest, or the one that `as_of` says, when it was loaded, and stays there: its files
 are named then, and each action reads these, or fails. Executors read them, with this package.
+
+What a query does not need is left out by options of `load`, not by Spark: of the columns a query uses Spark tells a
+Python data source nothing, and its `pushFilters` gives wrong rows on Spark 4.3. Spark keeps one plan of a source for
+each frame that was loaded, so that what one query of it has pushed down is left out of the next one too, and in both
+halves of a union (`tests/integration/test_spark_push_down.py` has it happen).
 """
 
 from __future__ import annotations
@@ -21,15 +26,16 @@ from pyspark.sql.types import StructType
 from distcommit.app.job_file.places import open_file_system
 from distcommit.app.reading.cut_choice import parsed_as_of
 from distcommit.app.reading.readers import Cut, read
+from distcommit.app.reading.row_filters import RowFilters, parsed_filters
 from distcommit.model.errors import ConfigurationError, CutGoneError
 from distcommit.model.parallel import in_flight
-from distcommit.sinks.files.footer import read_batches, read_schema
+from distcommit.sinks.files.footer import look_into, read_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "distcommit"
-_OPTIONS = ("path", "dataset", "datasets", "branch", "as_of", "tasks")
+_OPTIONS = ("path", "dataset", "datasets", "branch", "as_of", "columns", "filters", "tasks")
 _TASKS = 64
 
 
@@ -40,12 +46,15 @@ def register_data_source(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """What a frame reads: files of one cut, by their paths on the file system of `place`."""
+    """What a frame reads: files of one cut, by their paths on the file system of `place`. `schema`: the columns of all
+    files of the cut, `columns` those of the frame; `files`: those that may have what `filters` want."""
 
     place: str
     cut: str
     files: tuple[str, ...]
     schema: pa.Schema
+    columns: tuple[str, ...]
+    filters: RowFilters
 
 
 class DistcommitDataSource(DataSource):
@@ -53,7 +62,9 @@ class DistcommitDataSource(DataSource):
 
     Options: `path` (what `load` is given): the job file, as the driver sees it. `dataset`: one, by its URN; or
     `datasets`: several, as a JSON list; without both all of them. `as_of`: the epoch of a run, or a time as ISO 8601
-    has it. `branch`: of a job with a fork. `tasks`: in how many tasks it is read, at most; 64.
+    has it. `branch`: of a job with a fork. `columns`: which, as a JSON list; of Parquet no others are read. `filters`:
+    which records, as `parsed_filters` has them; files and row groups of Parquet that have none by their statistics
+    are not read. `tasks`: in how many tasks it is read, at most; 64.
 
     Raises:
         ConfigurationError, NotSettledError, CutGoneError, StaleStoreError, CorruptError: from `load`, as
@@ -65,7 +76,7 @@ class DistcommitDataSource(DataSource):
         given = {name.lower(): value for name, value in options.items()}
         _require_known(given)
         cut = read(given["path"], _named(given), branch=given.get("branch"), as_of=parsed_as_of(given.get("as_of")))
-        self._pinned, self._tasks = _pinned(cut), _tasks(given)
+        self._pinned, self._tasks = _pinned(cut, _columns(given), parsed_filters(given.get("filters"))), _tasks(given)
 
     @classmethod
     def name(cls) -> str:
@@ -73,8 +84,9 @@ class DistcommitDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of all files; who lacks one has nulls there."""
-        return from_arrow_schema(self._pinned.schema, prefer_timestamp_ntz=True)
+        """The columns of all files, or those that were asked for; who lacks one has nulls there."""
+        asked = pa.schema([self._pinned.schema.field(name) for name in self._pinned.columns])
+        return from_arrow_schema(asked, prefer_timestamp_ntz=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads them."""
@@ -90,39 +102,56 @@ class _Files(InputPartition):
 
 class _Reader(DataSourceReader):
     def __init__(self, pinned: _Pinned, schema: StructType, tasks: int) -> None:
-        self._place, self._cut, self._files = pinned.place, pinned.cut, pinned.files
-        self._schema, self._tasks = schema, tasks
+        self._pinned, self._schema, self._tasks = pinned, schema, tasks
 
     def partitions(self) -> Sequence[InputPartition]:
-        tasks = min(self._tasks, len(self._files))
-        return [_Files(self._files[task::tasks]) for task in range(tasks)]
+        files = self._pinned.files
+        tasks = min(self._tasks, len(files))
+        return [_Files(files[task::tasks]) for task in range(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        fs, wanted = open_file_system(self._place, durable=False), to_arrow_schema(self._schema, timezone="UTC")
+        pinned, wanted = self._pinned, to_arrow_schema(self._schema, timezone="UTC")
+        fs, needed = open_file_system(pinned.place, durable=False), pinned.filters.columns | set(wanted.names)
+        condition = pinned.filters.expression(pinned.schema)
+        looked_at = pa.schema([field for field in pinned.schema if field.name in needed])
         for path in partition.value or ():
             try:
-                for batch in read_batches(fs, path):
-                    yield _as_wanted(batch, wanted)
+                for batch in read_batches(fs, path, needed, pinned.filters.of_file):
+                    asked = batch if condition is None else _as_wanted(batch, looked_at).filter(condition)
+                    yield _as_wanted(asked, wanted)
             except FileNotFoundError as error:
                 raise CutGoneError(
                     "this cut went while it was read",
-                    expected=self._cut,
+                    expected=pinned.cut,
                     found=str(error),
                     todo="load the frame anew; readers.kept_cuts in the job file says how many cuts are kept",
                 ) from error
 
 
-def _pinned(cut: Cut) -> _Pinned:
+def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pinned:
     paths = [path for found in cut.paths().values() for path in found]
     fs = cut.file_system
     try:
-        schemas = in_flight(fs.parallel_calls, partial(read_schema, fs), paths)
+        looked = in_flight(fs.parallel_calls, partial(look_into, fs, wanted=filters.of_file), paths)
     except FileNotFoundError as error:
         raise CutGoneError(
             "this cut went while it was opened", expected=f"epoch {cut.epoch}", found=str(error), todo="load it anew"
         ) from error
-    schema = pa.unify_schemas(schemas, promote_options="permissive") if schemas else pa.schema([])
-    return _Pinned(cut.place, f"the cut of epoch {cut.epoch}, phase {cut.phase}", tuple(paths), schema)
+    schema = pa.unify_schemas([found for found, _ in looked], promote_options="permissive") if looked else pa.schema([])
+    filters.expression(schema)  # refused as it is loaded
+    wanted = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
+    name = f"the cut of epoch {cut.epoch}, phase {cut.phase}"
+    return _Pinned(cut.place, name, wanted, schema, _known(columns, schema), filters)
+
+
+def _known(columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(schema.names)
+    if strangers := [name for name in columns if name not in schema.names]:
+        raise ConfigurationError(
+            "there are no columns of these names", expected=", ".join(schema.names), found=", ".join(strangers)
+        )
+    return tuple(columns)
 
 
 def _as_wanted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -149,17 +178,34 @@ def _require_known(given: Mapping[str, str]) -> None:
 def _named(given: Mapping[str, str]) -> list[str] | None:
     if "datasets" not in given:
         return [given["dataset"]] if "dataset" in given else None
-    try:
-        found = json.loads(given["datasets"])
-    except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(urn, str) for urn in found) or "dataset" in given:
+    found = _names(given["datasets"])
+    if found is None or "dataset" in given:
         raise ConfigurationError(
             "these are no datasets",
             expected='dataset, or datasets as a JSON list such as ["orders", "items"]',
             found=given["datasets"],
         )
     return found
+
+
+def _columns(given: Mapping[str, str]) -> list[str] | None:
+    if "columns" not in given:
+        return None
+    found = _names(given["columns"])
+    if not found or len(set(found)) < len(found):
+        raise ConfigurationError(
+            "these are no columns", expected='a JSON list such as ["name", "at"]', found=given["columns"]
+        )
+    return found
+
+
+def _names(text: str) -> list[str] | None:
+    """Names as a JSON list; None if it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
 
 
 def _tasks(given: Mapping[str, str]) -> int:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import posixpath
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException, UnknownType
 from xxhash import xxh3_64_hexdigest
@@ -47,6 +49,9 @@ _DAMAGE = (
     *(ValueError, EOFError, LookupError, TypeError, OverflowError, MemoryError, RecursionError),
 )
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+
+Wanted = Callable[[pa.Schema], pc.Expression | None]
+"""What is true of each record that is wanted of a file with these columns; None if that is any."""
 
 
 class _Version(msgspec.Struct):
@@ -188,22 +193,46 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         return text_files.read_table(file, text_files.CODECS[posixpath.splitext(path)[1]], form)
 
 
-def read_batches(fs: FileSystem, path: str) -> Iterator[pa.RecordBatch]:
-    """The records of a file, of Parquet a part at a time. Raises as `read_records`."""
+def read_batches(
+    fs: FileSystem, path: str, columns: Collection[str] | None = None, wanted: Wanted | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of a file, of Parquet a part at a time. Raises as `read_records`.
+
+    Args:
+        fs: where it is.
+        path: its path there.
+        columns: of Parquet these alone are read, as far as it has them; of others all are.
+        wanted: of Parquet, row groups that have no such record by their statistics are not read; what is read is given
+            whole.
+    """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
         return
-    with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        yield from pq.ParquetFile(file, page_checksum_verification=True).iter_batches()
+    with _corrupt_if_unreadable(path), _open(fs, path) as opened:
+        file, groups = _parquet(opened, wanted)
+        names = None if columns is None else [name for name in file.schema_arrow.names if name in columns]
+        if groups:
+            yield from file.iter_batches(row_groups=groups, columns=names)
 
 
-def read_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """The columns of a file, without what it says about itself; of Parquet its footer is read, of others all of it.
-    Raises as `read_records`."""
+def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[pa.Schema, bool]:
+    """The columns of a file, without what it says about itself, and whether it may have a wanted record; of Parquet its
+    footer is read, of others all of it. Raises as `read_records`."""
     if not path.endswith(".parquet"):
-        return read_records(fs, path).schema.remove_metadata()
-    with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        return pq.read_schema(file).remove_metadata()
+        return read_records(fs, path).schema.remove_metadata(), True
+    with _corrupt_if_unreadable(path), _open(fs, path) as opened:
+        file, groups = _parquet(opened, wanted)
+        return file.schema_arrow.remove_metadata(), bool(groups)
+
+
+def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
+    """The file, and its row groups that may have a wanted record by their statistics."""
+    fragment = ds.ParquetFileFormat().make_fragment(opened)
+    file = pq.ParquetFile(opened, metadata=fragment.metadata, page_checksum_verification=True)
+    expression = None if wanted is None else wanted(file.schema_arrow)
+    if expression is None:
+        return file, list(range(file.num_row_groups))
+    return file, [group.id for group in fragment.subset(filter=expression).row_groups]
 
 
 def _form_of(path: str) -> FileFormat | None:

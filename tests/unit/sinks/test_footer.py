@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,16 @@ from hypothesis import strategies as st
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.ports import FileSystem
-from distcommit.sinks.files.footer import FOOTER_VERSION, METADATA_KEY, Footer, read_footer, read_records
+from distcommit.sinks.files.footer import (
+    FOOTER_VERSION,
+    METADATA_KEY,
+    Footer,
+    Wanted,
+    look_into,
+    read_batches,
+    read_footer,
+    read_records,
+)
 from distcommit.sinks.files.sink import FileSink
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -183,3 +193,35 @@ def test_a_later_version_is_named_with_its_file(tmp_path: Path) -> None:
     write_file(path, {METADATA_KEY: json.dumps({"version": FOOTER_VERSION + 1, "new": []})})
     with pytest.raises(UnknownVersionError, match=rf"f\.parquet.*version {FOOTER_VERSION + 1}"):
         read_footer(LocalFileSystem(), str(path))
+
+
+def bytes_read(columns: list[str] | None, wanted: Wanted | None, path: Path) -> tuple[int, list[int]]:
+    """How many bytes this process has read of the file, by the kernel's count, and the numbers in what came."""
+
+    def count() -> int:
+        told = Path("/proc/self/io").read_text().split()
+        return int(told[told.index("rchar:") + 1])
+
+    before = count()
+    batches = list(read_batches(LocalFileSystem(), str(path), columns, wanted))
+    return count() - before, [n for batch in batches for n in batch["n"].to_pylist()]
+
+
+def test_of_parquet_neither_other_columns_nor_other_row_groups_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    text = [f"{n:0200d}" for n in range(1000)]
+    pq.write_table(
+        pa.table({"n": range(1000), "text": text}), path, row_group_size=100, compression="none", use_dictionary=False
+    )
+    everything, all_numbers = bytes_read(None, None, path)
+    numbers, same = bytes_read(["n", "of another file"], None, path)
+    group, some = bytes_read(None, lambda _: pc.field("n") > 850, path)
+    nothing, none = bytes_read(None, lambda _: pc.field("n") > 1000, path)
+    assert (all_numbers, same, some, none) == (list(range(1000)), list(range(1000)), list(range(800, 1000)), [])
+    assert nothing < 70_000, "its end, with the footer"
+    assert numbers - nothing < 10_000
+    assert 40_000 < group - nothing < 50_000
+    assert everything - nothing > 200_000
+    schema, may_have = look_into(LocalFileSystem(), str(path), lambda found: pc.field(found.names[0]) == 7)
+    assert (schema.names, may_have) == (["n", "text"], True)
+    assert not look_into(RemoteLikeFileSystem(), str(path), lambda _: pc.field("n") < 0)[1]

@@ -1,0 +1,99 @@
+"""`distcommit repair` killed from outside in its midst: the same command goes on, and all is there once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import RunProcess
+from distcommit.stores.fencing import UNFINISHED_REBUILD, newer_runs
+from tests.jobs.kafka_job import KafkaJob, kafka_job
+
+TOPICS = {f"t{number}": 1 for number in range(8)}
+STUCK = sorted(TOPICS)[1:]
+DAYS = 30
+WAIT_S, TRIES = 120, 4
+
+
+@contextmanager
+def job_that_has_run(folder: Path, spark: SparkSession) -> Iterator[KafkaJob]:
+    with kafka_job(folder, TOPICS, commit={"buckets": 2}) as job:
+        job.produce(DAYS, days=DAYS)
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        yield job
+
+
+def half_published(job: KafkaJob, spark: SparkSession) -> list[Path]:
+    """One more run, of which some datasets are sealed, and none of their files published: where their folders belong
+    there was something else. The staged files of these."""
+    job.produce(DAYS, days=DAYS)
+    folders = [job.folder / "output" / topic for topic in STUCK]
+    for path in folders:
+        path.rename(job.folder / path.name)
+        path.touch()
+    assert not Job.from_file(job.path, session=spark).run().succeeded
+    for path in folders:
+        path.unlink()
+        (job.folder / path.name).rename(path)
+    assert Job.from_file(job.path).status().counts["pending"] == len(STUCK)
+    staged = list((job.folder / "staging").rglob("*.parquet"))
+    assert len(staged) == len(STUCK) * DAYS
+    return staged
+
+
+def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
+    """Starts a repair, and kills all of its processes in the middle of what it does, if it can be caught there."""
+    out = job.folder / "repair"
+    with RunProcess(["repair", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as repair:
+        until_s = time.monotonic() + WAIT_S
+        while not repair.has_ended and not is_in_its_midst():
+            assert time.monotonic() < until_s, out.with_suffix(".err").read_text()
+            time.sleep(0.0005)
+        repair.freeze()
+        return not repair.has_ended and is_in_its_midst()
+
+
+def mended(job: KafkaJob, what: str) -> dict[str, Any]:
+    code, result, errors = job.cli("repair")
+    assert code == 0, (result, errors[-3000:])
+    assert [row["mended"] for row in result["rows"] if what in row["what"]] == ["done"], result
+    assert not result["left"]
+    return result
+
+
+@pytest.mark.slow
+def test_killed_as_it_replays_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    with job_that_has_run(tmp_path, spark) as job:
+        for _ in range(TRIES):
+            staged = half_published(job, spark)
+
+            def some_are_published(staged: list[Path] = staged) -> bool:
+                return 0 < sum(path.exists() for path in staged) < len(staged)
+
+            if killed(job, some_are_published):
+                break
+        else:
+            pytest.fail("no repair was caught in its midst")
+        assert some_are_published()
+        mended(job, "sealed and not closed")
+        job.assert_exact()
+
+
+@pytest.mark.slow
+def test_killed_as_it_rebuilds_the_same_command_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    with job_that_has_run(tmp_path, spark) as job:
+        half_published(job, spark)
+        newest = max((tmp_path / "store" / "log" / "bucket=00000").glob("*.seg"))
+        newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+        store = Job.from_file(job.path).open_store(create=False)
+        assert killed(job, lambda: newer_runs(store) == UNFINISHED_REBUILD)
+        mended(job, "the store is older")
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        job.assert_exact()

@@ -1,0 +1,76 @@
+"""Filters of a reader: what they say of records, of a file's statistics, and which are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from distcommit.app.reading.row_filters import RowFilters, parsed_filters
+from distcommit.model.errors import ConfigurationError
+
+TABLE = pa.table(
+    {
+        "n": pa.array([1, 2, None, 4], pa.int32()),
+        "name": ["a", "b", "c", None],
+        "at": pa.array([0, 86_400_000_000, None, 0], pa.timestamp("us", "UTC")),
+        "x": [1.5, float("nan"), None, 2.0],
+        "list": [[1], [2], [3], [4]],
+    }
+)
+
+
+def filters(*each: Any) -> RowFilters:
+    return parsed_filters(json.dumps(each))
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ([["n", "=", 2]], [1]),
+        ([["n", "!=", 2]], [0, 3]),
+        ([["n", "<", 4], ["name", ">", "a"]], [1]),
+        ([["n", ">=", 2], ["n", "<=", 4]], [1, 3]),
+        ([["name", "in", ["a", "c"]]], [0, 2]),
+        ([["n", "not in", [1]]], [1, 3]),
+        ([["at", ">", "1970-01-01T12:00:00Z"]], [1]),
+        ([["x", "!=", 1.5]], [1, 3]),
+        ([], [0, 1, 2, 3]),
+    ],
+)
+def test_records_of_which_all_are_true_and_never_null(asked: list[Any], rows: list[int]) -> None:
+    condition = filters(*asked).expression(TABLE.schema)
+    numbered = TABLE.append_column("row", pa.array(range(4)))
+    found = numbered if condition is None else numbered.filter(condition)
+    assert found["row"].to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["n > 2", "{}", '[["n"]]', '[["n", "~", 1]]', '[["n", "=", null]]', '[["n", "in", []]]', '[["n", "in", 1]]'],
+)
+def test_what_is_no_filter_is_refused(asked: str) -> None:
+    with pytest.raises(ConfigurationError, match="these are no filters"):
+        parsed_filters(asked)
+
+
+def test_what_can_not_be_asked_of_these_columns_is_refused() -> None:
+    for asked, why in (
+        (["m", "=", 1], "no column of that name"),
+        (["n", "=", 5_000_000_000], "none of its column's type"),
+        (["at", "=", "yesterday"], "none of its column's type"),
+        (["list", "=", 1], "none of its column's type"),
+    ):
+        with pytest.raises(ConfigurationError, match=why):
+            filters(asked).expression(TABLE.schema)
+
+
+def test_of_a_file_with_narrower_columns_nothing_is_said_and_without_the_column_all_is_null() -> None:
+    narrow = pa.schema([("n", pa.int8()), ("list", pa.list_(pa.int8()))])
+    for asked in (["n", "=", 1000], ["n", "!=", 1], ["list", "=", 1]):
+        assert filters(asked).of_file(narrow) is None
+    nothing = filters(["m", "=", 1]).of_file(narrow)
+    assert narrow.empty_table().append_column("k", pa.array([], pa.int8())).filter(nothing).num_rows == 0
+    assert str(nothing) == "false"
