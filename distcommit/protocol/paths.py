@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.urn import folder_of
+from distcommit.model.work import MAIN_BRANCH, is_errors, rejecting_branch
 
 SEGMENT_SUFFIX = ".seg"
 TEMPORARY = ".tmp-"
@@ -167,6 +169,13 @@ def mark_of(name: str) -> tuple[int, str] | None:
     """The epoch and the mark of such a file name, None for any other name."""
     found = _MARK.fullmatch(name)
     return (int(found[1]), found[2]) if found else None
+
+
+def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
+    """Folder of a branch's published files, below the output root: the dataset's, or one of the branch's name in it."""
+    parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_errors(branch) else [folder_of(dataset_urn)]
+    named = rejecting_branch(branch) if is_errors(branch) else branch
+    return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def is_published_name(name: str) -> bool:
