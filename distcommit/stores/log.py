@@ -278,8 +278,8 @@ class CommitLog:
             number -= 1
         fold = Fold()
         self._base = self._last = number
-        for place, segment in reversed(above):
-            self._step(place, segment, fold)
+        for number, segment in reversed(above):
+            self._step(number, segment, fold)
         self._fold = fold
         return None
 

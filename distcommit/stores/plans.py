@@ -96,7 +96,7 @@ class PlanReader:
 
 
 def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
-    """Publishes the plan, durably. From here on its datasets may be sealed."""
+    """Puts the manifest, durably. From here on its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{MANIFEST}", encode_document(manifest))

@@ -131,7 +131,7 @@ class TaskStateWriter:
         self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
-        """Publishes rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
+        """Puts rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
         be written. Readers see all rows of a file or none."""
         owned: dict[int, list[int]] = {}
         for bucket in states:

@@ -127,7 +127,7 @@ def named_parts(path: str, source: str) -> Iterator[str]:
                     if inspect.isclass(found) and issubclass(found, PARTS):
                         yield each.name
             case ast.Compare(left=ast.Attribute(attr="type"), comparators=[ast.Constant(value=str(value))]):
-                if value in types:
+                if value in types and not path.startswith(("sinks/", "sources/")):  # whose own settings have types
                     yield f"type {value}"
 
 

@@ -1,4 +1,4 @@
-"""Delta tables: executors write data files, and a committer adds them, one commit for each table and sweep.
+"""Delta tables: executors write data files, and a committer adds them, one commit for each table and call.
 
 `writer` writes data files into the table's own folder; `committer` asks the `ledger`, and commits on the very version
 of the table that it has asked (`tables`). Start reading at `sink`.

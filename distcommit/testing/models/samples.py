@@ -204,7 +204,7 @@ RUN_TIMES = [
     RunTime("ingest", 3, "host", 4711, 4700, TimeKind.TASK, "", 1_700_000_000_000, 1_700_000_009_000, 2),
     RunTime("ingest", 3, "host", 4711, 4700, TimeKind.PUBLISHED, "größe/1", 1_700_000_008_000, 1_700_000_008_500, 20),
     RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SEALED, "b", 1_700_000_008_001, 1_700_000_008_001),
-    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SWEEP, "", 1_700_000_007_900, 1_700_000_008_600, 1),
+    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.COMMITS, "", 1_700_000_007_900, 1_700_000_008_600, 1),
 ]
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 
