@@ -16,7 +16,7 @@ import grimp
 import pytest
 
 import distcommit
-from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.built_in import Section, types_of
 from distcommit.model.committer import SinkCommitter
 from distcommit.model.sink import Sink, SinkWriter
 from distcommit.model.source import Extraction, Extractor, Source
@@ -154,13 +154,6 @@ def test_a_sink_or_source_that_is_named_is_found() -> None:
     assert not list(named_parts("sources/kafka/x.py", source))
     assert not list(named_parts("app/x.py", "from distcommit.sinks.files.footer import Footer\n"))
     assert list(named_parts("app/x.py", 'found = config.source.type == "kafka"\n')) == ["type kafka"]
-
-
-@pytest.mark.parametrize(("section", "kind"), [("sink", Sink), ("source", Source)])
-def test_a_class_of_ones_own_can_say_all_that_the_interface_has(section: Section, kind: type) -> None:
-    """Type `python` hands on each member of the interface; one that it forgot would be what the default says."""
-    said = {name for name in vars(kind) if not name.startswith("_")}
-    assert said <= vars(settings_class(section, "python")).keys()
 
 
 def contracts() -> dict[str, dict[str, Any]]:

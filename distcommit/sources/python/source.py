@@ -54,13 +54,6 @@ class PythonSource(BaseModel, SourceSettings):
         """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
         return {"class": Pin(self.class_name), **self._source.pins()}
 
-    @property
-    def named_by(self) -> str:
-        return self._source.named_by
-
-    def named_now(self, dataset_urn: str, partition: str) -> str:
-        return self._source.named_now(dataset_urn, partition)
-
     def selects(self, dataset_urn: str, partition: str) -> bool:
         return self._source.selects(dataset_urn, partition)
 
