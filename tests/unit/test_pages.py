@@ -82,7 +82,7 @@ def test_the_settings_that_the_task_flow_names_are_there() -> None:
     named = [key for cell in here for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
     assert len(named) > 5
     for section, key in named:
-        assert key in object_at(f"app.job_sections.{sections[section]}").model_fields, f"{section}.{key}"
+        assert key in object_at(f"app.job_file.job_sections.{sections[section]}").model_fields, f"{section}.{key}"
 
 
 def test_the_tests_that_the_task_flow_names_are_there() -> None:

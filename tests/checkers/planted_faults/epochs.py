@@ -60,7 +60,7 @@ EPOCHS = (
         "rebuild-spares-the-newest",
         "rebuilding leaves the newest run its staged files, which it may still publish",
         (
-            "app.rebuild",
+            "app.by_hand.rebuild",
             "rebuild_store",
             "older < epoch",
             "older < epoch - 1",

@@ -16,7 +16,7 @@ MARKS = (
         "rebuild-marked-after-its-fence",
         "a rebuild fences before it says in the output that it has begun",
         (
-            "app.rebuild",
+            "app.by_hand.rebuild",
             "rebuild_store",
             "put_mark(fs, roots.output, epoch, Mark.REBUILD)\n_fence(store, epoch, run_id)",
             "_fence(store, epoch, run_id)\nput_mark(fs, roots.output, epoch, Mark.REBUILD)",
@@ -27,7 +27,7 @@ MARKS = (
         "rebuild-ends-before-it-has",
         "a rebuild marks its end before it has set aside what must not stay",
         (
-            "app.rebuild",
+            "app.by_hand.rebuild",
             "rebuild_store",
             "_set_aside(store, epoch, plan.set_aside)\n_end(store, epoch, who)\n"
             "put_mark(fs, roots.output, epoch, Mark.CLEAN)",

@@ -38,12 +38,12 @@ VIEWS = (
         "rebuilt-from-a-first-look",
         "a rebuild takes what it saw before it fenced, and before it took the staged files of others away",
         (
-            "app.rebuild",
+            "app.by_hand.rebuild",
             "rebuild_store",
             "known = known_states(store)\nplan = planned(store, known, flow, accept_gaps=accept_gaps)",
         ),
         (
-            "app.rebuild",
+            "app.by_hand.rebuild",
             "rebuild_store",
             "claim_folders(store)",
             "claim_folders(store)\nknown = known_states(store)\n"
