@@ -26,7 +26,7 @@ from distcommit.cli.ui_server import UiServer
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import put_record, read_record
-from distcommit.testing.models import samples
+from tests.golden import samples
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job

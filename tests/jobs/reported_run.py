@@ -28,7 +28,7 @@ from distcommit.stores.run_records import (
 )
 from distcommit.stores.run_times import RunTime, TimeKind, put_run_times
 from distcommit.stores.task_states import TaskStateWriter, prepare_run
-from distcommit.testing.models import samples
+from tests.golden import samples
 
 JOB = """\
 job: orders

@@ -11,8 +11,8 @@ from distcommit.engine.run import run
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.stores.attempt_counts import Attempt, attempts_of
 from distcommit.stores.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
-from distcommit.testing.models import samples
 from distcommit.testing.simulation.world import ROOTS, World
+from tests.golden import samples
 from tests.unit.engine.machines import NOTHING, Machine, dies, fails, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
 

@@ -74,9 +74,10 @@ from distcommit.stores.run_times import RunTime, TimeKind
 from distcommit.stores.schedule_requests import ScheduleRequest
 from distcommit.stores.segment import Segment
 from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.testing.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"
-WRITER_ID = "00112233445566778899aabbccddeeff"
+WRITER_ID = ANOTHERS_ID
 _URN = "topic/ü:0"
 _LOW = Watermark({"0": 5, "1": 7}, "topic-id")
 _HIGH = Watermark({"0": 9, "1": 7, "2": 3}, "topic-id")
