@@ -56,7 +56,9 @@ GOLDEN_SCHEDULE = Path(__file__).parent / "schedule_v1"
 GOLDEN_TIMES = Path(__file__).parent / "times_v1"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
 GOLDEN_JOBS_3 = Path(__file__).parent / "jobs_v3"
-"""Made by the last commit of format 3, as these are by this program: their positions have holes."""
+"""Made by the last program of format 3, as those by this one: their positions have holes."""
+GOLDEN_JOBS_2 = Path(__file__).parent / "jobs_v2"
+"""By the last one of format 2, into a sink of the user's own."""
 
 
 def make_6(folder: Path) -> None:
