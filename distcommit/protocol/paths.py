@@ -34,6 +34,21 @@ SPOOL_FOLDER = "batches"
 """Folder in the staging root where micro-batches are spooled; their query takes away what it left there. What Spark's
 readers read is there, too; the job's next run takes that away."""
 
+STORE_MARKER = "store.json"
+"""What makes a folder a job's store; written last as it is made."""
+
+SETTINGS = "settings"
+"""Folder in the store of the settings that give what is stored its meaning, in numbered documents."""
+
+JOB_LOG = "log/job"
+"""Folder in the store of the job log."""
+
+PLANS, TASK_STATES, PROGRESS = "plans", "task_states", "progress"
+"""Folders in the store, below them one for each run: of its plans, of what its attempts say, and of how far it is."""
+
+SET_ASIDE = "set_aside"
+"""Folder in the store of what a rebuild has taken out of the output and of logs."""
+
 GENERATIONS = "log/generations"
 """Folder in the store with the bucket logs of each generation but the first, whose logs are beside it."""
 

@@ -31,6 +31,7 @@ from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import check_urn, folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
+from distcommit.protocol.paths import STORE_MARKER
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.steps.watermark import as_one_move
@@ -102,7 +103,7 @@ class LogCommitStepStore(CommitStepStore):
         """As the interface says. Reads only: nobody is fenced."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
-        return self._fs.status(f"{self._roots(store).store}/store.json") is not None
+        return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
 
     def remove(self, store: str, urn: str | None = None) -> bool:
         if not self.exists(store):

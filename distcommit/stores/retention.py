@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import (
     LOCK,
+    PLANS,
     RUN_DATASETS,
     RUN_TIMES,
     RUNS,
+    TASK_STATES,
     TEMPORARY,
     bucket_number,
     holds_bucket,
@@ -32,7 +34,7 @@ class Retention:
 
 USUALLY_KEPT = Retention()
 
-_TABLES = ("plans", "task_states", RUN_DATASETS, RUN_TIMES)
+_TABLES = (PLANS, TASK_STATES, RUN_DATASETS, RUN_TIMES)
 
 
 def forget_runs(

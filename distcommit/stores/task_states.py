@@ -17,6 +17,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
 from distcommit.protocol.paths import (
     INGEST_ENDED,
+    TASK_STATES,
     bucket_of_work_unit,
     holds_bucket,
     partition_name,
@@ -28,7 +29,7 @@ from distcommit.stores.tables import check_table, decode_task_states, encode_tas
 
 def run_folder(store_root: str, run_id: str) -> str:
     """Where a run's task states are."""
-    return f"{store_root}/task_states/{run_name(run_id)}"
+    return f"{store_root}/{TASK_STATES}/{run_name(run_id)}"
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
@@ -104,7 +105,7 @@ def states_of(
     """What is known of these attempts of a run in a bucket, by attempt. Files that are corrupt, and runs that were
     forgotten, tell nothing."""
     found: dict[str, TaskState] = {}
-    root = f"{store_root}/task_states"
+    root = f"{store_root}/{TASK_STATES}"
     for run in sorted((entry.name for entry in fs.list_folder(root) if entry.is_folder), reverse=True):
         states = PastStates(fs, store_root).of(run_id_of(run), bucket)
         found |= {state.attempt: state for state in states if state.epoch == epoch and state.attempt in attempts}

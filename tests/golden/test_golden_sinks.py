@@ -22,6 +22,7 @@ from distcommit.model.committer import (
     SinkCommitter,
 )
 from distcommit.model.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
+from distcommit.model.work import MAIN_BRANCH
 from distcommit.sinks.committer_sink import CommitterSink
 from distcommit.stores.job_store import JobStore
 from distcommit.testing.simulation.world import launch_here
@@ -80,6 +81,7 @@ class _Committer(SinkCommitter):
         return outcomes
 
     def _commit(self, kept: Kept, request: CommitRequest) -> CommitOutcome:
+        assert request.branch == MAIN_BRANCH
         if request.epoch <= kept.epoch:
             return AlreadyCommitted()
         for info in request.infos:

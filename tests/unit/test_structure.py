@@ -100,6 +100,8 @@ def test_imports_make_no_circle_also_counting_those_for_types() -> None:
 def test_names_of_files_and_folders_are_made_and_read_in_one_place() -> None:
     pattern = re.compile(r":0(10|12)d\}|/run=\{|bucket=\{\w+:|\"(\.tmp-|\.seg|\.probe-)\"")
     assert [path for path, source in product() if pattern.search(source)] == ["protocol/paths.py"]
+    below_the_store = re.compile(r"\bstore(_root)?\}/[a-z_]|\"(task_states|plans|set_aside|store\.json)\"")
+    assert [path for path, source in product() if below_the_store.search(source)] == ["protocol/paths.py"]
 
 
 PARTS = (Sink, SinkWriter, SinkCommitter, Source, Extractor, Extraction)
