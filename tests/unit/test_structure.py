@@ -88,6 +88,16 @@ def test_truth_that_is_taken_for_a_number_is_found() -> None:
     assert sorted(found.split(": ")[0] for found in counts_truth("x", source)) == ["x:1", "x:2", "x:3", "x:4"]
 
 
+def test_each_package_says_what_it_owns_and_what_it_must_not() -> None:
+    signs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in ROOT.rglob("*.py")}
+    unsaid = [path for path, sign in signs.items() if path.name == "__init__.py" and not is_sign(sign)]
+    assert not unsaid
+
+
+def is_sign(text: str) -> bool:
+    return bool(re.search(r"must\s+not|nothing (of it|here)", text, re.IGNORECASE))
+
+
 def test_imports_make_no_circle_also_counting_those_for_types() -> None:
     graph = grimp.build_graph("distcommit", "benchmarks", exclude_type_checking_imports=False, cache_dir=None)
     above = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
