@@ -2,7 +2,8 @@
 
 Start with `Job.from_file(path).run()`. The pieces of the design (`CommitStep`, `CommitStepStore`, `Source`, ...) work
 by themselves, also where neither Spark nor a Kafka client is installed; `app` puts them together, `engine` says what a
-run does, `spark` runs it on executors, `protocol` holds the rules.
+run does, `spark` runs it on executors, `protocol` holds the rules. Importing this must not import Spark or a
+client.
 """
 
 from __future__ import annotations

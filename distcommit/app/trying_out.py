@@ -76,7 +76,7 @@ def throwaway(config: JobConfig) -> Iterator[JobConfig]:
 def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:
     """The first records of each dataset and branch that are published, and how many tables more there are."""
     fs = open_file_system(config.paths.output, durable=False)
-    rows = max(getattr(sink, "rows", 0) for sink in config.sink_sections().values())
+    rows = max(sink.shown_records for sink in config.sink_sections().values())
     shown: list[ShownTable] = []
     more = 0
     for folder in read_published(fs, path_of(config.paths.output)):

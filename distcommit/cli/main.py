@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,8 @@ from distcommit.cli.options import AsJson, Verbose, ended_with, say_version
 from distcommit.cli.output import demo_view
 from distcommit.cli.readers import files
 from distcommit.cli.terminal import Terminal
+from distcommit.fs.local import LocalFileSystem
+from distcommit.stores.deletion import delete_tree
 
 app = typer.Typer(
     name="distcommit",
@@ -91,7 +92,7 @@ def demo(
         terminal.say("")
         terminal.show(result, demo_view)
         if folder is None and result.exact and not keep:
-            shutil.rmtree(place)
+            delete_tree(LocalFileSystem(durable=False), str(place))
         else:
             terminal.say(f" its files are in {place}")
     ended_with(0 if result.exact else 6)

@@ -55,7 +55,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
             for attempt in range(_TRIES):
                 works = [_finish_bucket(settings, tables, bucket, anchor, times, seal=seal) for bucket in left]
-                with times.sweep():
+                with times.committing():
                     found = dict(zip(left, in_step(works, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
                 again = [bucket for bucket, finish in found.items() if not (finish.whole or is_last)]

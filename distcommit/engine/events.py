@@ -68,8 +68,8 @@ class Progress(msgspec.Struct, frozen=True):
             slowest=min(rates, default=0.0),
             fastest=max(self.fastest, other.fastest),
             spent={
-                place: self.spent.get(place, 0) + other.spent.get(place, 0)
-                for place in dict.fromkeys((*self.spent, *other.spent))
+                activity: self.spent.get(activity, 0) + other.spent.get(activity, 0)
+                for activity in dict.fromkeys((*self.spent, *other.spent))
             },
         )
 

@@ -16,7 +16,7 @@ import msgspec
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progress, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.model.ports import FileSystem
-from distcommit.protocol.paths import run_name
+from distcommit.protocol.paths import PROGRESS, run_name
 from distcommit.stores.deletion import delete_tree
 from distcommit.stores.documents import UNREADABLE
 
@@ -78,7 +78,7 @@ class ProgressFile:
 
 def progress_folder(store_root: str, run_id: str) -> str:
     """Where a run's progress files are; the driver makes it and removes it."""
-    return f"{store_root}/progress/{run_name(run_id)}"
+    return f"{store_root}/{PROGRESS}/{run_name(run_id)}"
 
 
 def read_progress(fs: FileSystem, folder: str) -> Progress:

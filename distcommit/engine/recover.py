@@ -77,7 +77,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
         )
         rows: list[RunDataset] = []
         works = [_recover_bucket(settings, seen, bucket, rows, times) for bucket in settings.buckets_of(partition)]
-        with times.sweep():
+        with times.committing():
             found = in_step(works, store.fs.parallel_buckets)
         put_run_datasets(store.fs, store.roots.store, settings.run_id, "recover", partition, rows)
         times.keep()

@@ -18,10 +18,9 @@ from distcommit.ingest.retained import Horizon
 from distcommit.model.errors import DistcommitError, printable
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Publish
-from distcommit.model.urn import folder_of
-from distcommit.model.work import DatasetPlan, StagedFile, TaskState, WorkUnit
+from distcommit.model.work import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile, TaskState, WorkUnit
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone, published_folder
 from distcommit.protocol.readiness import Ready
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.stores.listing import files_below
@@ -99,8 +98,7 @@ class _Live:
 
     def __init__(self, fs: FileSystem, output: str, urn: str, done_epoch: int) -> None:
         self._fs, self._output, self._urn, self._done_epoch = fs, output, urn, done_epoch
-        folder = folder_of(urn)
-        below = (f"{output}/{folder}", f"{output}/{REJECTED_FOLDER}/{folder}")
+        below = [f"{output}/{published_folder(urn, branch)}" for branch in (MAIN_BRANCH, ERRORS)]
         self._paths = [path.removeprefix(f"{output}/") for parent in below for path in files_below(fs, parent)]
         stones = [read_tombstone(fs, f"{output}/{path}") for path in self._paths if is_tombstone(path)]
         self._retired = retired_by(stones, done_epoch)

@@ -46,12 +46,12 @@ class Loads:
 
 def packed(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple[tuple[tuple[int, str], ...], ...]:
     """Large work units, the largest first, as at most so many tasks have them: worst-fit decreasing."""
-    heap = [(0, place) for place in range(min(len(large), tasks))]
+    heap = [(0, task) for task in range(min(len(large), tasks))]
     groups: list[list[tuple[int, str]]] = [[] for _ in heap]
     for size, bucket, unit_id in large:
-        load, place = heapq.heappop(heap)
-        groups[place].append((bucket, unit_id))
-        heapq.heappush(heap, (load + size, place))
+        load, task = heapq.heappop(heap)
+        groups[task].append((bucket, unit_id))
+        heapq.heappush(heap, (load + size, task))
     return tuple(tuple(group) for group in groups)
 
 
@@ -72,7 +72,7 @@ def lent(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[Lent,
     share = max(-(-sum(of) // partitions), largest)
     left = list(_above(loads, of, share))[::-1]
     found: list[Lent] = []
-    for load, partition in sorted((load, place) for place, load in enumerate(of)):
+    for load, partition in sorted((load, partition) for partition, load in enumerate(of)):
         room = share - load
         while left and room > 0:
             bucket, begin, end = left.pop()

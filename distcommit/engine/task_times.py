@@ -49,15 +49,15 @@ class TaskTimes:
                 self._rows.append(RunTime(*self._of_task, TimeKind.PUBLISHED, dataset, sealed_ms, at_ms, records))
 
     @contextmanager
-    def sweep(self) -> Iterator[None]:
-        """In here the task looks after its buckets."""
+    def committing(self) -> Iterator[None]:
+        """In here the task commits what is ready in its buckets."""
         began_ms, before = self._clock.now_ms(), self._published
         try:
             yield
         finally:
             if self._published > before:
                 count, ended_ms = self._published - before, self._clock.now_ms()
-                self._rows.append(RunTime(*self._of_task, TimeKind.SWEEP, "", began_ms, ended_ms, count))
+                self._rows.append(RunTime(*self._of_task, TimeKind.COMMITS, "", began_ms, ended_ms, count))
 
     def keep(self, work_units: int = 0) -> None:
         """Leaves what there is: of a task that neither had work units nor has committed anything, nothing. Where that

@@ -15,7 +15,7 @@ from distcommit.ingest.fed_again import ERROR_COLUMNS, FedAgain
 from distcommit.ingest.forked import forked, rows_in
 from distcommit.ingest.known_schemas import begin, known_to
 from distcommit.ingest.lane import Lane
-from distcommit.ingest.live import WRITE, place_in
+from distcommit.ingest.live import WRITE, activity_in
 from distcommit.ingest.overdue import at_most
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import QualityError
@@ -234,8 +234,8 @@ class Branches:
 
     def seconds(self) -> Mapping[str, float]:
         """What constructs and writers have spent so far."""
-        writing = {place_in(_shown(lane.branch.name), WRITE): lane.writing_s for lane in self._lanes}
-        return {place_in(each.branch, each.construct): each.seconds for each in self.constructs()} | writing
+        writing = {activity_in(_shown(lane.branch.name), WRITE): lane.writing_s for lane in self._lanes}
+        return {activity_in(each.branch, each.construct): each.seconds for each in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
         """The schemas that converters know of the dataset now."""

@@ -22,10 +22,9 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Provenance, Source
-from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
-from distcommit.model.work import MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, errors_of
-from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit, errors_of
+from distcommit.protocol.paths import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.listing import files_below
@@ -72,7 +71,7 @@ def _live_errors(fs: FileSystem, output: str, state: DatasetState) -> Iterator[t
     Raises:
         DistcommitError: if what says so can't be read.
     """
-    paths = list(files_below(fs, f"{output}/{REJECTED_FOLDER}/{folder_of(state.dataset_urn)}"))
+    paths = list(files_below(fs, f"{output}/{published_folder(state.dataset_urn, ERRORS)}"))
     stones = [read_tombstone(fs, path) for path in paths if is_tombstone(path)]
     retired = retired_by(stones, state.done_epoch)
     for path in paths:

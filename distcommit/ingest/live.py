@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 READ, WRITE = "read", "write"
-"""Places where an attempt spends its time beside its constructs: the extractor, and a branch's writer."""
+"""What an attempt spends its time on beside its constructs: the extractor, and a branch's writer."""
 
 
-def place_in(branch: str, name: str) -> str:
-    """A place's name, behind a fork with its branch in front."""
+def activity_in(branch: str, name: str) -> str:
+    """An activity's name, behind a fork with its branch in front."""
     return f"{branch}.{name}" if branch else name
 
 
@@ -28,18 +28,18 @@ class Live:
 
     @property
     def spent(self) -> dict[str, float]:
-        """Seconds by place."""
+        """Seconds by activity."""
         ended, now = self._ended, self._at_work
-        return {place: ended.get(place, 0) + now.get(place, 0) for place in (*ended, *now)}
+        return {activity: ended.get(activity, 0) + now.get(activity, 0) for activity in (*ended, *now)}
 
     @contextmanager
-    def at(self, place: str) -> Iterator[None]:
+    def at(self, activity: str) -> Iterator[None]:
         """Counts the time of the block."""
         began_s = time.perf_counter()
         try:
             yield
         finally:
-            self._ended[place] = self._ended.get(place, 0) + time.perf_counter() - began_s
+            self._ended[activity] = self._ended.get(activity, 0) + time.perf_counter() - began_s
 
     def took(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
         """A batch is through. `spent`: by the attempt so far."""

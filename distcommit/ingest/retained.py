@@ -21,13 +21,10 @@ from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.ports import FileSystem
 from distcommit.model.sink import AttemptIdentity, StagingArea
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Provenance, Source
-from distcommit.model.urn import folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
-from distcommit.protocol.paths import REJECTED_FOLDER, is_tombstone
+from distcommit.protocol.paths import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import (
     RetiredFile,
@@ -76,12 +73,7 @@ class Horizon(msgspec.Struct, frozen=True):
 
 def _folder_end_ms(flow: TaskFlow, path: str, branch: str) -> int | None:
     sink = next((each.sink for each in flow.branches if each.name == branch), flow.sinks[0])
-    levels = sink.partitions if isinstance(sink, FileSink) else ()
-    folders = path.split("/")[:-1][-len(levels) :] if levels else []
-    for level, folder in zip(levels, folders, strict=False):
-        if isinstance(level, TimePartition):
-            return folder_end_ms(folder, level)
-    return None
+    return sink.folder_end_ms(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +96,7 @@ class AgedDataset:
 
     def stones(self) -> list[Tombstone]:
         """Its tombstones. Raises as `past`."""
-        beside = f"{self.output}/{REJECTED_FOLDER}/{folder_of(self.dataset_urn)}"
+        beside = f"{self.output}/{published_folder(self.dataset_urn, ERRORS)}"
         names = [entry.name for entry in self.fs.list_folder(beside) if is_tombstone(entry.name)]
         return [read_tombstone(self.fs, f"{beside}/{name}") for name in names]
 
@@ -115,7 +107,7 @@ class AgedDataset:
             DistcommitError, OSError: if what says so can't be read.
         """
         retired = retired_by(self.stones(), self.done_epoch)
-        for path in files_below(self.fs, f"{self.output}/{folder_of(self.dataset_urn)}"):
+        for path in files_below(self.fs, f"{self.output}/{published_folder(self.dataset_urn)}"):
             below = path.removeprefix(f"{self.output}/")
             if below in retired:
                 continue

@@ -164,7 +164,7 @@ class TaskFlow:
     @property
     def publish(self) -> Publish:
         """How what is published of a dataset stands to what is there already: the same in all branches."""
-        return next((sink.publish for sink in self.sinks if isinstance(sink, FileSink)), "append")
+        return next((sink.publisher for sink in self.sinks if sink.publisher != "append"), "append")
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:

@@ -187,14 +187,15 @@ class Abilities:
             committer's `ledger`.
         can_be_taken_back: its committer can take back what is committed. Of a dataset's branches those that can't are
             committed last, so that what another one refuses is not there for good.
-        tries_out: what it publishes is to be looked at and then thrown away, with the run's folders.
+        files: what it publishes are files of the job's output, named and with footers as those of type `files`, in the
+            folder of the dataset and branch: readers open them by cuts, and retention takes the old ones.
     """
 
     exactly_once: bool = True
     at_least_once: bool = False
     audit: bool = False
     can_be_taken_back: bool = True
-    tries_out: bool = False
+    files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,23 @@ class Sink(ABC):
     @property
     def file_access(self) -> FileAccess | None:
         """Owner and mode that published files get, which not all places have; None: as the file system sets them."""
+        return None
+
+    @property
+    def publisher(self) -> Publish:
+        """How what a run publishes stands to what is there. Another than `append` goes with `abilities.files`: the
+        engine says in the output what files have taken the place of others."""
+        return "append"
+
+    @property
+    def shown_records(self) -> int:
+        """Of a sink for trying a job out: how many of each dataset's first records are shown before all that the run
+        has published is thrown away, with its folders; 0: what it publishes stays."""
+        return 0
+
+    def folder_end_ms(self, path: str) -> int | None:
+        """When the time had ended that a published file's folder stands for, milliseconds since 1970; None where
+        folders are not by time. `path`: of the file, below the job's output."""
         return None
 
     def pins(self) -> Mapping[str, Pin]:

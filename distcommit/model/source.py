@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin, SourceFact
@@ -52,6 +53,15 @@ class Lag:
     records: int | None = None
     seconds: float | None = None
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """The next positions of a group of readers, by dataset and partition, in the names that the job has for them;
+    `missing`: partitions of the job for which the group has none, in words."""
+
+    datasets: dict[str, dict[str, Position]]
+    missing: Sequence[str] = ()
 
 
 Planned = DatasetPlan | DatasetProblem | SourceFact | PassedOver
@@ -189,6 +199,16 @@ class Source(ABC):
         these and that setting."""
         return dataset_urn
 
+    def selects(self, dataset_urn: str, partition: str) -> bool:
+        """Whether the settings ask for that partition as one of that dataset, as far as they can tell; nothing is
+        connected to. The default takes any."""
+        return True
+
+    @property
+    def location(self) -> str:
+        """Where its tables are, for systems that keep lineage, as `kafka://HOST:PORT`; empty if it does not say."""
+        return ""
+
     def extract_of(self, dataset_urn: str) -> Extract | None:
         """The table that a dataset is an extract of, as far as the settings say it; None if they say nothing. Nothing
         is connected to. What a work unit has of its own (`model.extract.with_extract`) wins."""
@@ -221,6 +241,20 @@ class Source(ABC):
         """
         return ()
 
+    def group_positions(self, group: str) -> GroupPositions:
+        """Where others stand that read the same, by the name that the source itself knows them by (a Kafka consumer
+        group). They are only asked about.
+
+        Raises:
+            ConfigurationError: if the source keeps no such positions, as the default says.
+            SourceError: if it can't be asked.
+        """
+        raise ConfigurationError(
+            "this source keeps no positions of consumer groups",
+            found=type(self).__name__,
+            todo="give them as a file: distcommit import-watermarks JOB.yaml --from POSITIONS.csv",
+        )
+
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
         """How far these datasets are behind, by URN; asked when a person wants to know it. The default can't tell.
 
@@ -249,5 +283,16 @@ class SourceSettings(Source):
     def is_snapshot(self) -> bool:
         """Whether each run reads all of each dataset anew; if so, `sink.publish` has to be `replace`."""
         return False
+
+    @property
+    def batch_column(self) -> str:
+        """Of a source that a streaming query feeds by `Job.on_batch`, and that reads nothing by itself: the column of
+        micro-batches that names each row's dataset. Empty of all others."""
+        return ""
+
+    staged_by: ClassVar[str] = ""
+    """Of a source that needs the driver's Spark before a run plans: what asks it, as `module:function`. Called with
+    the Spark session, the source and the job's store it gives a context manager; what that gives is the source that the
+    run reads for as long as it lasts. Sources themselves do not know Spark."""
 
     type: str

@@ -17,6 +17,7 @@ import msgspec
 from distcommit.model.committer import CommitterContext, OpensCommitter
 from distcommit.model.errors import DistcommitError
 from distcommit.model.ports import FileSystem
+from distcommit.model.watermark import Watermark
 
 
 class Verdict(Enum):
@@ -54,6 +55,15 @@ class StepContext:
         return CommitterContext(self.fs, self.staging_root, self.output_root, self.store_id)
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkMove:
+    """A dataset's watermark from `low`, None before its first, to `high`: of the partitions that these name."""
+
+    dataset_urn: str
+    low: Watermark | None
+    high: Watermark
+
+
 class CommitStep(ABC):
     """One idempotent effect with a proof at its target.
 
@@ -74,6 +84,12 @@ class CommitStep(ABC):
     def target_branch(self) -> str:
         """The branch whose target's ledger it changes; empty if it changes none."""
         return ""
+
+    @property
+    def move(self) -> WatermarkMove | None:
+        """The move of the dataset's watermark that is all of its effect; None: it has another one. A store that keeps
+        watermarks itself puts it into the record that closes the sequence, and does not execute the step."""
+        return None
 
     @property
     def tries(self) -> Counter[str]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.urn import folder_of
+from distcommit.model.work import MAIN_BRANCH, is_errors, rejecting_branch
 
 SEGMENT_SUFFIX = ".seg"
 TEMPORARY = ".tmp-"
@@ -31,6 +33,21 @@ INGEST_ENDED = "_INGEST_ENDED"
 SPOOL_FOLDER = "batches"
 """Folder in the staging root where micro-batches are spooled; their query takes away what it left there. What Spark's
 readers read is there, too; the job's next run takes that away."""
+
+STORE_MARKER = "store.json"
+"""What makes a folder a job's store; written last as it is made."""
+
+SETTINGS = "settings"
+"""Folder in the store of the settings that give what is stored its meaning, in numbered documents."""
+
+JOB_LOG = "log/job"
+"""Folder in the store of the job log."""
+
+PLANS, TASK_STATES, PROGRESS = "plans", "task_states", "progress"
+"""Folders in the store, below them one for each run: of its plans, of what its attempts say, and of how far it is."""
+
+SET_ASIDE = "set_aside"
+"""Folder in the store of what a rebuild has taken out of the output and of logs."""
 
 GENERATIONS = "log/generations"
 """Folder in the store with the bucket logs of each generation but the first, whose logs are beside it."""
@@ -167,6 +184,13 @@ def mark_of(name: str) -> tuple[int, str] | None:
     """The epoch and the mark of such a file name, None for any other name."""
     found = _MARK.fullmatch(name)
     return (int(found[1]), found[2]) if found else None
+
+
+def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
+    """Folder of a branch's published files, below the output root: the dataset's, or one of the branch's name in it."""
+    parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_errors(branch) else [folder_of(dataset_urn)]
+    named = rejecting_branch(branch) if is_errors(branch) else branch
+    return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def is_published_name(name: str) -> bool:

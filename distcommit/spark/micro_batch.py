@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.protocol.paths import SPOOL_FOLDER
-from distcommit.sources.micro_batch.source import MicroBatchSource, Spool, SpooledBatch
+from distcommit.sources.micro_batch.source import Spool, SpooledBatch
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import remove_attempts
 
@@ -43,17 +43,17 @@ def query_id_of(batch: DataFrame) -> str:
 
 @contextmanager
 def spooled(
-    batch: DataFrame, batch_id: int, query_id: str, source: MicroBatchSource, store: JobStore, partitions: int
+    batch: DataFrame, batch_id: int, query_id: str, dataset_column: str, store: JobStore, partitions: int
 ) -> Iterator[SpooledBatch]:
     """The micro-batch as a source, for as long as the block lasts. What dead runs of the query have spooled goes, too.
 
     Raises:
         ConfigurationError: if it has no such column.
     """
-    if source.dataset_column not in batch.columns:
+    if dataset_column not in batch.columns:
         raise ConfigurationError(
             "the micro-batch has no column that names the dataset",
-            expected=source.dataset_column,
+            expected=dataset_column,
             found=", ".join(batch.columns),
             todo="correct source.dataset_column, or the streaming DataFrame",
         )
@@ -61,7 +61,7 @@ def spooled(
     remove_attempts(fs, root, [of_query])
     folder = f"{root}/{of_query}/{batch_id}-{uuid.uuid4().hex}"
     fs.make_folders(folder)
-    spool = Spool(fs, folder, source.dataset_column, store.buckets, partitions, store.groups)
+    spool = Spool(fs, folder, dataset_column, store.buckets, partitions, store.groups)
     try:
         attempts = [row.attempt for row in batch.mapInArrow(spool, "attempt string").collect()]
         yield SpooledBatch(spool, tuple(attempts), query_id, batch_id)

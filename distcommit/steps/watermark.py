@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import msgspec
 
 from distcommit.model.errors import ConfigurationError, ConflictError
-from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification
+from distcommit.model.steps import CommitStep, StepContext, Verdict, Verification, WatermarkMove
 from distcommit.model.watermark import Watermark
 from distcommit.steps.registry import register
 
@@ -48,6 +48,10 @@ class HighWatermarkCommitStep(CommitStep):
     def __repr__(self) -> str:
         return f"HighWatermarkCommitStep({self.dataset_urn!r}, {self.low} -> {self.high})"
 
+    @property
+    def move(self) -> WatermarkMove:
+        return WatermarkMove(self.dataset_urn, self.low, self.high)
+
     def verify(self) -> Verification:
         stored = self._store().watermark(self.dataset_urn)
         return Verdict.DONE if stored is not None and stored.covers(self.high) else Verdict.PENDING
@@ -84,7 +88,7 @@ class HighWatermarkCommitStep(CommitStep):
 
 
 def as_one_move(
-    urn: str, moves: Sequence[HighWatermarkCommitStep], stored: Watermark | None
+    urn: str, moves: Sequence[WatermarkMove], stored: Watermark | None
 ) -> tuple[Watermark | None, Watermark | None]:
     """What the moves of one dataset, each of partitions of its own, make of its watermark: from where, and to where.
 

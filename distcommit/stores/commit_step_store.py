@@ -31,9 +31,10 @@ from distcommit.model.steps import CommitStep, StepContext
 from distcommit.model.urn import check_urn, folder_of
 from distcommit.model.watermark import Watermark
 from distcommit.protocol import next_record
+from distcommit.protocol.paths import STORE_MARKER
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
-from distcommit.steps.watermark import HighWatermarkCommitStep, as_one_move
+from distcommit.steps.watermark import as_one_move
 from distcommit.stores import by_hand
 from distcommit.stores.by_hand import Release
 from distcommit.stores.fencing import fence_bucket, fence_job, require_fence
@@ -62,9 +63,9 @@ class LogCommitStepStore(CommitStepStore):
     """Commit steps in commit logs below one folder, one sub-folder for each job.
 
     `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
-    seal nothing any more. Steps that are put live in this process until they are sealed. The `HighWatermarkCommitStep`s
-    of a sequence, each for partitions of its own, make one move: they are compared at the seal, and move the watermark
-    in the record that closes.
+    seal nothing any more. Steps that are put live in this process until they are sealed. The moves of the
+    watermark among a sequence's steps (`CommitStep.move`), each for partitions of its own, make one: it is compared at
+    the seal, and takes effect in the record that closes.
 
     A sequence of which a step is lost is quarantined by its `commit`: nobody gets it any more until it is released.
 
@@ -102,7 +103,7 @@ class LogCommitStepStore(CommitStepStore):
         """As the interface says. Reads only: nobody is fenced."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
-        return self._fs.status(f"{self._roots(store).store}/store.json") is not None
+        return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
 
     def remove(self, store: str, urn: str | None = None) -> bool:
         if not self.exists(store):
@@ -136,7 +137,7 @@ class LogCommitStepStore(CommitStepStore):
             raise ConfigurationError(
                 "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
             )
-        moves = [step for step in steps if isinstance(step, HighWatermarkCommitStep)]
+        moves = [step.move for step in steps if step.move is not None]
         log = self._log(opened, opened.store.bucket_of(urn))
         low, high = as_one_move(urn, moves, log.refresh().state_of(urn).watermark)
         sequence = SealedSequence(
@@ -144,7 +145,7 @@ class LogCommitStepStore(CommitStepStore):
             epoch=opened.epoch,
             low=low,
             high=high,
-            steps=dump_steps(step for step in steps if step not in moves),
+            steps=dump_steps(step for step in steps if step.move is None),
         )
         fold = log.settle(partial(next_record.seal, epoch=opened.epoch, sequences=(sequence,)))
         state = fold.state_of(urn)

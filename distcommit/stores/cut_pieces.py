@@ -65,11 +65,11 @@ def read_chain(fs: FileSystem, store_root: str, seen: SeenBucket) -> dict[str, S
         UnknownVersionError, CorruptError: if one can't be read, or they do not come to what they should.
     """
     found: dict[str, SeenDataset] = {}
-    for place, name in enumerate(seen.pieces):
+    for index, name in enumerate(seen.pieces):
         path = f"{store_root}/{PIECES}/{name}"
         piece = decode_document(fs.read(path), Piece, PIECE_VERSION, "a piece of a cut", path)
-        if piece.bucket != seen.bucket or piece.is_base != (place == 0):
-            raise _wrong(path, f"bucket {seen.bucket}, {'a base' if place == 0 else 'what came after one'}", "another")
+        if piece.bucket != seen.bucket or piece.is_base != (index == 0):
+            raise _wrong(path, f"bucket {seen.bucket}, {'a base' if index == 0 else 'what came after one'}", "another")
         found |= piece.datasets
     if total_of(found) != seen.total:
         raise _wrong(f"{store_root}/{PIECES}", f"a total of {seen.total} in bucket {seen.bucket}", total_of(found))

@@ -24,7 +24,7 @@ from distcommit.model.commit_groups import CommitGroups
 from distcommit.model.errors import ConfigurationError, CorruptError, StaleStoreError
 from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem, ProbedFileSystem
-from distcommit.protocol.paths import GENERATIONS, STORE_PROBE, TEMPORARY, log_folder
+from distcommit.protocol.paths import GENERATIONS, JOB_LOG, STORE_MARKER, STORE_PROBE, TEMPORARY, log_folder
 from distcommit.stores.claims import a_published_file, not_the_owner, read_owner
 from distcommit.stores.deletion import delete_entry, delete_tree
 from distcommit.stores.documents import decode_document, encode_document
@@ -32,7 +32,6 @@ from distcommit.stores.log import CommitLog
 
 STORE_VERSION = 1
 DEFAULT_BUCKETS, MAX_BUCKETS = 64, 65536
-_MARKER = "store.json"
 _REMOVED = "REMOVED"
 _PROBES = 3
 _BY_DATASET = CommitGroups()
@@ -87,7 +86,7 @@ class JobStore:
 
     def job_log(self, epoch: int = 0) -> CommitLog:
         """The job log, for a writer of `epoch`."""
-        return CommitLog(self.fs, f"{self.roots.store}/log/job", epoch)
+        return CommitLog(self.fs, f"{self.roots.store}/{JOB_LOG}", epoch)
 
     def bucket_log(self, bucket: int, epoch: int = 0) -> CommitLog:
         """A bucket's log, for a writer of `epoch`."""
@@ -123,14 +122,14 @@ def open_store(
         UnknownVersionError, CorruptError: if the marker is not one that this version writes; or, where there has been
             another number of buckets, if the job log, which says how many count, can't be read.
     """
-    path = f"{roots.store}/{_MARKER}"
+    path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)
     except FileNotFoundError:
         if not create:
             todo = "run the job once, or correct paths.store"
             raise ConfigurationError(
-                "there is no store here", path=roots.store, expected=f"a file {_MARKER}", todo=todo
+                "there is no store here", path=roots.store, expected=f"a file {STORE_MARKER}", todo=todo
             ) from None
         marker = _create(fs, roots, job, buckets or DEFAULT_BUCKETS, lost_store_id)
     except PermissionError as error:
@@ -183,18 +182,18 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
 
 def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
     """The store that is there, whichever job's, to be read by who has no job file. Raises as `open_store`."""
-    path = f"{roots.store}/{_MARKER}"
+    path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)
     except FileNotFoundError:
         todo = "correct the path, or run the job once"
-        raise ConfigurationError("there is no store here", path=roots.store, expected=_MARKER, todo=todo) from None
+        raise ConfigurationError("there is no store here", path=roots.store, expected=STORE_MARKER, todo=todo) from None
     return _as_it_counts(JobStore(fs, roots, marker.job, marker.buckets, marker.store_id))
 
 
 def has_store(fs: FileSystem, roots: Roots) -> bool:
     """Whether there is a store, of whomever."""
-    return fs.status(f"{roots.store}/{_MARKER}") is not None
+    return fs.status(f"{roots.store}/{STORE_MARKER}") is not None
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
@@ -209,7 +208,7 @@ def _decode(data: bytes, path: str) -> StoreMarker:
 def remove_store(fs: FileSystem, folder: str) -> None:
     """Deletes a store. Should this be killed half-way, the next creation finishes it: what is left is never opened."""
     fs.put_if_absent(f"{folder}/{_REMOVED}", b"")
-    fs.delete(f"{folder}/{_MARKER}")
+    fs.delete(f"{folder}/{STORE_MARKER}")
     fs.sync([folder], folder)  # no store any more, before any of it goes
     _finish_removal(fs, folder)
     fs.delete_folder(folder)
@@ -227,7 +226,7 @@ def _finish_removal(fs: FileSystem, folder: str) -> None:
 
 def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id: str) -> StoreMarker:
     store_id = lost_store_id or uuid.uuid4().hex
-    path = f"{roots.store}/{_MARKER}"
+    path = f"{roots.store}/{STORE_MARKER}"
     store = JobStore(fs, roots, job, buckets)
     logs = [store.job_log(), *map(store.bucket_log, range(buckets))]
     try:

@@ -130,8 +130,8 @@ class LogView:
         fold = Fold()
         self._base = self._last = number
         self._checksums.clear()
-        for place, segment in reversed(above):
-            self._step(place, segment, fold)
+        for number, segment in reversed(above):
+            self._step(number, segment, fold)
         self._fold = fold
         return None
 

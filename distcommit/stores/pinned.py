@@ -14,7 +14,7 @@ import msgspec
 
 from distcommit.model.errors import ConfigurationError, storage_error
 from distcommit.model.pins import Pin, PinnedSettings
-from distcommit.protocol.paths import TEMPORARY, number_of, numbered_name
+from distcommit.protocol.paths import SETTINGS, TEMPORARY, number_of, numbered_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.job_store import JobStore
 
@@ -145,4 +145,4 @@ def _require(store: JobStore, recorded: RecordedSettings, pinned: PinnedSettings
 
 
 def _folder(store: JobStore) -> str:
-    return f"{store.roots.store}/settings"
+    return f"{store.roots.store}/{SETTINGS}"

@@ -11,7 +11,7 @@ import msgspec
 
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import DatasetPlan
-from distcommit.protocol.paths import MANIFEST, bucket_of_work_unit, run_name
+from distcommit.protocol.paths import MANIFEST, PLANS, bucket_of_work_unit, run_name
 from distcommit.stores.documents import decode_document, encode_document
 from distcommit.stores.tables import check_table, decode_plan, encode_plan, table_name
 
@@ -96,7 +96,7 @@ class PlanReader:
 
 
 def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
-    """Publishes the plan, durably. From here on its datasets may be sealed."""
+    """Puts the manifest, durably. From here on its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{MANIFEST}", encode_document(manifest))
@@ -115,4 +115,4 @@ def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
 
 
 def _folder(store_root: str, run_id: str) -> str:
-    return f"{store_root}/plans/{run_name(run_id)}"
+    return f"{store_root}/{PLANS}/{run_name(run_id)}"

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.paths import (
     LOCK,
+    PLANS,
     RUN_DATASETS,
     RUN_TIMES,
     RUNS,
+    TASK_STATES,
     TEMPORARY,
     bucket_number,
     holds_bucket,
@@ -35,8 +37,7 @@ class Retention:
 
 USUALLY_KEPT = Retention()
 
-_TASK_STATES = "task_states"
-_TABLES = ("plans", _TASK_STATES, RUN_DATASETS, RUN_TIMES)
+_TABLES = (PLANS, TASK_STATES, RUN_DATASETS, RUN_TIMES)
 
 
 def forget_runs(
@@ -72,7 +73,7 @@ def forget_runs(
     own, past = run_name(run_id), PastStates(fs, store_root)
 
     def is_needed(table: str, run: str, folder: str) -> bool:
-        asked = [bucket for bucket in refused if table == _TASK_STATES and holds_bucket(folder, bucket)]
+        asked = [bucket for bucket in refused if table == TASK_STATES and holds_bucket(folder, bucket)]
         return any(past.of(run_id_of(run), bucket) for bucket in asked)
 
     for table in _TABLES:

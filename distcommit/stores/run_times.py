@@ -32,13 +32,13 @@ _WHAT = "a table of what tasks did when"
 class TimeKind(StrEnum):
     """What a row is about.
 
-    TASK: the task, `count` its work units. SWEEP: one time that it looked after its buckets and published `count`
+    TASK: the task, `count` its work units. COMMITS: one time that it went over its buckets and published `count`
     datasets. PUBLISHED: a dataset, from its seal (0: another process has sealed it) to its being published, `count` its
     records. SEALED: a dataset that it has sealed, and not published itself.
     """
 
     TASK = "task"
-    SWEEP = "sweep"
+    COMMITS = "sweep"  # as it is stored
     PUBLISHED = "published"
     SEALED = "sealed"
 

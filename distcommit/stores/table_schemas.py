@@ -155,7 +155,7 @@ RUN_TIMES_SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each task of a phase that had something to commit, for each sweep over its buckets in which it did, and
+"""One row for each task of a phase that had something to commit, for each time over its buckets in which it did, and
 for each dataset that it has sealed or published."""
 
 TASK_STATES = {

@@ -17,6 +17,7 @@ from distcommit.model.ports import FileSystem
 from distcommit.model.work import TaskState
 from distcommit.protocol.paths import (
     INGEST_ENDED,
+    TASK_STATES,
     bucket_of_work_unit,
     holds_bucket,
     partition_name,
@@ -28,7 +29,7 @@ from distcommit.stores.tables import check_table, decode_task_states, encode_tas
 
 def run_folder(store_root: str, run_id: str) -> str:
     """Where a run's task states are."""
-    return f"{store_root}/task_states/{run_name(run_id)}"
+    return f"{store_root}/{TASK_STATES}/{run_name(run_id)}"
 
 
 def prepare_run(fs: FileSystem, store_root: str, run_id: str, partition: int, partitions: int) -> None:
@@ -68,7 +69,7 @@ class PastStates:
 
     def of_epoch(self, epoch: int, bucket: int) -> list[TaskState]:
         """The rows of a bucket of the run that has this epoch."""
-        runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/task_states") if entry.is_folder]
+        runs = [entry.name for entry in self._fs.list_folder(f"{self._root}/{TASK_STATES}") if entry.is_folder]
         with self._reading:
             run = next((run for run in sorted(runs, reverse=True) if self._epoch_of(run) == epoch), None)
         return self.of(run_id_of(run), bucket) if run is not None else []
@@ -138,7 +139,7 @@ class TaskStateWriter:
         self.writer, self._number = uuid.uuid4().hex, 0
 
     def append(self, states: Mapping[int, Sequence[TaskState]]) -> dict[int, str | OSError]:
-        """Publishes rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
+        """Puts rows by bucket, and returns the name of each bucket's file once it is durable, or why it could not
         be written. Readers see all rows of a file or none."""
         owned: dict[int, list[int]] = {}
         for bucket in states:

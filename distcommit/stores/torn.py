@@ -11,13 +11,10 @@ from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.model.log_records import Checkpoint
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
-from distcommit.protocol.paths import epoch_name, segment_name
+from distcommit.protocol.paths import SET_ASIDE, epoch_name, segment_name
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment
-
-SET_ASIDE = "set_aside"
-"""Folder in the store for what a rebuild takes away, and nobody deletes."""
 
 
 def is_torn(log: CommitLog) -> bool:

@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from distcommit.model.errors import UnknownVersionError
-from distcommit.testing.simulation.damage import INNER, damaged
-from distcommit.testing.simulation.stored_bytes import READERS, Reader
+from tests.checkers.damaged_bytes import INNER, damaged
+from tests.golden.stored_bytes import READERS, Reader
 
 _MEMORY_BYTES = 1 << 30
 """How much more than it has the reading process may ask for."""

@@ -23,8 +23,8 @@ from distcommit.stores.run_datasets import encode_run_datasets
 from distcommit.stores.run_times import encode_run_times
 from distcommit.stores.segment import encode_segment
 from distcommit.stores.tables import encode_plan, encode_task_states
-from distcommit.testing.models import samples
 from distcommit.testing.simulation.altered_files import encoded
+from tests.golden import samples
 from tests.golden.cuts import PIECE, ROOT
 from tests.golden.job import make_job
 from tests.golden.jobs import make_jobs
@@ -55,6 +55,10 @@ GOLDEN_RUNS = Path(__file__).parent / "runs_v1"
 GOLDEN_SCHEDULE = Path(__file__).parent / "schedule_v1"
 GOLDEN_TIMES = Path(__file__).parent / "times_v1"
 GOLDEN_JOBS = Path(__file__).parent / "jobs_v4"
+GOLDEN_JOBS_3 = Path(__file__).parent / "jobs_v3"
+"""Made by the last program of format 3, as those by this one: their positions have holes."""
+GOLDEN_JOBS_2 = Path(__file__).parent / "jobs_v2"
+"""By the last one of format 2, into a sink of the user's own."""
 
 
 def make_6(folder: Path) -> None:

@@ -65,12 +65,8 @@ from distcommit.stores.tables import (
     encode_task_states,
 )
 from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
-from distcommit.testing.models import samples
-from distcommit.testing.simulation.stored_bytes import (
-    PATH,
-    SampleSink,
-    sealed_segment,
-)
+from distcommit.testing.simulation.damage import sealed_segment
+from tests.golden import samples
 from tests.golden.make import (
     GOLDEN,
     GOLDEN_2,
@@ -111,6 +107,7 @@ from tests.golden.make import (
     samples_at_the_end,
     samples_of_content,
 )
+from tests.golden.stored_bytes import PATH, SampleSink
 
 SEGMENTS = sorted(samples.SEGMENTS)
 

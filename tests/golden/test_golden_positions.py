@@ -6,9 +6,9 @@ from pathlib import Path
 
 from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, encode_plan
-from distcommit.testing.models import samples
-from distcommit.testing.simulation.stored_bytes import PATH
+from tests.golden import samples
 from tests.golden.make import GOLDEN_16, make_16
+from tests.golden.stored_bytes import PATH
 
 
 def test_composite_positions_in_a_log_are_read_and_written_alike() -> None:

@@ -21,13 +21,8 @@ from distcommit.stores.tables import (
     check_table,
     table_name,
 )
-from distcommit.testing.models import samples
-from distcommit.testing.simulation.stored_bytes import (
-    PATH,
-    READERS,
-    checked_segment,
-    of_version,
-)
+from distcommit.testing.simulation.damage import checked_segment, of_version
+from tests.golden import samples
 from tests.golden.make import (
     GOLDEN_7,
     GOLDEN_10,
@@ -36,6 +31,7 @@ from tests.golden.make import (
     GOLDEN_REPLACED,
     GOLDEN_RETAINED,
 )
+from tests.golden.stored_bytes import PATH, READERS
 from tests.golden.test_golden import golden
 
 READ = {reader.name: reader for reader in READERS}

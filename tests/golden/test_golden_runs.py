@@ -11,7 +11,7 @@ from distcommit.stores.run_records import CancelRequest, RunBeginning
 from distcommit.stores.run_times import decode_run_times, encode_run_times
 from distcommit.stores.schedule_requests import ScheduleRequest
 from distcommit.stores.tombstones import Tombstone
-from distcommit.testing.models import samples
+from tests.golden import samples
 from tests.golden.make import (
     GOLDEN_RETAINED,
     GOLDEN_RUNS,

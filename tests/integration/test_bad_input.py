@@ -34,7 +34,7 @@ from distcommit.protocol.paths import CLAIM_FOLDER
 from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import check_java
 from distcommit.stores.job_lock import JobLock
-from distcommit.testing.simulation.stored_bytes import of_version
+from distcommit.testing.simulation.damage import of_version
 from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.lossy_proxy import LossyProxy

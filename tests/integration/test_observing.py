@@ -104,7 +104,7 @@ def test_a_run_is_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSession)
     assert [span.name for span in spans if not span.parent_span_id] == ["run"]
     assert inside["task ingest 0"] == "ingest"
     assert inside["read"].startswith("task ingest")
-    assert "sweep" in inside
+    assert "commit" in inside
     assert sum(span.name == "read" for span in spans) == len(NAMES)
     assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
     assert len({span.trace_id for span in spans}) == 1

@@ -26,7 +26,7 @@ from distcommit.cli.ui_server import UiServer
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.job_lock import JobLock
 from distcommit.stores.run_records import put_record, read_record
-from distcommit.testing.models import samples
+from tests.golden import samples
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job
@@ -223,7 +223,7 @@ def test_a_run_is_shown_as_it_goes_on_as_it_was_killed_and_once_the_next_has_end
     assert (told["status"], told["datasets"], told["epoch"] > epoch) == ("COMMITTED", 1, True)
     text = page.read_text(encoding="utf-8")
     assert f"<bdi>{HELD}</bdi>" in text
-    assert text.count('<path class="sweep" d="M') >= 1, "when it was committed"
+    assert text.count('<path class="commit" d="M') >= 1, "when it was committed"
     assert os.stat(page).st_size < 200_000
     rows = ds.dataset(tmp_path / "output", format="parquet", exclude_invalid_files=False)
     files = [file for file in rows.files if HELD in file]

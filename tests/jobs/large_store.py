@@ -28,7 +28,7 @@ from distcommit.stores.job_store import JobStore
 from distcommit.stores.log import CommitLog
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.run_records import put_beginning, put_record
-from distcommit.testing.models import samples
+from tests.golden import samples
 
 JOB = """\
 job: large

@@ -28,7 +28,7 @@ from distcommit.stores.run_records import (
 )
 from distcommit.stores.run_times import RunTime, TimeKind, put_run_times
 from distcommit.stores.task_states import TaskStateWriter, prepare_run
-from distcommit.testing.models import samples
+from tests.golden import samples
 
 JOB = """\
 job: orders
@@ -118,13 +118,13 @@ def _task(
         else:
             waiting.append((name, size))
         if len(waiting) == 4 or place == len(mine) - 1:
-            sweep_ms = now_ms
+            commits_ms = now_ms
             for waited, records in waiting:
-                times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, sweep_ms + 20, now_ms + 160, records))
+                times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, commits_ms + 20, now_ms + 160, records))
                 rows.append(RunDataset(waited, task, "published", records, 1 + records // 2000))
                 now_ms += rng.randrange(10, 90)
             if waiting:
-                times.append(RunTime(*of_task, TimeKind.SWEEP, "", sweep_ms, now_ms + 160, len(waiting)))
+                times.append(RunTime(*of_task, TimeKind.COMMITS, "", commits_ms, now_ms + 160, len(waiting)))
             now_ms, waiting = now_ms + 170, []
     if not died:
         times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(mine)))

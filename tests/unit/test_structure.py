@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
+import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import grimp
+import pytest
 
 import distcommit
+from distcommit.app.job_file.built_in import Section, types_of
+from distcommit.model.committer import SinkCommitter
+from distcommit.model.sink import Sink, SinkWriter
+from distcommit.model.source import Extraction, Extractor, Source
 
 MODULE, CLASS, FUNCTION = 400, 250, 60
 """Lines, at most."""
@@ -79,6 +88,16 @@ def test_truth_that_is_taken_for_a_number_is_found() -> None:
     assert sorted(found.split(": ")[0] for found in counts_truth("x", source)) == ["x:1", "x:2", "x:3", "x:4"]
 
 
+def test_each_package_says_what_it_owns_and_what_it_must_not() -> None:
+    signs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in ROOT.rglob("*.py")}
+    unsaid = [path for path, sign in signs.items() if path.name == "__init__.py" and not is_sign(sign)]
+    assert not unsaid
+
+
+def is_sign(text: str) -> bool:
+    return bool(re.search(r"must\s+not|nothing (of it|here)", text, re.IGNORECASE))
+
+
 def test_imports_make_no_circle_also_counting_those_for_types() -> None:
     graph = grimp.build_graph("distcommit", "benchmarks", exclude_type_checking_imports=False, cache_dir=None)
     above = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -91,3 +110,92 @@ def test_imports_make_no_circle_also_counting_those_for_types() -> None:
 def test_names_of_files_and_folders_are_made_and_read_in_one_place() -> None:
     pattern = re.compile(r":0(10|12)d\}|/run=\{|bucket=\{\w+:|\"(\.tmp-|\.seg|\.probe-)\"")
     assert [path for path, source in product() if pattern.search(source)] == ["protocol/paths.py"]
+    below_the_store = re.compile(r"\bstore(_root)?\}/[a-z_]|\"(task_states|plans|set_aside|store\.json)\"")
+    assert [path for path, source in product() if below_the_store.search(source)] == ["protocol/paths.py"]
+
+
+PARTS = (Sink, SinkWriter, SinkCommitter, Source, Extractor, Extraction)
+WHO_NAMES_THEM: dict[tuple[str, str], str] = {
+    ("ingest/task_flow.py", "FileSink"): "error branches are files, whatever the job's sinks are",
+    ("ingest/branching.py", "AttemptFiles"): "the writer of error branches, which keeps what has no record",
+    ("spark/frames.py", "SparkSource"): "the half of that source which asks Spark: sources do not know it",
+    ("spark/frames.py", "StagedFrames"): "the same",
+    ("spark/micro_batch.py", "SpooledBatch"): "the half of the source of micro-batches which asks Spark",
+}
+"""Where one built-in sink or source is named that is not the module's own, and why it has to be."""
+
+
+def named_parts(path: str, source: str) -> Iterator[str]:
+    """Concrete sinks and sources, their writers and readers, of packages that the module is not in; and where a type is
+    compared with the name of one."""
+    types = {*types_of("sink"), *types_of("source")}
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if of_a_part(module):
+                if path.startswith("/".join(module.split(".")[1:3]) + "/"):
+                    continue  # its own
+                for each in names:
+                    found = getattr(importlib.import_module(module), each.name, None)
+                    if inspect.isclass(found) and issubclass(found, PARTS):
+                        yield each.name
+            case ast.Compare(left=ast.Attribute(attr="type"), comparators=[ast.Constant(value=str(value))]):
+                if value in types and not path.startswith(("sinks/", "sources/")):  # whose own settings have types
+                    yield f"type {value}"
+
+
+def of_a_part(module: str) -> bool:
+    """Whether a module is in the package of a built-in sink or source."""
+    match module.split("."):
+        case ["distcommit", "sinks", name, *_]:
+            return name in types_of("sink")
+        case ["distcommit", "sources", name, *_]:
+            return name in types_of("source")
+    return False
+
+
+def test_no_module_but_its_own_names_a_sink_or_a_source() -> None:
+    """What one can do it says by its interface, so that adding one touches no other file."""
+    named = {(path, name) for path, source in product() for name in named_parts(path, source)}
+    console = {("sinks/console/sink.py", "FileSink")}  # in `pyproject.toml`: it shows what that has written
+    assert named == WHO_NAMES_THEM.keys() | console
+
+
+def test_a_sink_or_source_that_is_named_is_found() -> None:
+    source = "from distcommit.sources.kafka.source import KafkaSource\n\nisinstance(config.source, KafkaSource)\n"
+    assert list(named_parts("app/x.py", source)) == ["KafkaSource"]
+    assert not list(named_parts("sources/kafka/x.py", source))
+    assert not list(named_parts("app/x.py", "from distcommit.sinks.files.footer import Footer\n"))
+    assert list(named_parts("app/x.py", 'found = config.source.type == "kafka"\n')) == ["type kafka"]
+
+
+def contracts() -> dict[str, dict[str, Any]]:
+    """Import contracts by their names."""
+    text = (ROOT.parent / "pyproject.toml").read_text(encoding="utf-8")
+    return {each["name"]: each for each in tomllib.loads(text)["tool"]["importlinter"]["contracts"]}
+
+
+@pytest.mark.parametrize("section", ["sink", "source"])
+def test_no_sink_or_source_is_left_out_where_they_must_not_know_each_other(section: Section) -> None:
+    listed = contracts()[f"{section}s know nothing of each other"]["modules"]
+    assert sorted(name.split(".")[2] for name in listed) == list(types_of(section))
+
+
+def test_no_file_system_is_left_out_where_they_must_not_know_each_other() -> None:
+    pattern = re.compile(r"^class \w+FileSystem\b", re.MULTILINE)
+    found = [path for path, source in product() if path.startswith("fs/") and pattern.search(source)]
+    listed = contracts()["file systems know nothing of each other"]["modules"]
+    assert sorted(f"{name.removeprefix('distcommit.').replace('.', '/')}.py" for name in listed) == found
+
+
+def test_no_room_is_left_out_where_spark_must_not_be_known() -> None:
+    rooms = {f"distcommit.{path.parent.name}" for path in ROOT.glob("*/__init__.py")}
+    know = {"distcommit.app", "distcommit.cli", "distcommit.spark", "distcommit.testing"}
+    listed = contracts()["only distcommit.spark knows Spark, and the job that opens its session"]["source_modules"]
+    assert set(listed) == rooms - know
+
+
+def test_who_alone_may_know_a_library_is_said_of_the_whole_package() -> None:
+    """So that a new module is held to it without being listed; who may know it is an exception that has to be used."""
+    only = [each for name, each in contracts().items() if name.startswith("only ") and "Spark" not in name]
+    assert len(only) == 7
+    assert all(each["source_modules"] == ["distcommit"] for each in only)

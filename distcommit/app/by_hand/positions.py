@@ -19,10 +19,11 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
-from distcommit.sources.kafka.source import KafkaSource
 
 CSV_HEADER = ("dataset", "partition", "next_offset")
 _NAMED = 20
+_TOPICS = "kafka"
+"""What extracts of Kafka topics have for a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,8 @@ def require_some(found: ForeignPositions) -> ForeignPositions:
 
 
 def _from_group(config: JobConfig, group: str) -> ForeignPositions:
-    from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - needs a Kafka client
-
-    positions, missing = group_positions(_kafka(config, "a consumer group"), group)
-    left_out = [f"{topic} partition {partition}: nothing committed" for topic, partition in missing]
-    return ForeignPositions(f"consumer group {group}", positions, left_out)
+    found = config.source.group_positions(group)
+    return ForeignPositions(f"consumer group {group}", found.datasets, list(found.missing))
 
 
 # -- CSV
@@ -113,14 +111,9 @@ def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:
         raise ValueError(f"{len(row)} fields instead of {len(CSV_HEADER)}")
     urn, partition, position = (text.strip() for text in row)
     check_urn(urn)
-    source = config.source
-    if isinstance(source, KafkaSource):
-        if not (partition.isascii() and partition.isdecimal() and str(int(partition)) == partition):
-            raise ValueError(f"{partition!r} is not a partition's number")
-        topic = source.topic_of(urn)
-        if topic not in source.selection or urn != source.dataset_of(topic, partition):
-            raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
-    elif position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
+    if not config.source.selects(urn, partition):
+        raise ValueError(f"{urn!r} partition {partition} is not in a dataset of this job")
+    if position.startswith(("[", '"')):  # a list or a text, in JSON; the source says whether it counts in such
         return urn, partition, msgspec.json.decode(position, type=Position)
     return urn, partition, _offset(position)
 
@@ -141,12 +134,11 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
     each task, else the low watermark of its work unit. Its KafkaExtractor sets them to the next offset of the last
     record it pulled. Of a partition in several job states the one of the job that began last counts.
     """
-    source = _kafka(config, "a Gobblin state store")
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
-    select, problems = source.selection, list[str]()
+    problems = list[str]()
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     for place, task, began_ms in _tasks(tree, problems):
         try:
@@ -164,12 +156,13 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
     datasets: dict[str, dict[str, Position]] = {}
     left_out: dict[str, str] = {}
     for (topic, partition), (_, position) in sorted(newest.items()):
-        if topic not in select:
+        urn = _dataset_of_topic(config, topic, partition)
+        if not config.source.selects(urn, partition):
             left_out[topic] = "not a topic of this job"
         elif position < 0:
             left_out[f"{topic} partition {partition}"] = "Gobblin has never read it"
         else:
-            datasets.setdefault(source.dataset_of(topic, partition), {})[partition] = position
+            datasets.setdefault(urn, {})[partition] = position
     return ForeignPositions(str(file), datasets, [f"{name}: {why}" for name, why in left_out.items()])
 
 
@@ -206,12 +199,15 @@ def _task_positions(task: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     yield from ((topic, partition, value) for partition, value in zip(partitions, values, strict=True))
 
 
-def _kafka(config: JobConfig, what: str) -> KafkaSource:
-    if not isinstance(config.source, KafkaSource):
+def _dataset_of_topic(config: JobConfig, topic: str, partition: str) -> str:
+    urn = config.source.named_now(topic, partition)
+    extract = config.source.extract_of(urn)
+    if extract is None or extract.namespace != _TOPICS:
         raise ConfigurationError(
-            f"positions of {what} are those of Kafka topics", found=f"a source of type {config.source.type}"
+            "positions of a Gobblin state store are those of Kafka topics",
+            found=f"a source of type {config.source.type}",
         )
-    return config.source
+    return urn
 
 
 def _require_none(problems: list[str], file: Path, what: str) -> None:

@@ -14,7 +14,7 @@ from distcommit.model.errors import ConflictError, StaleStoreError
 from distcommit.model.log_records import DatasetState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import epoch_name
+from distcommit.protocol.paths import SET_ASIDE, epoch_name
 from distcommit.stores.anchors import cut_ended, forget_heads, heads_now
 from distcommit.stores.claims import Mark, put_mark, read_marks
 from distcommit.stores.cuts import end_cuts
@@ -22,7 +22,7 @@ from distcommit.stores.fencing import claim_folders, fence_bucket, require_fence
 from distcommit.stores.generation import require_counting, require_not_moved
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.staging import staged_buckets, staged_epochs, sweep_epoch
-from distcommit.stores.torn import SET_ASIDE, fold_of_rest, set_torn_aside
+from distcommit.stores.torn import fold_of_rest, set_torn_aside
 
 
 def plan_rebuild(

@@ -17,7 +17,6 @@ from distcommit.ingest.retained import Horizon, RetainedFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import DatasetStatus
-from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.fencing import end_run
 from distcommit.stores.horizons import newest_horizon, put_horizon
 from distcommit.stores.job_store import JobStore
@@ -187,7 +186,7 @@ def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = Non
 
 
 def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
-    others = [branch.name for branch in flow.branches if not isinstance(branch.sink, FileSink)]
+    others = [branch.name for branch in flow.branches if not branch.sink.abilities.files]
     found = f"branch {others[0]}, whose records are at a target of its own: delete them there" if others else ""
     if flow.publish == "replace":
         found = "sink.publish: replace, where each run takes the place of all that is older"

@@ -16,8 +16,8 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.run import new_run_id
 from distcommit.model.errors import ConfigurationError, ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus, Head
+from distcommit.model.source import Source
 from distcommit.model.watermark_types import WATERMARK_PIN
-from distcommit.sources.kafka.source import KafkaSource
 from distcommit.stores.anchors import cut_ended, require_whole
 from distcommit.stores.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.job_lock import JobLock
@@ -85,15 +85,8 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
         )
     _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
     found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
-    dataset = recorded.settings.get("source.dataset", getattr(other.source, "dataset", ""))
-    for urn, state in sorted(known_states(store).items()):
-        if state.watermark is None:
-            continue
-        if isinstance(config.source, KafkaSource):
-            _take_partitions(config.source, dataset, state, found)
-        else:
-            found.datasets[urn] = dict(state.watermark.positions)
-            found.incarnations[urn] = state.watermark.incarnation
+    for _, state in sorted(known_states(store).items()):
+        _take_partitions(config.source, state, found)
     return found
 
 
@@ -110,25 +103,24 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
         )
 
 
-def _take_partitions(source: KafkaSource, dataset: str, state: DatasetState, found: ForeignPositions) -> None:
-    """Adds the partitions of one dataset of the other job, whose setting `dataset` is this."""
+def _take_partitions(source: Source, state: DatasetState, found: ForeignPositions) -> None:
+    """Adds the partitions of one dataset of the other job, which may name it otherwise."""
     if state.watermark is None:
         return
     urn, incarnation = state.dataset_urn, state.watermark.incarnation
-    topic = urn if dataset == "topic" else urn.rpartition("@")[0]
-    if topic not in source.selection:
-        found.left_out.append(f"{urn}: not a topic of this job")
-        return
     for partition, position in state.watermark.positions.items():
-        mine = source.dataset_of(topic, partition)
+        mine = source.named_now(urn, partition)
+        if not source.selects(mine, partition):
+            found.left_out.append(f"{urn}: not a dataset of this job")
+            return
         before = found.incarnations.get(mine, "")
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
-                "partitions of one topic count in different incarnations of it",
-                topic=source.topic_of(mine),
-                expected=f"topic id {before}",
-                found=f"topic id {incarnation}, of dataset {urn}",
-                todo="run the other job, and set the watermarks that it names as those of a topic made again",
+                "partitions of one dataset count in different incarnations of its source",
+                dataset=mine,
+                expected=f"incarnation {before}, as of its other partitions",
+                found=f"incarnation {incarnation}, of dataset {urn}",
+                todo="run the other job, and set the watermarks that it names as those of what was made again",
             )
         found.incarnations[mine] = before or incarnation
         found.datasets.setdefault(mine, {})[partition] = position

@@ -82,7 +82,7 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @model_validator(mode="after")
     def _what_replaces_is_whole(self) -> JobConfig:
-        publishers = {getattr(sink, "publish", "append") for sink in self.sink_sections().values()}
+        publishers = {sink.publisher for sink in self.sink_sections().values()}
         if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
             raise ValueError(
                 "each run reads all of each dataset anew (source.watermark says by which column it would read what is"
@@ -95,6 +95,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
                 "publish has to be the same in all branches: what was turned away before them is theirs all"
             )
         how = f"publish: {publishers.pop()}"
+        if not all(sink.abilities.files for sink in self.sink_sections().values()):
+            raise ValueError(f"{how} goes with sinks whose abilities say files: what goes is told in the output")
         if self.commit.delivery == "at_least_once":
             raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
         if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
@@ -143,11 +145,11 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     @property
     def tries_out(self) -> bool:
         """Whether what the job publishes is to be looked at only, and nothing of a run is to stay."""
-        return any(sink.abilities.tries_out for sink in self.sink_sections().values())
+        return any(sink.shown_records for sink in self.sink_sections().values())
 
     @model_validator(mode="after")
     def _all_or_nothing_is_tried_out(self) -> JobConfig:
-        others = [name for name, sink in self.sink_sections().items() if not sink.abilities.tries_out]
+        others = [name for name, sink in self.sink_sections().items() if not sink.shown_records]
         if self.tries_out and others:
             raise ValueError(f"type: console is for trying out a whole job; {', '.join(others)} would really commit")
         return self

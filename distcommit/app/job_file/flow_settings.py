@@ -123,10 +123,10 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
     @model_validator(mode="before")
     @classmethod
     def _all_branches_are_tried_out(cls, tree: Any) -> Any:
-        """One section `sink` of type console is that of all branches."""
+        """One section `sink` that shows records is that of all branches."""
         match tree:
-            case {"sink": {"type": "console"} as console, "fork": {"branches": Mapping() as named} as fork}:
-                branches = {name: {**(branch or {}), "sink": console} for name, branch in named.items()}
+            case {"sink": sink, "fork": {"branches": Mapping() as named} as fork} if _shows(sink):
+                branches = {name: {**(branch or {}), "sink": sink} for name, branch in named.items()}
                 rest = {key: value for key, value in tree.items() if key != "sink"}
                 return {**rest, "fork": {**fork, "branches": branches}}
         return tree
@@ -154,6 +154,13 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
         if self.fork is None:
             return {"sink": self.sink}
         return {f"fork.branches.{name}.sink": branch.sink for name, branch in self.fork.branches.items()}
+
+
+def _shows(sink: Any) -> bool:
+    try:
+        return bool(validated("sink", sink, "files").shown_records)
+    except ValueError:  # told where it stands in the file
+        return False
 
 
 def _named(types: Sequence[str]) -> Any:

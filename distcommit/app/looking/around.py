@@ -14,6 +14,7 @@ from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
+from distcommit.protocol.paths import STORE_MARKER
 from distcommit.stores.fencing import newer_runs
 from distcommit.stores.job_store import JobStore
 
@@ -86,7 +87,7 @@ def _closed(store: JobStore) -> Iterator[str]:
     for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
         try:
             room, place = os.statvfs(path), os.stat(path)
-            is_ours = os.stat(f"{roots.store}/store.json").st_uid == os.geteuid()
+            is_ours = os.stat(f"{roots.store}/{STORE_MARKER}").st_uid == os.geteuid()
         except OSError as error:
             yield f"paths.{name} can't be looked at: {error}"
             continue

@@ -165,7 +165,7 @@ class _Moments:
             if not attempt.has_failed:
                 self._last[urn] = max(self._last.get(urn, 0), attempt.finished_ms)
         for row in times:
-            if row.phase == "recover" or row.kind in (TimeKind.TASK, TimeKind.SWEEP):
+            if row.phase == "recover" or row.kind in (TimeKind.TASK, TimeKind.COMMITS):
                 continue
             if row.began_ms:
                 self._sealed[row.dataset] = min(self._sealed.get(row.dataset, row.began_ms), row.began_ms)

@@ -14,7 +14,7 @@ class Lane(msgspec.Struct, frozen=True):
     """One attempt at a task. `phase` is empty, and `task` -1, if it died, or still lives: then only what it has read is
     known.
 
-    `reads` and `sweeps`: from when to when it read a work unit, and looked after its buckets, in milliseconds since
+    `reads` and `commits`: from when to when it read a work unit, and committed what was ready, in milliseconds since
     1970; `datasets`: published by it.
     """
 
@@ -25,7 +25,7 @@ class Lane(msgspec.Struct, frozen=True):
     began_ms: int
     ended_ms: int
     reads: tuple[tuple[int, int], ...] = ()
-    sweeps: tuple[tuple[int, int], ...] = ()
+    commits: tuple[tuple[int, int], ...] = ()
     failed: int = 0
     records: int = 0
     bytes_read: int = 0
@@ -47,14 +47,14 @@ class Lane(msgspec.Struct, frozen=True):
         return _length(self.reads)
 
     @property
-    def sweep_ms(self) -> int:
+    def commit_ms(self) -> int:
         """How long it committed."""
-        return _length(self.sweeps)
+        return _length(self.commits)
 
     @property
     def busy_ms(self) -> int:
         """How long it did either."""
-        return self.read_ms + self.sweep_ms
+        return self.read_ms + self.commit_ms
 
 
 def lanes_of(attempts: Iterable[Attempt], times: Mapping[str, Sequence[RunTime]]) -> list[Lane]:
@@ -76,9 +76,9 @@ def lanes_of(attempts: Iterable[Attempt], times: Mapping[str, Sequence[RunTime]]
 
 def _lane(attempts: Sequence[Attempt], rows: Sequence[RunTime]) -> Lane:
     reads = tuple(sorted((each.started_ms, each.finished_ms) for each in attempts))
-    sweeps = tuple(sorted((row.began_ms, row.ended_ms) for row in rows if row.kind is TimeKind.SWEEP))
+    commits = tuple(sorted((row.began_ms, row.ended_ms) for row in rows if row.kind is TimeKind.COMMITS))
     task = next((row for row in rows if row.kind is TimeKind.TASK), None)
-    known = [*reads, *sweeps, *([(task.began_ms, task.ended_ms)] if task else [])]
+    known = [*reads, *commits, *([(task.began_ms, task.ended_ms)] if task else [])]
     return Lane(
         phase=task.phase if task else "",
         task=task.task if task else -1,
@@ -87,7 +87,7 @@ def _lane(attempts: Sequence[Attempt], rows: Sequence[RunTime]) -> Lane:
         began_ms=min((began for began, _ in known), default=0),
         ended_ms=max((ended for _, ended in known), default=0),
         reads=reads,
-        sweeps=sweeps,
+        commits=commits,
         failed=sum(each.has_failed for each in attempts),
         records=sum(each.records_read for each in attempts),
         bytes_read=sum(each.bytes_read for each in attempts),

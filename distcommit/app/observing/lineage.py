@@ -12,7 +12,6 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.engine.events import Event, RunBegan, RunEnded
 from distcommit.model.errors import ConfigurationError, DistcommitError, printable
 from distcommit.model.run_outcome import RunOutcome
-from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_datasets import RunDataset, read_run_datasets
 
@@ -40,14 +39,14 @@ class Name(NamedTuple):
 
 
 def source_of(config: JobConfig) -> Callable[[str], Name]:
-    """Names what a dataset is read of: of Kafka `kafka://BROKER` and the topic, of others their type and the table, or
-    the dataset's own name."""
-    source: Any = config.source
+    """Names what a dataset is read of: where the source is, if it says so, and the table; else its type, and
+    the table or the dataset's own name."""
+    source = config.source
 
     def named(urn: str) -> Name:
         extract = source.extract_of(urn)
-        if source.type == "kafka" and extract is not None:
-            return Name(f"kafka://{source.brokers.partition(',')[0]}", extract.table)
+        if source.location and extract is not None:
+            return Name(source.location, extract.table)
         if extract is None or extract.namespace == source.type:
             return Name(source.type, urn)
         return Name(source.type, f"{extract.namespace}.{extract.table}")
@@ -63,7 +62,7 @@ def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
     def named(urn: str) -> Iterator[Name]:
         for branch in branches:
             where = branch.sink.published_in(urn, place, branch.name)
-            if not isinstance(branch.sink, FileSink):
+            if not branch.sink.abilities.files:
                 yield Name(str(getattr(branch.sink, "type", branch.sink.name)), where or urn)
                 continue
             scheme, separator, rest = where.partition("://")

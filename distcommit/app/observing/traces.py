@@ -23,7 +23,7 @@ from distcommit.stores.run_times import read_run_times
 logger = logging.getLogger(__name__)
 
 MOST_SPANS = 1_500
-"""Spans of a trace, at most: all phases, the busiest tasks, and of these the longest reads and sweeps."""
+"""Spans of a trace, at most: all phases, the busiest tasks, and of these the longest reads and commits."""
 _MOST_TASKS = 200
 _EXPORT_S = 10
 _NS = 1_000_000
@@ -137,7 +137,7 @@ class Traces:
 
 
 def _longest(lane: Lane, most: int) -> Iterable[tuple[str, int, int]]:
-    found = [*(("read", *each) for each in lane.reads), *(("sweep", *each) for each in lane.sweeps)]
+    found = [*(("read", *each) for each in lane.reads), *(("commit", *each) for each in lane.commits)]
     return sorted(sorted(found, key=lambda each: each[1] - each[2])[:most], key=lambda each: each[1])
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from distcommit.model.ports import FileSystem
-from distcommit.model.urn import folder_of
-from distcommit.protocol.paths import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
-from distcommit.sinks.files.sink import FileSink
+from distcommit.model.work import ERRORS
+from distcommit.protocol.paths import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.stores.listing import files_below
 from distcommit.stores.tombstones import Tombstone, read_tombstone, retired_by
-
-_FILES = FileSink()
 
 
 def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: str) -> list[str]:
@@ -22,7 +19,7 @@ def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: s
         UnknownVersionError, CorruptError: if a tombstone can't be read.
     """
     stones: list[Tombstone] = []
-    beside = f"{output}/{REJECTED_FOLDER}/{folder_of(urn)}"
+    beside = f"{output}/{published_folder(urn, ERRORS)}"
     for entry in fs.list_folder(beside):
         if is_tombstone(entry.name) and published_epoch(entry.name) <= done_epoch:
             try:
@@ -32,7 +29,7 @@ def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: s
     retired = retired_by(stones, done_epoch)
     return [
         path
-        for path in files_below(fs, _FILES.published_in(urn, output, branch))
+        for path in files_below(fs, f"{output}/{published_folder(urn, branch)}")
         if is_published_name(name := path.rpartition("/")[2])
         and published_epoch(name) <= done_epoch
         and path.removeprefix(f"{output}/") not in retired

@@ -23,7 +23,6 @@ from distcommit.model.parallel import in_flight
 from distcommit.model.ports import FileSystem
 from distcommit.model.work import MAIN_BRANCH, errors_of, is_errors
 from distcommit.sinks.files.footer import read_records
-from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.claims import Mark, read_marks
 from distcommit.stores.cut_pieces import read_chain
 from distcommit.stores.cuts import BucketInCut, CutRoot, root_path
@@ -218,8 +217,8 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
     if branch is None and len(branches) == 1:
         branch = next(iter(branches))
     rejected = branch is not None and is_errors(branch)
-    if branch is None or (not rejected and not isinstance(branches.get(branch), FileSink)):
-        files = [name for name, sink in branches.items() if isinstance(sink, FileSink)]
+    files = [name for name, sink in branches.items() if sink.abilities.files]
+    if branch is None or (not rejected and branch not in files):
         raise ConfigurationError(
             "there are no files of that branch",
             job=config.job,

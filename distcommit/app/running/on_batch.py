@@ -12,7 +12,6 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.staged import begun_to_read
 from distcommit.engine.run import run
 from distcommit.model.errors import TransientError, printable
-from distcommit.sources.micro_batch.source import MicroBatchSource
 from distcommit.spark.micro_batch import query_id_of, spooled
 from distcommit.stores.fencing import end_run
 
@@ -28,8 +27,8 @@ def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str)
         ExitStack() as stack,
     ):
         flow = settings.flow
-        if isinstance(source, MicroBatchSource):
-            spool = spooled(batch, batch_id, query_id, source, settings.store, settings.partitions)
+        if source.batch_column:
+            spool = spooled(batch, batch_id, query_id, source.batch_column, settings.store, settings.partitions)
             flow = flow.with_source(stack.enter_context(spool))
         seconds, pinned = folders.config.limits.seconds, folders.pinned()
         result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
@@ -37,7 +36,7 @@ def commit_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str)
     reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
     if result.succeeded:
         return
-    if not isinstance(source, MicroBatchSource):
+    if not source.batch_column:
         logger.warning("the run did not commit all datasets: %s", printable(reasons), extra={"run": result.run_id})
         return
     raise TransientError(

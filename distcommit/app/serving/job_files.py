@@ -98,9 +98,10 @@ def _plan(job: Job) -> Plan:
         )
     if config.tries_out:
         raise ConfigurationError("a sink of type console is for trying out: it is not served", todo="set the job's own")
-    if config.source.type == "micro_batch":
+    if config.source.batch_column:
         raise ConfigurationError(
-            "a source of type micro_batch is fed by a streaming query", todo="call Job.on_batch by its foreachBatch"
+            f"a source of type {config.source.type} is fed by a streaming query",
+            todo="call Job.on_batch by its foreachBatch",
         )
     config.task_flow().check()
     return config.schedule.plan(config.targets.smallest_s)

@@ -25,11 +25,15 @@ class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
     type: Literal["console"]
     rows: int = Field(default=10, ge=1, le=1000)
 
-    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, tries_out=True)
+    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
 
     @property
     def name(self) -> str:
         return self.type
+
+    @property
+    def shown_records(self) -> int:
+        return self.rows
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return "the console, and nowhere else"

@@ -13,7 +13,7 @@ from distcommit.model.errors import ConfigurationError
 from distcommit.sinks.files.dictionaries import leaves
 from distcommit.sinks.files.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
-from distcommit.sinks.files.time_folders import TimePartition
+from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
 
 _ENDINGS = {"zstd": "zst", "gzip": "gz"}
 
@@ -129,6 +129,15 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
         """How names of files end, with the dot."""
         packed = f".{_ENDINGS[self.compression]}" if self.format in ("jsonl", "csv") else ""
         return f".{self.format}{packed}"
+
+    def folder_end_ms(self, path: str) -> int | None:
+        """When the time of the first folder by time had ended that the file of that path is in; None without one."""
+        levels = self.partitions
+        folders = path.split("/")[:-1][-len(levels) :] if levels else []
+        for level, folder in zip(levels, folders, strict=False):
+            if isinstance(level, TimePartition):
+                return folder_end_ms(folder, level)
+        return None
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Makes sure that records of that schema can be written so.

@@ -26,16 +26,13 @@ from distcommit.model.sink import (
     StagingArea,
 )
 from distcommit.model.steps import CommitStep, StepContext
-from distcommit.model.urn import folder_of
 from distcommit.model.work import (
     MAIN_BRANCH,
     SkippedRange,
     StagedFile,
     added_content,
-    is_errors,
-    rejecting_branch,
 )
-from distcommit.protocol.paths import REJECTED_FOLDER, epoch_name
+from distcommit.protocol.paths import epoch_name, published_folder
 from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
@@ -84,7 +81,7 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     access: AccessSettings | None = None
     publish: Publish = "append"
 
-    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True)
+    abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, files=True)
 
     @model_validator(mode="after")
     def _has_partitions(self) -> FileSink:
@@ -100,8 +97,12 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     def file_access(self) -> FileAccess | None:
         return None if self.access is None else self.access.as_bits()
 
+    @property
+    def publisher(self) -> Publish:
+        return self.publish
+
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
-        return f"{output}/{_folder_of(dataset_urn, branch)}"
+        return f"{output}/{published_folder(dataset_urn, branch)}"
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> AttemptFiles:
         return AttemptFiles(area, settings=self, identity=attempt, origin=origin)
@@ -147,7 +148,7 @@ class AttemptFiles(SinkWriter):
     ) -> None:
         self._area, self._fs, self._settings = area, area.fs, settings
         self._identity, self._origin = identity, origin
-        self._branch_folder = _folder_of(identity.dataset_urn, identity.branch)
+        self._branch_folder = published_folder(identity.dataset_urn, identity.branch)
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
         piece = row_group_bytes if settings.streams else max_waiting_bytes
         self._piece_bytes = min(piece, settings.target_file_bytes)
@@ -370,13 +371,6 @@ def _unique_name(identity: AttemptIdentity) -> str:
         found=f"{len(name)} bytes: {name[:80]}...",
         todo="shorten the work unit ids that the source plans",
     )
-
-
-def _folder_of(urn: str, branch: str) -> str:
-    """Where the files of a branch of a dataset are published, below the output root."""
-    parts = [REJECTED_FOLDER, folder_of(urn)] if is_errors(branch) else [folder_of(urn)]
-    named = rejecting_branch(branch) if is_errors(branch) else branch
-    return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:

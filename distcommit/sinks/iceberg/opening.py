@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import time
+from contextlib import ExitStack
+from functools import cache, lru_cache
 from threading import Lock
 
 from pyiceberg.catalog import load_catalog
@@ -15,44 +17,47 @@ from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sql_tables import SqlTables
 
 _OPENING_TRIES = 5
-_opened: dict[tuple[int, str], Tables] = {}
-_known: dict[tuple[int, str, Identifier, str], KnownTables] = {}
+_closing = ExitStack()
 _lock = Lock()
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """The catalog of these settings, one in each process."""
-    key = os.getpid(), settings.model_dump_json()
+    """The catalog of these settings, one in each process: connections of one that has forked are not its child's."""
     with _lock:
-        if key not in _opened:
-            for other in [
-                other for other in _opened if other[0] != key[0]
-            ]:  # those of the process that forked this one
-                _opened.pop(other)
-            _opened[key] = _open(settings)
-        return _opened[key]
+        return _opened(settings.model_dump_json(), os.getpid())
+
+
+@cache
+def _opened(settings: str, process: int) -> Tables:
+    tables = _open(CatalogSettings.model_validate_json(settings))
+    _closing.callback(_close, tables, process)
+    return tables
+
+
+def _close(tables: Tables, process: int) -> None:
+    if process == os.getpid():
+        tables.catalog.close()
 
 
 @atexit.register
 def close_opened() -> None:
     """Lets go of the catalogs' connections; they are opened again where they are needed."""
     with _lock:
-        for (process, _), tables in _opened.items():
-            if process == os.getpid():
-                tables.catalog.close()
-        _opened.clear()
-        _known.clear()
+        _closing.close()
+        _opened.cache_clear()
+        _known.cache_clear()
 
 
 def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> KnownTables:
     """What writers of a run know of a namespace, once in each process."""
     tables = opened(settings)
-    key = os.getpid(), settings.model_dump_json(), namespace, run_id
     with _lock:
-        if key not in _known:
-            _known.clear()
-            _known[key] = KnownTables(tables, namespace)
-        return _known[key]
+        return _known(tables, namespace, run_id)
+
+
+@lru_cache(1)  # in a worker that lasts, runs come and go
+def _known(tables: Tables, namespace: Identifier, run_id: str) -> KnownTables:
+    return KnownTables(tables, namespace)
 
 
 def _open(settings: CatalogSettings) -> Tables:

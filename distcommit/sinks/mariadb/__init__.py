@@ -1,3 +1,6 @@
-"""Tables of MariaDB, and MySQL: rows and the ledger's row in one transaction of InnoDB."""
+"""Tables of MariaDB, and MySQL: rows and the ledger's row in one transaction of InnoDB.
+
+Must not alter a table within that transaction, which would commit it. Start reading at `sink`.
+"""
 
 SETTINGS = "sink:MariadbSink"

@@ -1,3 +1,6 @@
-"""Tables of PostgreSQL: binary COPY and the ledger's row in one transaction."""
+"""Tables of PostgreSQL: binary COPY and the ledger's row in one transaction.
+
+Must not commit rows and their proof apart. Start reading at `sink`.
+"""
 
 SETTINGS = "sink:PostgresqlSink"

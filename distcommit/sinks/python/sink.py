@@ -12,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.errors import ConfigurationError, plain_text
 from distcommit.model.pins import Pin
+from distcommit.model.ports import FileAccess
 from distcommit.model.sink import (
     BY_DATASET,
     Abilities,
     AttemptIdentity,
     Origin,
+    Publish,
     SealRequest,
     Sink,
     SinkSettings,
@@ -70,6 +72,21 @@ class PythonSink(BaseModel, SinkSettings):
     @property
     def abilities(self) -> Abilities:
         return self.made.abilities
+
+    @property
+    def file_access(self) -> FileAccess | None:
+        return self.made.file_access
+
+    @property
+    def publisher(self) -> Publish:
+        return self.made.publisher
+
+    @property
+    def shown_records(self) -> int:
+        return self.made.shown_records
+
+    def folder_end_ms(self, path: str) -> int | None:
+        return self.made.folder_end_ms(path)
 
     @property
     def name(self) -> str:

@@ -25,12 +25,12 @@ def position_problems(
     """
     for urn, positions in datasets.items():
         topic, _, own = urn.rpartition("@") if by_partition else (urn, "", "")
-        if topic not in select or (by_partition and not _is_number(own)):
+        if topic not in select or (by_partition and not is_number(own)):
             yield f"{urn!r} is not a dataset of this job (see source.topics, topic_patterns and exclude)"
             continue
         there = partitions.get(topic)
         for partition, position in positions.items():
-            if not _is_number(partition):
+            if not is_number(partition):
                 yield f"{urn!r}: {partition!r} is not a partition's number"
             elif by_partition and partition != own:
                 yield f"{urn!r}: partition {partition} is not in this dataset"
@@ -40,5 +40,6 @@ def position_problems(
                 yield f"{urn!r}: {position!r}, for partition {partition}, is not an offset"
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a partition's number, as it is written."""
     return text.isascii() and text.isdecimal() and str(int(text)) == text

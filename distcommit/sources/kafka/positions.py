@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from distcommit.model.errors import SourceError
+from distcommit.model.source import GroupPositions
 from distcommit.model.watermark import Position
 from distcommit.sources.kafka.client import ClientNotes, KafkaConnection, KafkaQueries, close_consumer, error_text
-from distcommit.sources.kafka.names import KafkaDataset, PartitionName
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.names import KafkaDataset, PartitionName, TopicSelection
 
 _CHUNK = 1000
 
 
-def group_positions(source: KafkaSource, group: str) -> tuple[dict[str, dict[str, Position]], list[PartitionName]]:
-    """What a consumer group has committed for the job's topics. It is only asked about, never joined.
+def group_positions(
+    connection: KafkaConnection, select: TopicSelection, kind: Literal["topic", "partition"], group: str
+) -> GroupPositions:
+    """What a consumer group has committed for these topics, as datasets of that kind. It is only asked about, never
+    joined.
 
     A committed offset is that of the next record the group would read, as a watermark's position is.
-
-    Returns:
-        Positions by dataset and partition, and the partitions for which the group has committed nothing.
 
     Raises:
         SourceError: if no broker answers, or one refuses.
     """
-    connection, select = source.connection(), source.selection
     datasets = [
         dataset
         for found in KafkaQueries(connection).topics()
         if found.topic in select
-        for dataset in found.datasets(source.dataset)
+        for dataset in found.datasets(kind)
     ]
     committed = _committed(connection, group, [name for dataset in datasets for name in dataset.names()])
     positions = {dataset.urn: _of(dataset, committed) for dataset in datasets}
-    missing = [name for dataset in datasets for name in dataset.names() if name not in committed]
-    return {urn: found for urn, found in positions.items() if found}, missing
+    missing = [
+        f"{topic} partition {partition}: nothing committed"
+        for dataset in datasets
+        for topic, partition in dataset.names()
+        if (topic, partition) not in committed
+    ]
+    return GroupPositions({urn: found for urn, found in positions.items() if found}, missing)
 
 
 def _of(dataset: KafkaDataset, committed: Mapping[PartitionName, int]) -> dict[str, Position]:

@@ -16,11 +16,20 @@ from distcommit.model.extract import Extract, TableType
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.patterns import check_patterns
 from distcommit.model.pins import Pin, SourceFact
-from distcommit.model.source import DatasetProblem, Lag, PassedOver, Planned, Provenance, SourceSettings, SourceState
+from distcommit.model.source import (
+    DatasetProblem,
+    GroupPositions,
+    Lag,
+    PassedOver,
+    Planned,
+    Provenance,
+    SourceSettings,
+    SourceState,
+)
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
-from distcommit.sources.kafka.by_hand import position_problems
+from distcommit.sources.kafka.by_hand import is_number, position_problems
 from distcommit.sources.kafka.names import (
     OWNED_KEYS,
     KafkaDataset,
@@ -153,6 +162,14 @@ class KafkaSource(BaseModel, SourceSettings):
     def named_now(self, dataset_urn: str, partition: str) -> str:
         return self.dataset_of(topic_named_by(dataset_urn), partition)
 
+    def selects(self, dataset_urn: str, partition: str) -> bool:
+        topic = self.topic_of(dataset_urn)
+        return is_number(partition) and topic in self.selection and dataset_urn == self.dataset_of(topic, partition)
+
+    @property
+    def location(self) -> str:
+        return f"kafka://{self.brokers.partition(',')[0]}"
+
     def plan(self, owned: Callable[[str], bool], states: Mapping[str, DatasetState]) -> Iterator[Planned]:
         """Plans owned datasets that are idle and have something new, with one metadata request for all.
 
@@ -187,6 +204,11 @@ class KafkaSource(BaseModel, SourceSettings):
             except DistcommitError as error:
                 logger.warning("whether partitions are there is not known: %s", error)
         yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
+
+    def group_positions(self, group: str) -> GroupPositions:
+        from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
+
+        return group_positions(self.connection(), self.selection, self.dataset, group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
         """Offsets that are not read, and the age of the first message among them: see `lags_of`."""

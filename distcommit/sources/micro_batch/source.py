@@ -54,6 +54,10 @@ class MicroBatchSource(BaseModel, SourceSettings):
     def reads_whole(self) -> bool:
         return True
 
+    @property
+    def batch_column(self) -> str:
+        return self.dataset_column
+
     def pins(self) -> Mapping[str, Pin]:
         return {"dataset_column": Pin(self.dataset_column)}
 

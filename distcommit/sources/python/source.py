@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.pins import Pin
-from distcommit.model.source import Extractor, Lag, Planned, Provenance, Source, SourceSettings
+from distcommit.model.source import Extractor, GroupPositions, Lag, Planned, Provenance, Source, SourceSettings
 from distcommit.model.user_class import make_named
 from distcommit.model.watermark import Position
 
@@ -54,6 +54,13 @@ class PythonSource(BaseModel, SourceSettings):
         """The class, and what it pins itself. A class that was renamed pins `class` as it was."""
         return {"class": Pin(self.class_name), **self._source.pins()}
 
+    def selects(self, dataset_urn: str, partition: str) -> bool:
+        return self._source.selects(dataset_urn, partition)
+
+    @property
+    def location(self) -> str:
+        return self._source.location
+
     def extract_of(self, dataset_urn: str) -> Extract | None:
         return self._source.extract_of(dataset_urn)
 
@@ -62,6 +69,9 @@ class PythonSource(BaseModel, SourceSettings):
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
         return self._source.position_problems(datasets)
+
+    def group_positions(self, group: str) -> GroupPositions:
+        return self._source.group_positions(group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
         return self._source.lags(states)

@@ -41,6 +41,7 @@ class SparkSource(BaseModel, SourceSettings):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     reads_again: ClassVar[bool] = False
+    staged_by: ClassVar[str] = "distcommit.spark.frames:staged_frames"
 
     type: Literal["spark"]
     format: str = Field(min_length=1)

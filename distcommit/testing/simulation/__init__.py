@@ -2,7 +2,7 @@
 
 - The machine: `simulated_posix` stands in for the kernel (`power_loss`: what may be left of it), `faults` makes its
   operations go wrong, `world` runs whole jobs on it and looks at what came of them, and `log_watch` at their logs.
-- What is played: `scenarios`, `programs` and `casts`; `stored_bytes` and `damage` for bytes that are not as written.
+- What is played: `scenarios`, `programs` and `casts`; `damage` for bytes that are not as written.
 - Who plays it: `explore` (crashes), `interleave` (several actors), `fault_histories` and `fault_chains` (errors), in
   the order of `fault_orders`. `python -m distcommit.testing` runs them.
 

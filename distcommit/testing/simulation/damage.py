@@ -1,204 +1,43 @@
-"""Ways to damage stored bytes: at random places, and below their checksums, where the decoders have to hold."""
+"""Damage to stored files: to their bytes as they lie, and below checksums that are right."""
 
 from __future__ import annotations
 
-import base64
-import io
-import random
 import re
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
+from xxhash import xxh3_64_hexdigest
 
 from distcommit.protocol.paths import SEGMENT_SUFFIX
-from distcommit.sinks.files.offsets import _checksum
 from distcommit.stores.documents import encode_document
-from distcommit.stores.stored_records import stored
-from distcommit.stores.tables import encode_plan, encode_task_states
-from distcommit.testing.models import samples
-from distcommit.testing.simulation.stored_bytes import checked_segment, of_version, sealed_segment
+from distcommit.stores.job_store import StoreMarker
+from distcommit.stores.segment import FORMAT_VERSION
+from distcommit.testing.simulation.log_watch import ANOTHERS_ID
 
-_HEADS = (
-    *(b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"),
-    *(b"\xdd\x00\xff\xff\xff", b"\xc9\x00\x00\x00\x02\xff", b"\xcf" + b"\xff" * 8, b"\xd3\x80" + b"\x00" * 7),
-    *(b"\xcb\x7f\xf8" + b"\x00" * 6, b"\xc0", b"\x90", b"\x80", b"\xa0"),
-)
-"""MessagePack heads: lengths far beyond the data, an extension, large numbers, NaN, empty values."""
-_DEEP = (b"\x91" * 3000, b"\x81\xa1a" * 3000, b"[" * 3000, b'{"a":' * 3000, b"[" * 200_000, b"\x91" * 200_000)
-_TEXTS = (b"null", b"-1", b"1e999", b"1" * 30, b"1" * 5000, b"NaN", b'"', b"{}", b"[]", b"true", b"0.5", b"\\ud800")
 _VERSION = re.compile(rb'(distcommit-segment |"version": ?|distcommit-table-version.{1,4}?)(\d)')
-_BOMB_BYTES = 64 << 20
-_bombs: list[bytes] = []
 
 
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """The bytes after one to three kinds of damage."""
-    for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        data = rng.choice(_DAMAGES)(data, rng)
-    return data
+def sealed_segment(raw: bytes, *, declared_bytes: int | None = None) -> bytes:
+    """A segment file around these record bytes whose checksum is right, whatever they are."""
+    size = len(raw) if declared_bytes is None else declared_bytes
+    return checked_segment(zlib.compress(raw, 1), size)
 
 
-def _flip(data: bytes, rng: random.Random) -> bytes:
-    return _put(data, rng, lambda old: bytes([(old or b"\0")[0] ^ (1 << rng.randrange(8))]), 1)
+def checked_segment(body: bytes, declared_bytes: int) -> bytes:
+    """A segment file around these compressed bytes whose checksum is right."""
+    head = f"distcommit-segment {FORMAT_VERSION} epoch=7 writer={ANOTHERS_ID} raw={declared_bytes}"
+    return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
 
 
-def _byte(data: bytes, rng: random.Random) -> bytes:
-    return _put(data, rng, lambda old: bytes([rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))]), 1)
-
-
-def _length(data: bytes, rng: random.Random) -> bytes:
-    """Four or eight bytes as a length field might be: none, all, or one more or less than there was."""
-    width = rng.choice((1, 2, 4, 8))
-    order = rng.choice(("big", "little"))
-
-    def changed(old: bytes) -> bytes:
-        number = int.from_bytes(old, "big" if order == "big" else "little")
-        new = rng.choice((0, (1 << 8 * width) - 1, 1 << (8 * width - 1), number + 1, number - 1)) % (1 << 8 * width)
-        return new.to_bytes(width, "big" if order == "big" else "little")
-
-    return _put(data, rng, changed, width)
-
-
-def _put(data: bytes, rng: random.Random, new: Callable[[bytes], bytes], width: int) -> bytes:
-    place = rng.randrange(len(data)) if data else 0
-    return data[:place] + new(data[place : place + width]) + data[place + width :]
-
-
-def _cut(data: bytes, rng: random.Random) -> bytes:
-    return data[: rng.randrange(len(data) + 1)]
-
-
-def _remove(data: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(data) + 1)
-    return data[:place] + data[place + rng.randrange(1, 20) :]
-
-
-def _repeat(data: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(data) + 1)
-    part = data[place : place + rng.randrange(1, 60)]
-    return data[:place] + part * rng.choice((2, 3, 50)) + data[place + len(part) :]
-
-
-def _insert(data: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(data) + 1)
-    over = rng.choice((0, 0, 1, 2))
-    new = rng.choice(rng.choice((_HEADS, _HEADS, _TEXTS, _TEXTS, _DEEP)))
-    return data[:place] + new + data[place + over :]
-
-
-def _splice(data: bytes, rng: random.Random) -> bytes:
-    other = rng.choice((b"", b"PAR1", b"Obj\x01", b"{}", rng.randbytes(rng.randrange(1, 40)), data))
-    return data[: rng.randrange(len(data) + 1)] + other[rng.randrange(len(other) + 1) :]
-
-
-def _value(data: bytes, rng: random.Random) -> bytes:
-    """Another value where text has a number or a string."""
-    found = list(re.finditer(rb'\d+|"[^"]*"', data))
-    if not found:
-        return _flip(data, rng)
-    match = rng.choice(found)
-    return data[: match.start()] + rng.choice((*_TEXTS, *_DEEP)) + data[match.end() :]
-
-
-def _renumber(data: bytes, rng: random.Random) -> bytes:
-    """Another digit where text has the version of its format."""
-    return _VERSION.sub(lambda found: found[1] + str(rng.randrange(10)).encode(), data, count=1)
-
-
-_DAMAGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    *(_renumber, _flip, _byte, _length, _cut, _remove, _repeat, _insert, _splice, _value),
-)
-
-
-def _inner_segment(rng: random.Random) -> bytes:
-    """A segment whose checksum is right over a record, or a compressed record, that is damaged."""
-    segment = samples.SEGMENTS[rng.choice(sorted(samples.SEGMENTS))]
-    raw = msgspec.msgpack.encode(stored(segment.record))
-    kind = rng.random()
-    if kind < 0.01:
-        return checked_segment(_bomb(), rng.choice((100, _BOMB_BYTES, 10**12 - 1)))
-    if kind < 0.2:
-        return checked_segment(damaged(zlib.compress(raw, 1), rng), len(raw))
-    changed = damaged(raw, rng)
-    return sealed_segment(changed, declared_bytes=rng.choice((None, None, None, None, len(changed) + 1, 0, 10**12 - 1)))
-
-
-def _inner_steps(rng: random.Random) -> bytes:
-    """A whole record whose step batch is damaged."""
-    segment = rng.choice((samples.SEGMENTS["intent"], samples.SINK_SEGMENT, samples.RENAME_SEGMENT))
-    record = msgspec.msgpack.decode(msgspec.msgpack.encode(stored(segment.record)))
-    batch = record[2][0][4][0]
-    place = rng.choice((0, 1, 2, 2, 2, 2))
-    batch[place] = (rng.choice(("", "x", "high-watermark")), rng.choice((0, -1, 2)), damaged(batch[2], rng))[place]
-    return sealed_segment(msgspec.msgpack.encode(record))
-
-
-def _inner_offsets(rng: random.Random) -> bytes:
-    """Offset sets whose checksum is right over damaged bitmaps."""
-    text = msgspec.json.decode(samples.offsets().to_text())
-    raw = {name: base64.b64decode(part) for name, part in text["partitions"].items()}
-    name = rng.choice(sorted(raw))
-    raw[name] = damaged(raw[name], rng)
-    text["partitions"] = {name: base64.b64encode(part).decode() for name, part in raw.items()}
-    text["checksum"] = _checksum(raw)
-    return msgspec.json.encode(text)
-
-
-def _inner_table(data: bytes, rng: random.Random) -> bytes:
-    """A whole Parquet file in which one value is another one."""
-    table = pq.read_table(io.BytesIO(data))
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    names = [*texts, *["branches"] * len(texts)] if "branches" in table.schema.names else texts
-    name = rng.choice(names if rng.random() < 0.8 else table.schema.names)
-    values = table[name].to_pylist()
-    row = rng.randrange(len(values))
-    old = values[row]
-    changed: object = None
-    if isinstance(old, str):
-        changed = damaged(old.encode(), rng).decode(errors="replace")
-    elif name == "branches" and old:
-        changed = [_inner_result(old[0], rng), *old[1:]]
-    values[row] = changed if rng.random() < 0.9 else None
-    place = table.schema.get_field_index(name)
-    column = pa.array(values, table.schema.field(name).type)
-    sink = io.BytesIO()
-    pq.write_table(
-        table.set_column(place, table.schema.field(name).with_nullable(True), column),
-        sink,
-        row_group_size=rng.choice((1, 1000)),
-    )
-    return sink.getvalue()
-
-
-def _inner_result(result: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """What a task state says of a branch, with one value that is another one."""
-    name = rng.choice(["branch", "sink", "holes", "infos"])
-    old = result[name]
-    if name != "infos":
-        return {**result, name: damaged(old.encode(), rng).decode(errors="replace")}
-    return {**result, name: [damaged(old[0], rng), *old[1:]] if old else [damaged(b"\xc0", rng)]}
-
-
-def _bomb() -> bytes:
-    if not _bombs:
-        _bombs.append(zlib.compress(b"\x91" + b"\xc0" * (_BOMB_BYTES - 1), 9))
-    return _bombs[0]
-
-
-INNER: dict[str, Callable[[random.Random], bytes]] = {
-    "segment": _inner_segment,
-    "steps": _inner_steps,
-    "offsets": _inner_offsets,
-    "plan": lambda rng: _inner_table(encode_plan(samples.PLAN), rng),
-    "task states": lambda rng: _inner_table(
-        encode_task_states(rng.choice((samples.TASK_STATES, samples.TASK_STATES_WITH_INFOS))), rng
-    ),
-}
-"""By reader: bytes whose outer checks pass and whose inside is damaged."""
+def of_version(data: bytes, version: int) -> bytes:
+    """A segment or a document as another version of its format may write it: whole, by its checksum."""
+    if data.startswith(b"distcommit-segment "):
+        header, _, body = data.partition(b"\n")
+        head = re.sub(rb"\d+", str(version).encode(), header.rpartition(b" ")[0], count=1)
+        return head + f" xxh3={xxh3_64_hexdigest(head + body)}\n".encode() + body
+    body = re.sub(rb'"version": \d+', f'"version": {version}'.encode(), data.rpartition(b"xxh3 ")[0], count=1)
+    return body + f"xxh3 {xxh3_64_hexdigest(body)}\n".encode()
 
 
 def _whole_flipped(path: str, data: bytes) -> bytes:
@@ -221,7 +60,7 @@ def _whole_altered(path: str, data: bytes) -> bytes:
     if path.endswith(SEGMENT_SUFFIX):
         return sealed_segment(b"\xc1" if len(data) % 2 else msgspec.msgpack.encode("x"), declared_bytes=1)
     if path.endswith("store.json"):
-        return encode_document(msgspec.structs.replace(samples.MARKER, format="another"))
+        return encode_document(StoreMarker("another", 1, "job", 16, "0" * 32))
     return data[:-1] + b" "
 
 

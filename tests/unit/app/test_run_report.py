@@ -36,7 +36,7 @@ def test_a_run_is_shown_with_its_tasks_and_datasets() -> None:
     assert sum(len(lane.reads) for lane in report.lanes) == 3
     assert sum(lane.records for lane in report.lanes) == 33
     assert sum(lane.datasets for lane in report.lanes) == 2
-    assert any(lane.sweeps for lane in report.lanes)
+    assert any(lane.commits for lane in report.lanes)
     assert report.visible is not None
     assert report.waited is not None
     assert (report.visible.count, report.waited.count) == (2, 2)
@@ -79,7 +79,7 @@ def test_a_run_that_died_shows_what_it_had_read_and_the_next_one_what_it_replaye
     assert (died.run.status, died.record) == (RunStatus.FAILED, None)
     assert {lane.name for lane in died.lanes} == {"not ended"}
     assert sum(len(lane.reads) for lane in died.lanes) == 2
-    assert not any(lane.sweeps for lane in died.lanes)
+    assert not any(lane.commits for lane in died.lanes)
     assert "have not told when they committed" in died.no_times
     assert [(row.dataset, row.outcome) for row in died.datasets] == [("c", "read")]
     assert died.visible is None

@@ -11,7 +11,7 @@ from distcommit.app.looking.status import read_status
 from distcommit.engine.run import run
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.stores.torn import is_torn, set_torn_aside
-from distcommit.testing.simulation.stored_bytes import of_version
+from distcommit.testing.simulation.damage import of_version
 from distcommit.testing.simulation.world import World
 from tests.unit.app.rebuilding import rebuild as rebuilt
 from tests.unit.engine.machines import Machine, audit, dies, launch, source

@@ -52,7 +52,7 @@ from distcommit.stores.job_lock import JobLock
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_records import put_record
 from distcommit.stores.segment import Segment, encode_segment
-from distcommit.testing.models import samples
+from tests.golden import samples
 
 JOB = """\
 job: planes

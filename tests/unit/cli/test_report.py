@@ -117,7 +117,7 @@ def test_it_has_every_part(page: str) -> None:
     ):
         assert part in text, part
     assert len(re.findall(r'<path class="read" d="M', page)) == 8
-    assert len(re.findall(r'<path class="sweep" d="M', page)) == 8
+    assert len(re.findall(r'<path class="commit" d="M', page)) == 8
 
 
 def test_hostile_names_and_messages_are_text_and_nothing_else(page: str) -> None:

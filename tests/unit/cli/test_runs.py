@@ -14,7 +14,7 @@ from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.job_store import JobStore
 from distcommit.stores.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.run_records import RecordedReason, RecordedReasons, put_beginning, put_record
-from distcommit.testing.models import samples
+from tests.golden import samples
 from tests.unit.cli.test_cli import JOB, append, invoke, last_json
 
 HOSTILE = "\x1b]0;owned\x07[red]<b onclick=alert(1)>\r\nforged\u202e"

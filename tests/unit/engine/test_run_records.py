@@ -29,9 +29,9 @@ from distcommit.stores.fencing import begin_run
 from distcommit.stores.retention import Retention
 from distcommit.stores.run_datasets import RunDataset, decode_run_datasets, encode_run_datasets, read_run_datasets
 from distcommit.stores.run_records import KEPT, RunFacts, RunRecord, put_record, read_beginning, read_record
-from distcommit.testing.models import samples
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import ROOTS, World
+from tests.golden import samples
 from tests.unit.engine.machines import (
     NOTHING,
     STAGING,

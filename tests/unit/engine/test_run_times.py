@@ -11,8 +11,8 @@ from distcommit.engine.run import run
 from distcommit.model.errors import CorruptError, UnknownVersionError
 from distcommit.stores.attempt_counts import Attempt, attempts_of
 from distcommit.stores.run_times import RunTime, TimeKind, decode_run_times, encode_run_times, read_run_times
-from distcommit.testing.models import samples
 from distcommit.testing.simulation.world import ROOTS, World
+from tests.golden import samples
 from tests.unit.engine.machines import NOTHING, Machine, dies, fails, go, launch, source, with_folders
 from tests.unit.engine.situations import WORLD
 
@@ -40,7 +40,7 @@ def test_a_task_says_when_it_committed_which_dataset() -> None:
                 published[row.dataset] = row.count
     assert units == 3
     assert published == {"a": 3, "b": 3}
-    assert sum(row.count for rows in times.values() for row in rows if row.kind is TimeKind.SWEEP) == 2
+    assert sum(row.count for rows in times.values() for row in rows if row.kind is TimeKind.COMMITS) == 2
     found: list[Attempt] = []
     attempts_of(WORLD.store(machine).fs, ROOTS.store, result.run_id, found.append)
     assert {attempt.writer for attempt in found} == times.keys(), "task states are known by the same digits"
@@ -71,7 +71,7 @@ def test_what_a_run_replays_is_told_of_its_recovery() -> None:
     assert [(row.phase, row.kind, row.dataset) for row in rows] == [
         ("recover", TimeKind.TASK, ""),
         ("recover", TimeKind.PUBLISHED, "c"),
-        ("recover", TimeKind.SWEEP, ""),
+        ("recover", TimeKind.COMMITS, ""),
     ]
 
 

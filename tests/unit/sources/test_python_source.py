@@ -37,7 +37,7 @@ def test_how_far_it_is_behind_is_asked() -> None:
     ("kind", "named", "left_out"),
     [
         (Source, PythonSource, {"named_by", "named_now"}),  # no other names by `rebucket`
-        (Sink, PythonSink, {"file_access"}),  # which is of files
+        (Sink, PythonSink, set()),
     ],
 )
 def test_all_that_its_class_may_say_is_handed_on(kind: type, named: type, left_out: set[str]) -> None:

@@ -23,8 +23,8 @@ from distcommit.model.log_records import StepBatch
 from distcommit.model.steps import StepContext, Verdict
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.testing.models.samples import SINK
-from distcommit.testing.simulation.stored_bytes import SampleSink
+from tests.golden.samples import SINK
+from tests.golden.stored_bytes import SampleSink
 
 CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output", SampleSink().committers)
 

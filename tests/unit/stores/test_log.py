@@ -19,10 +19,10 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths import TEMPORARY
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
+from distcommit.testing.simulation.damage import of_version
 from distcommit.testing.simulation.faults import Fault, FaultyCalls
 from distcommit.testing.simulation.programs.parts import new_machine
 from distcommit.testing.simulation.simulated_posix import Operation
-from distcommit.testing.simulation.stored_bytes import of_version
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, Once
 

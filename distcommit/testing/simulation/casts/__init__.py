@@ -1,7 +1,7 @@
 """Casts of actors for the interleaver: the product's own code, each in a role of its own, on one store.
 
 A cast says who acts, in whose name each may write, and what must hold at the end; who goes when is `interleave`'s
-choice. `parts` is what casts are made of, and where to start reading; then `tasks`.
+choice, and must not be the cast's. `parts` is what casts are made of, and where to start reading; then `tasks`.
 """
 
 from __future__ import annotations

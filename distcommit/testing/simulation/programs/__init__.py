@@ -2,8 +2,8 @@
 lock, damage.
 
 Each has three parts: a machine as it is found, what is done on it (crashed at every operation), and what is done after
-the crash, which must end with everything as it has to be. `parts` is what programs are made of, and where to start
-reading; then `by_hand`.
+the crash, which must end with everything as it has to be. They must not do the product's work for it. `parts` is what
+programs are made of, and where to start reading; then `by_hand`.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from distcommit.stores.segment import Segment, encode_segment
 from distcommit.stores.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.tables import table_name
 from distcommit.stores.task_states import TaskStateWriter, record_ingest_ended, run_folder
-from distcommit.testing.models import samples
 from distcommit.testing.models.model_source import ModelDataset, ModelSource
 from distcommit.testing.simulation.altered_files import footer_in, with_values_swapped
+from distcommit.testing.simulation.log_watch import ANOTHERS_ID
 from distcommit.testing.simulation.programs.parts import (
     ASIDE,
     SOURCE,
@@ -84,7 +84,7 @@ def _foreign_records() -> SimulatedPosix:
     records: tuple[Record, ...] = (Decide(99), Done(99, (SequenceName("a", 1),)))
     for log in (store.job_log(), store.bucket_log(0)):
         for number, record in enumerate(records, log.refresh().number + 1):
-            segment = Segment(0, samples.WRITER_ID, record)
+            segment = Segment(0, ANOTHERS_ID, record)
             put_file(machine, f"{log.folder}/{segment_name(number)}", encode_segment(segment))
     machine.syncfs("/")
     return machine

@@ -74,9 +74,10 @@ from distcommit.stores.run_times import RunTime, TimeKind
 from distcommit.stores.schedule_requests import ScheduleRequest
 from distcommit.stores.segment import Segment
 from distcommit.stores.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.testing.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"
-WRITER_ID = "00112233445566778899aabbccddeeff"
+WRITER_ID = ANOTHERS_ID
 _URN = "topic/ü:0"
 _LOW = Watermark({"0": 5, "1": 7}, "topic-id")
 _HIGH = Watermark({"0": 9, "1": 7, "2": 3}, "topic-id")
@@ -204,7 +205,7 @@ RUN_TIMES = [
     RunTime("ingest", 3, "host", 4711, 4700, TimeKind.TASK, "", 1_700_000_000_000, 1_700_000_009_000, 2),
     RunTime("ingest", 3, "host", 4711, 4700, TimeKind.PUBLISHED, "größe/1", 1_700_000_008_000, 1_700_000_008_500, 20),
     RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SEALED, "b", 1_700_000_008_001, 1_700_000_008_001),
-    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SWEEP, "", 1_700_000_007_900, 1_700_000_008_600, 1),
+    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.COMMITS, "", 1_700_000_007_900, 1_700_000_008_600, 1),
 ]
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 import pyarrow as pa
-from xxhash import xxh3_64_hexdigest
 
 from distcommit.engine.events import Progress
 from distcommit.engine.progress import read_progress
@@ -65,13 +62,13 @@ from distcommit.stores.run_records import (
 )
 from distcommit.stores.run_times import decode_run_times, encode_run_times
 from distcommit.stores.schedule_requests import ScheduleRequest, read_asked
-from distcommit.stores.segment import FORMAT_VERSION, decode_segment, encode_segment
+from distcommit.stores.segment import decode_segment, encode_segment
 from distcommit.stores.tables import decode_plan, decode_task_states, encode_plan, encode_task_states
 from distcommit.stores.tombstones import Tombstone, read_tombstone
-from distcommit.testing.models import samples
 from distcommit.testing.simulation.altered_files import encoded
 from distcommit.testing.simulation.simulated_posix import SimulatedPosix
 from distcommit.testing.simulation.world import SimulatedClock, SimulatedFileSystem
+from tests.golden import samples
 
 PATH = "/store/the-file"
 """The path that readers are told, where they are told one."""
@@ -131,28 +128,6 @@ def read_sealed(data: bytes) -> object:
         for sequence in segment.record.sequences:
             list(load_steps(sequence.steps, context))
     return segment
-
-
-def sealed_segment(raw: bytes, *, declared_bytes: int | None = None) -> bytes:
-    """A segment file around these record bytes whose checksum is right, whatever they are."""
-    size = len(raw) if declared_bytes is None else declared_bytes
-    return checked_segment(zlib.compress(raw, 1), size)
-
-
-def checked_segment(body: bytes, declared_bytes: int) -> bytes:
-    """A segment file around these compressed bytes whose checksum is right."""
-    head = f"distcommit-segment {FORMAT_VERSION} epoch=7 writer={samples.WRITER_ID} raw={declared_bytes}"
-    return f"{head} xxh3={xxh3_64_hexdigest(head.encode() + body)}\n".encode() + body
-
-
-def of_version(data: bytes, version: int) -> bytes:
-    """A segment or a document as another version of its format may write it: whole, by its checksum."""
-    if data.startswith(b"distcommit-segment "):
-        header, _, body = data.partition(b"\n")
-        head = re.sub(rb"\d+", str(version).encode(), header.rpartition(b" ")[0], count=1)
-        return head + f" xxh3={xxh3_64_hexdigest(head + body)}\n".encode() + body
-    body = re.sub(rb'"version": \d+', f'"version": {version}'.encode(), data.rpartition(b"xxh3 ")[0], count=1)
-    return body + f"xxh3 {xxh3_64_hexdigest(body)}\n".encode()
 
 
 def _file_system(path: str, data: bytes) -> FileSystem:
