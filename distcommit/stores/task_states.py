@@ -77,7 +77,7 @@ class PastStates:
     def _epoch_of(self, run: str) -> int:
         """That of a run's rows, 0 if there are none; of its files one is read for that."""
         if run not in self._epochs:
-            folder = f"{self._root}/task_states/{run}"
+            folder = f"{self._root}/{TASK_STATES}/{run}"
             tables = (
                 f"{folder}/{part.name}/{entry.name}"
                 for part in self._fs.list_folder(folder)
