@@ -40,6 +40,7 @@ from distcommit.testing.models.model_flow import MODEL_FLOWS, flow_of_formats
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.cut_watch import cut_violation
 from distcommit.testing.simulation.log_watch import log_violation
+from distcommit.testing.simulation.simulated_hdfs import SimulatedHdfs
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")
@@ -81,7 +82,7 @@ class World:
     `max_seconds`: when its tasks stop reading; `watched`: whether its tasks' progress is looked at; `loses_ingest`:
     whether Spark gives the ingest job up once its tasks have run; `files`: what its files look like; `min_interval_s`:
     above 0 its tasks commit once, at their end; `resized`: it says no more how many buckets there are; `flow`: what
-    stands between source and sink.
+    stands between source and sink; `on_hdfs`: its folders are on HDFS.
     """
 
     buckets: int = 1
@@ -103,10 +104,11 @@ class World:
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
     kept: Retention = USUALLY_KEPT
     freshness: Freshness = NO_TARGETS
+    on_hdfs: bool = False
 
     def store(self, calls: PosixCalls) -> JobStore:
         """The job's store on that machine, made if it is not there yet."""
-        fs = SimulatedFileSystem(calls)
+        fs = SimulatedHdfs(calls) if self.on_hdfs else SimulatedFileSystem(calls)
         buckets = None if self.resized and has_store(fs, ROOTS) else self.buckets
         return open_store(fs, ROOTS, "job", buckets, create=True)
 

@@ -72,4 +72,15 @@ VIEWS = (
             "False",
         ),
     ),
+    fault(
+        FaultClass.VIEW,
+        "first-file-tells-of-all",
+        "that a folder's first file went where it was to go is taken for all of them",
+        (
+            "steps.publishing",
+            "_Batch.move_first_files",
+            "[index for index in group.indices if index != todo[0]]",
+            "list[int]()",
+        ),
+    ),
 )

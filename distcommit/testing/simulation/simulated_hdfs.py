@@ -1,0 +1,93 @@
+"""The requests of `HdfsCalls` on a simulated machine: each name is durable once its request was answered, there are no
+links, and nothing tells one file from another of the same size and time.
+
+It stands below `HdfsFileSystem` in place of the NameNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import accumulate
+
+from distcommit.fs.hdfs import HdfsFileSystem
+from distcommit.fs.posix import PosixCalls
+from distcommit.model.ports import FileStatus, FolderEntry
+
+
+class SimulatedHdfs(HdfsFileSystem):
+    """HDFS's own code, above a machine's calls, one call at a time.
+
+    Args:
+        calls: the machine.
+    """
+
+    def __init__(self, calls: PosixCalls) -> None:
+        super().__init__(_NameNode(calls))
+        self.parallel_calls = self.parallel_buckets = 1  # in threads no history could be played again
+
+
+class _Writer:
+    def __init__(self, calls: PosixCalls, path: str) -> None:
+        self._calls, self._fd = calls, calls.open_new(path)
+
+    def write(self, data: memoryview) -> None:
+        self._calls.write(self._fd, data)
+
+    def close(self) -> None:
+        self._calls.fsync(self._fd)
+        self._calls.close(self._fd)
+        self._calls.syncfs("/")
+
+
+class _NameNode:
+    scheme = "simulated"
+    has_file_ids = False
+
+    def __init__(self, calls: PosixCalls) -> None:
+        self._calls = calls
+
+    def open_new(self, path: str) -> _Writer:
+        return _Writer(self._calls, path)
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        yield self._calls.read_file(path)
+
+    def status(self, path: str) -> FileStatus:
+        found = self._calls.lstat(path)
+        return FileStatus(found.size_bytes, found.mtime_ns, 0, found.is_folder)
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        return [FolderEntry(entry.name, entry.is_folder, 0) for entry in self._calls.scandir(path)]
+
+    def make_folders(self, path: str) -> None:
+        for folder in accumulate(path.strip("/").split("/"), "{}/{}".format, initial=""):
+            if folder:
+                self.make_folder(folder)
+
+    def make_folder(self, path: str) -> None:
+        with suppress(FileExistsError):
+            self._calls.mkdir(path)
+            self._calls.syncfs("/")
+            return
+        if not self._calls.lstat(path).is_folder:
+            raise FileExistsError(path)
+
+    def set_mode(self, path: str, mode: int) -> None:
+        self._calls.chmod(path, mode)
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        self._calls.chown(path, owner, group)
+
+    def rename(self, source: str, target: str) -> None:
+        self._calls.rename_noreplace(source, target)
+        self._calls.syncfs("/")
+
+    def delete(self, path: str) -> bool:
+        try:
+            status = self._calls.lstat(path)
+            (self._calls.rmdir if status.is_folder else self._calls.unlink)(path)
+        except FileNotFoundError:
+            return False
+        self._calls.syncfs("/")
+        return True
