@@ -39,6 +39,7 @@ _TWO_PARTITIONS = World(buckets=3, partitions=2)
 _ONE_SWEEP = World(buckets=3, partitions=2, min_interval_s=1)
 _WHOLE_JOB = World(buckets=2, partitions=2, job_level=True)
 _MANY_AT_LEAST_ONCE = World(buckets=3, partitions=2, at_least_once=True)
+_ON_HDFS = World(buckets=2, partitions=2, on_hdfs=True)
 _LATE_S = 1_000_000
 _SPREAD = ModelSource({"a": ModelDataset({"0": 2}, units=2), "b": ModelDataset({"0": 2}), "c": ModelDataset({"0": 1})})
 
@@ -213,6 +214,7 @@ TASKS = (
     _spread("drains-of-two", _TWO_PARTITIONS),
     _spread("drains-in-step", _ONE_SWEEP),
     _spread("drains-at-least-once", _MANY_AT_LEAST_ONCE),
+    _spread("drains-on-hdfs", _ON_HDFS),
     Cast("whole-job", _whole_job, world=_WHOLE_JOB, source=_SPREAD),
     Cast("zombie-of-whole-job", _zombie_of_whole_job, world=_WHOLE_JOB, source=_SPREAD),
     Cast("late-decision", _late_decision, world=_WHOLE_JOB, source=_SPREAD),
