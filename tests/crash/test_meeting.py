@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.model.errors import CorruptError
 from distcommit.model.log_records import Fence, Record
-from distcommit.stores import log as asking
+from distcommit.stores import log_view as asking
 from distcommit.stores.segment import Segment, encode_segment
 from distcommit.testing.simulation import world
 from distcommit.testing.simulation.decoded import decoded_once
