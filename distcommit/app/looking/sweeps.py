@@ -27,8 +27,8 @@ _NAMED = 1000
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """Files that the next run would delete, as things stand: of sequences that it replays first, more become free, and so
-    do segments below a checkpoint that it writes itself.
+    """Files that the next run would delete, as things stand: of sequences that it replays first, more become free, and
+    so do segments below a checkpoint that it writes itself.
 
     `counts`: by what they are; `files`: the first thousand; `at_targets`: attempts that may have left something at a
     sink's target, which is asked to take it away. `unreadable`: what could not be looked at, and is not swept either.
