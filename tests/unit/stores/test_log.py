@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from distcommit.fs.local import LocalFileSystem
@@ -16,7 +17,7 @@ from distcommit.model.log_records import Decide, Done, Fence, Intent, Record, Se
 from distcommit.model.ports import FolderEntry, NotPutError
 from distcommit.model.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths import TEMPORARY
+from distcommit.protocol.paths import TEMPORARY, segment_name
 from distcommit.stores.log import CommitLog
 from distcommit.stores.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.simulation.damage import of_version
@@ -93,6 +94,21 @@ def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path:
     assert fresh.state_of("a").watermark == Watermark({"0": 29})
     assert fresh.datasets == log.refresh().datasets
     assert len(list((tmp_path / "log").iterdir())) < 16
+
+
+def test_what_lies_below_a_checkpoint_may_be_gone_or_torn_but_is_no_other(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "log")
+    fence(log, 1)
+    head = log.head(0)
+    fence(log, 2)
+    log.checkpoint(at_least=1)
+    segment = tmp_path / "log" / segment_name(head.number)
+    assert log.has(head)
+    assert not log.has(msgspec.structs.replace(head, checksum="0" * 16))
+    segment.write_bytes(b"torn")
+    assert log.has(head)
+    segment.unlink()
+    assert log.has(head)
 
 
 class _WatchedReads(LocalFileSystem):
