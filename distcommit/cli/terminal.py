@@ -222,12 +222,18 @@ def _printable(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """As SIGINT does: who handles that, such as Spark, which cancels its jobs, is asked. Only the main thread can say
-    so."""
+    """As SIGINT does: who handles that, such as Spark, which cancels its jobs, is asked; also where a shell has had it
+    ignored, as it does for what a script starts in the background. Only the main thread can say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+    def interrupt(*_: object) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

@@ -161,8 +161,12 @@ def test_a_port_that_is_taken_is_a_typed_error(server: UiServer, job_file: Path)
         UiServer(Job.from_file(job_file), server.server_port)
 
 
-def test_the_command_says_where_it_serves_and_ends_on_ctrl_c(job_file: Path) -> None:
-    command = [sys.executable, "-m", "distcommit", "ui", str(job_file), "--json"]
+@pytest.mark.parametrize(
+    ("started", "ending"),
+    [("--default-signal=INT", signal.SIGINT), ("--ignore-signal=INT", signal.SIGTERM)],  # as scripts do with `&`
+)
+def test_the_command_says_where_it_serves_and_ends_on_ctrl_c(job_file: Path, started: str, ending: int) -> None:
+    command = ["env", started, sys.executable, "-m", "distcommit", "ui", str(job_file), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split('"')[3]
@@ -170,8 +174,11 @@ def test_the_command_says_where_it_serves_and_ends_on_ctrl_c(job_file: Path) -> 
         connection.request("GET", "/")
         assert connection.getresponse().status == 200
         connection.close()
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(60) == 0
+        os.kill(process.pid, ending)
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def test_a_job_without_a_store_is_told_before_anything_is_served(tmp_path: Path) -> None:
