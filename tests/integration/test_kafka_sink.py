@@ -74,7 +74,9 @@ class Target:
     def delete_topic(self, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.brokers})
         admin.delete_topics([topic])[topic].result()
+        until_s = time.monotonic() + 60
         while topic in admin.list_topics(timeout=30).topics:
+            assert time.monotonic() < until_s, f"{topic} is still there"
             time.sleep(0.05)
 
 

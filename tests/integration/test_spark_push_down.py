@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import pyspark
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, GreaterThan, InputPartition
 from pyspark.sql.types import StructType
@@ -43,7 +41,6 @@ class Numbers(DataSource):
         return Reader()
 
 
-@pytest.mark.skipif(not pyspark.__version__.startswith("4.3."), reason="it is about Spark 4.3")
 def test_spark_keeps_what_one_query_has_pushed_down_for_the_next(spark: SparkSession) -> None:
     spark.dataSource.register(Numbers)
     spark.conf.set(SWITCH, "true")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from distcommit.model.committer import Committed, RetryLater
 
 
 @contextmanager
@@ -16,3 +21,19 @@ def no_room() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def assert_full_disk_harmless(target: Any, ids: Callable[[int], Any]) -> None:
+    """Neither a commit nor an attempt that the disk is too full for is seen by half, and the same request works once
+    there is room. `target`: tables as their sink's tests have them; `ids`: a batch of one row with that id."""
+    sink = target.sink()
+    assert target.commit(sink, target.prepare(sink, "t", 1, ids(1))) == [Committed()]
+    requests = [target.prepare(sink, urn, 2, ids(2)) for urn in ("t", "u")]
+    with no_room():
+        for outcome in target.commit(sink, *requests):
+            assert isinstance(outcome, RetryLater), outcome
+        with pytest.raises(OSError, match="File too large"):
+            target.prepare(sink, "t", 3, ids(3))
+    assert (target.rows("t"), target.rows("u")) == ([1], [])
+    assert target.commit(sink, *requests) == [Committed()] * 2
+    assert (target.rows("t"), target.rows("u")) == ([1, 2], [2])

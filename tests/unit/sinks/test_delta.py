@@ -37,7 +37,7 @@ from distcommit.sinks.delta.committer import DeltaCommitter
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.delta.tables import DeltaTables
-from tests.unit.sinks.no_room import no_room
+from tests.unit.sinks.no_room import assert_full_disk_harmless
 
 FS = LocalFileSystem(durable=False)
 APP = "distcommit.store-1"
@@ -613,17 +613,7 @@ def test_a_location_that_is_not_there_is_an_outage(target: Target) -> None:
 
 
 def test_a_full_disk_leaves_nothing_half_visible_and_the_same_request_works_once_there_is_room(target: Target) -> None:
-    sink = target.sink()
-    assert target.commit(sink, target.prepare(sink, "t", 1, ids(1))) == [Committed()]
-    requests = [target.prepare(sink, urn, 2, ids(2)) for urn in ("t", "u")]
-    with no_room():
-        for outcome in target.commit(sink, *requests):
-            assert isinstance(outcome, RetryLater), outcome
-        with pytest.raises(OSError, match="File too large"):
-            target.prepare(sink, "t", 3, ids(3))
-    assert (target.rows("t"), target.rows("u")) == ([1], [])
-    assert target.commit(sink, *requests) == [Committed()] * 2
-    assert (target.rows("t"), target.rows("u")) == ([1, 2], [2])
+    assert_full_disk_harmless(target, ids)
 
 
 # -- what lost, and what is taken back

@@ -37,7 +37,7 @@ from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.sql_tables import SqlTables
 from distcommit.sinks.ledger_files import Ledger, Ledgers
 from distcommit.sinks.table_names import plain_name
-from tests.unit.sinks.no_room import no_room
+from tests.unit.sinks.no_room import assert_full_disk_harmless
 
 FS = LocalFileSystem(durable=False)
 
@@ -374,17 +374,7 @@ def test_a_catalog_that_can_not_be_reached_is_an_outage(target: Target) -> None:
 
 
 def test_a_full_disk_leaves_nothing_half_visible_and_the_same_request_works_once_there_is_room(target: Target) -> None:
-    sink = target.sink()
-    assert target.commit(sink, target.prepare(sink, "t", 1, ids(1))) == [Committed()]
-    requests = [target.prepare(sink, urn, 2, ids(2)) for urn in ("t", "u")]
-    with no_room():
-        for outcome in target.commit(sink, *requests):
-            assert isinstance(outcome, RetryLater), outcome
-        with pytest.raises(OSError, match="File too large"):
-            target.prepare(sink, "t", 3, ids(3))
-    assert (target.rows("t"), target.rows("u")) == ([1], [])
-    assert target.commit(sink, *requests) == [Committed()] * 2
-    assert (target.rows("t"), target.rows("u")) == ([1, 2], [2])
+    assert_full_disk_harmless(target, ids)
 
 
 # -- what lost, and what is taken back
