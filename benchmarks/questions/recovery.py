@@ -19,6 +19,7 @@ from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape
 from distcommit.engine.run import recover, run
 from distcommit.fs.local import LocalFileSystem
+from distcommit.stores.fencing import end_run
 from distcommit.stores.job_store import open_store
 from distcommit.testing.simulation.world import launch_here
 
@@ -106,14 +107,17 @@ def recovery(
 
 
 def nothing_pending(datasets: int, buckets: int, history: int, folder: Path, tell: Tell) -> dict[str, float]:
-    """Operations and seconds of recovery after one run and after `history` runs, each of which published everything."""
+    """Operations and seconds of recovery after one run and after `history` runs, each of which published everything and
+    ended, as the command's do."""
     found: dict[int, tuple[float, float]] = {}
     with scratch(folder) as root:
         calls = CountingCalls(root=str(root))
         fs = LocalFileSystem(calls, durable=False)
         store = open_store(fs, roots_of(root), JOB, buckets, create=True)
         for number in range(1, history + 1):
-            result = run(launch_here, run_settings(store, NumberedSource(datasets, 1, number), 1))
+            settings = run_settings(store, NumberedSource(datasets, 1, number), 1)
+            result = run(launch_here, settings)
+            end_run(store, settings.epoch, clean=result.succeeded)
             if result.totals.datasets_published != datasets:
                 raise WrongResultError(f"run {number} published {result.totals.datasets_published} of {datasets}")
             if number in (1, history):
@@ -131,7 +135,8 @@ def _idle_recovery(fs: LocalFileSystem, root: Path, calls: CountingCalls) -> tup
     counted: list[tuple[float, float]] = []
     for _ in range(3):
         before, began = calls.calls.total(), time.perf_counter()
-        store = open_store(fs, roots_of(root), JOB, create=False)
-        recover(launch_here, run_settings(store, NumberedSource(0), 1))
+        settings = run_settings(open_store(fs, roots_of(root), JOB, create=False), NumberedSource(0), 1)
+        recover(launch_here, settings)
         counted.append((float(calls.calls.total() - before), time.perf_counter() - began))
+        end_run(settings.store, settings.epoch, clean=False)
     return median(operations for operations, _ in counted), median(seconds for _, seconds in counted)
