@@ -37,11 +37,10 @@ from distcommit.testing.simulation.simulated_posix import Operation, SimulatedPo
 _BOUND = 5
 """All subsets of up to this many unsynced effects are tried; beyond it a stated choice (`after_power_loss`)."""
 _SAMPLES = 6
-_SECOND_EVERY = 4
-_PROGRAMS = 0.5
-"""The share of time that crashes of programs have, while there are others, too."""
 
 Part = TypeVar("Part")
+History = tuple[str, str]
+"""As `--replay` takes it, and what is wrong after it, if anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +157,30 @@ def _explore_share(names: Sequence[str], seconds: float, seed: int, share: int, 
     return found
 
 
-def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[tuple[str, str]]:
+def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[History]:
     """Histories and what is wrong after each, if anything, one by one and without end, if there is a scenario: crashes
-    of programs, and of scenarios' runs and of recoveries from these. Each kind has its share of processor time, so that
-    the many cheap ones need not wait for the dear ones, nor these for those.
+    of programs, crashes of scenarios' runs, and crashes in the recoveries from these. Each kind has the same processor
+    time.
 
     Args:
         names: of scenarios and programs.
         seed: chooses which crashes in recoveries are tried.
         found: states in it are not tried again; gets those that were.
     """
-    programs = [name for name in names if name in PROGRAMS]
-    scenarios = [name for name in names if name not in PROGRAMS]
-    shares = {_of_programs(programs, found): _PROGRAMS, _of_scenarios(scenarios, seed, found): 1 - _PROGRAMS}
-    spent = dict.fromkeys(shares, 0.0)
+    first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
+    kinds = [
+        _in_turns([_of_program(PROGRAMS[name], found) for name in names if name in PROGRAMS]),
+        _in_turns([_of_scenario(SCENARIOS[name], first, found) for name in names if name in SCENARIOS]),
+    ]
+    if any(name in SCENARIOS for name in names):
+        kinds.append(_of_recoveries(first, random.Random(seed), found))  # by its first turn the others have had one
+    return _in_turns(kinds)
+
+
+def _in_turns(tries: Sequence[Iterator[History]]) -> Iterator[History]:
+    """The histories of all of them. Each has the same processor time, so that the many cheap ones need not wait for the
+    dear ones, nor these for those; and a short time reaches all of them."""
+    spent = dict.fromkeys(tries, 0.0)
     while spent:
         histories = min(spent, key=spent.__getitem__)
         began = time.process_time()
@@ -179,44 +188,30 @@ def recoveries(names: Sequence[str], seed: int, found: Findings) -> Iterator[tup
         if history is None:
             del spent[histories]
             continue
-        spent[histories] += (time.process_time() - began) / shares[histories]
+        spent[histories] += time.process_time() - began
         yield history
 
 
-def _of_programs(names: Sequence[str], found: Findings) -> Iterator[tuple[str, str]]:
-    """Crashes of programs, of each one in turn, so that a short time reaches all of them."""
-    for name, crash, machine, site in _first_crashes(names):
-        if _is_new(machine, found):
-            found.sites[site] += 1
-            yield f"{name}:{crash}", program_violation(PROGRAMS[name], machine)
+def _of_program(program: Program, found: Findings) -> Iterator[History]:
+    """Crashes of it."""
+    for crash, machine, site in crashes_of(program.find(), program.act, _rng(program.name, [])):
+        if _is_new(machine, site, found):
+            yield f"{program.name}:{crash}", program_violation(program, machine)
 
 
-def _of_scenarios(names: Sequence[str], seed: int, found: Findings) -> Iterator[tuple[str, str]]:
-    """Crashes of scenarios' runs, of each one in turn; and, in between, crashes in the recoveries from what was crashed
-    so far."""
-    first: list[tuple[Scenario, Crash, SimulatedPosix]] = []
-    again = _second_crashes(first, random.Random(seed))
-    for tried, (name, crash, machine, site) in enumerate(_first_crashes(names)):
-        if _is_new(machine, found):
-            found.sites[site] += 1
-            first.append((SCENARIOS[name], crash, machine))
-            yield f"{name}:{crash}", recovery_violation(SCENARIOS[name], machine.after_kill(), found.met)
-        if tried % _SECOND_EVERY == 0 and first:
-            yield from _tried(itertools.islice(again, 1), found)
-    if first:
-        yield from _tried(again, found)
+def _of_scenario(
+    scenario: Scenario, first: list[tuple[Scenario, Crash, SimulatedPosix]], found: Findings
+) -> Iterator[History]:
+    """Crashes of its run, which are added to `first`."""
+    for crash, machine, site in crashed_runs(scenario, scenario.machine(), scenario.disturbed, _rng(scenario.name, [])):
+        if _is_new(machine, site, found):
+            first.append((scenario, crash, machine))
+            yield f"{scenario.name}:{crash}", recovery_violation(scenario, machine.after_kill(), found.met)
 
 
-def _tried(crashes: Iterator[tuple[str, Scenario, SimulatedPosix, str]], found: Findings) -> Iterator[tuple[str, str]]:
-    for history, scenario, machine, site in crashes:
-        if _is_new(machine, found):
-            found.sites[site] += 1
-            yield history, recovery_violation(scenario, machine, found.met)
-
-
-def _second_crashes(
-    first: Sequence[tuple[Scenario, Crash, SimulatedPosix]], rng: random.Random
-) -> Iterator[tuple[str, Scenario, SimulatedPosix, str]]:
+def _of_recoveries(
+    first: Sequence[tuple[Scenario, Crash, SimulatedPosix]], rng: random.Random, found: Findings
+) -> Iterator[History]:
     """Crashes in the recoveries from these crashes, of which there must be one, and more come meanwhile."""
     while True:
         scenario, crash, machine = rng.choice(first)
@@ -224,28 +219,8 @@ def _second_crashes(
         for second, again, site in crashed_runs(
             scenario, machine.after_kill(), scenario.after, _rng(scenario.name, [crash]), pick
         ):
-            yield f"{scenario.name}:{crash}:{second}", scenario, again, site
-
-
-def _first_crashes(names: Sequence[str]) -> Iterator[tuple[str, Crash, SimulatedPosix, str]]:
-    """The crashes of all programs and of all scenarios' runs, of each one in turn."""
-    runs = {name: _crashes(name) for name in names}
-    while runs:
-        for name, run in [*runs.items()]:
-            found = next(run, None)
-            if found is None:
-                del runs[name]
-            else:
-                yield name, *found
-
-
-def _crashes(name: str) -> Iterator[tuple[Crash, SimulatedPosix, str]]:
-    rng = _rng(name, [])
-    if name in PROGRAMS:
-        yield from crashes_of(PROGRAMS[name].find(), PROGRAMS[name].act, rng)
-    else:
-        scenario = SCENARIOS[name]
-        yield from crashed_runs(scenario, scenario.machine(), scenario.disturbed, rng)
+            if _is_new(again, site, found):
+                yield f"{scenario.name}:{crash}:{second}", recovery_violation(scenario, again, found.met)
 
 
 def crashed_runs(
@@ -332,11 +307,13 @@ def program_violation(program: Program, machine: SimulatedPosix) -> str:
         return f"recovery fails: {''.join(traceback.format_exception(error))}"
 
 
-def _is_new(machine: SimulatedPosix, found: Findings) -> bool:
+def _is_new(machine: SimulatedPosix, site: str, found: Findings) -> bool:
+    """Whether it was not seen before; its state and site are added."""
     key = xxh3_64_intdigest(msgspec.msgpack.encode(canonical(machine)))
     if key in found.states:
         return False
     found.states.add(key)
+    found.sites[site] += 1
     return True
 
 
