@@ -78,18 +78,30 @@ class DurableTree:
             elif type(found) is Folder:
                 yield inode, path, None
 
+    def contents(self) -> Iterator[tuple[int, str, bytes | None, int]]:
+        """The same in any order, with when it was changed last, as `lstat` says it."""
+        for path, inode in self.walk("/"):
+            found = self._inodes[inode]
+            if type(found) is File:
+                yield inode, path, found.data, found.mtime_ns
+            elif type(found) is Folder:
+                yield inode, path, None, 0
+
     def has_links(self) -> bool:
         """Whether there is a symbolic link, or was one, of which `files` says nothing."""
         return any(type(found) is Link for found in self._inodes.values())
 
     def walk(self, path: str) -> list[tuple[str, int]]:
         """All paths below `path` with their inodes."""
-        found, folders, inodes = [], [(path.rstrip("/"), self._lookup(path))], self._inodes
-        for above, folder in folders:  # which grows meanwhile
-            for name, inode in self._folder(folder).names.items():
-                found.append((f"{above}/{name}", inode))
-                if type(inodes[inode]) is Folder:
-                    folders.append(found[-1])
+        root = self._lookup(path)
+        found, inodes = [], self._inodes
+        folders = [(path.rstrip("/"), self._folder(root).names)]
+        for above, names in folders:  # which grows meanwhile
+            for name, inode in names.items():
+                there, below = inodes[inode], f"{above}/{name}"
+                found.append((below, inode))
+                if type(there) is Folder:
+                    folders.append((below, there.names))
         return found
 
     # -- inside
@@ -171,14 +183,15 @@ class DurableTree:
             self._inodes[inode] = File(file.data, file.data, file.mtime_ns)
 
     def _lookup(self, path: str, *, follow: bool = True) -> int:
-        inode = self._known_folders.get(path, 0)
+        known = self._known_folders
+        inode = known.get(path, 0)
         if inode:
             return inode
         above, _, name = path.rstrip("/").rpartition("/")
         if not name:
             return 1
         try:
-            folder = self._inodes[self._lookup(above)]
+            folder = self._inodes[known.get(above, 0) or self._lookup(above)]
         except OSError as error:
             raise failed(error.errno or 0, path) from None
         if type(folder) is not Folder:
@@ -187,10 +200,10 @@ class DurableTree:
         if not inode:
             raise failed(errno.ENOENT, path)
         found = self._inodes[inode]
-        if type(found) is Link:
-            return self._lookup(found.path) if follow else inode
         if type(found) is Folder:
-            self._known_folders[path] = inode
+            known[path] = inode
+        elif type(found) is Link and follow:
+            return self._lookup(found.path)
         return inode
 
     def _parent(self, path: str) -> tuple[int, str]:

@@ -140,9 +140,9 @@ def ids_in(machine: SimulatedPosix) -> set[str]:
 
 def _places(machine: SimulatedPosix) -> list[_Place]:
     found = []
-    for inode, path, data in machine.files():
+    for inode, path, data, mtime_ns in machine.contents():
         named = data is not None and not path.startswith(ROOTS.store) and f"/{CLAIM_FOLDER}/" not in path
-        identity = (inode, machine.lstat(path).mtime_ns) if named else ()
+        identity = (inode, mtime_ns) if named else ()
         said, checksum = _said(path, data) if data and _has_ids(path) else ((), "")
         found.append(_Place(_pieces(path), said, None if said else data, identity, checksum))
     return found
