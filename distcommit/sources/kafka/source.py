@@ -296,7 +296,8 @@ class KafkaSource(BaseModel, SourceSettings):
             try:
                 if isinstance(topic_id, Unanswered):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
-                followed = state is None and any(stored_positions(look_up(urn)) for urn in dataset.of_topic)
+                is_new = state is None or (state.watermark is None and not state.done_epoch)
+                followed = is_new and any(stored_positions(look_up(urn)) for urn in dataset.of_topic)
                 left = up_to(again, logs, state, topic_id)
                 planned = plan_dataset(self, dataset.urn, left, state, topic_id, topic_followed=followed, most=most)
             except SourceError as error:

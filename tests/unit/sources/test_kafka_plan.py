@@ -177,9 +177,11 @@ def test_a_partition_added_to_a_topic_of_which_others_are_datasets_begins_at_0(b
     assert ranges(plan_of(planned["grown@1"])) == [{"1": (0, 5)}]
     first = plan_of(planned["full@1"]).start
     assert first == Watermark({"1": 10}), "nothing of that topic was ever read: `start` counts"
-    forgotten = {"grown@1": DatasetState("grown@1")}
+    forgotten = {"grown@1": DatasetState("grown@1", done_epoch=2)}
     planned = plans(kafka, Elsewhere(read_to("grown@0", p0=2), forgotten), owned=lambda urn: urn == "grown@1")
-    assert ranges(plan_of(planned["grown@1"])) == [{"1": (5, 5)}], "a person has set it to null: `start` counts"
+    assert ranges(plan_of(planned["grown@1"])) == [{"1": (5, 5)}], (
+        "it was published, and a person has set it to null since"
+    )
 
 
 def test_what_is_stored_elsewhere_and_can_not_be_read_is_a_problem_of_the_partition_alone(broker: MockBroker) -> None:
