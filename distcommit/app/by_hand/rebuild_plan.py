@@ -4,7 +4,8 @@ ledgers of targets (see `app.output.joined`).
 What the store knows is kept; what files of newer epochs say is added. Of a dataset, all epochs but the newest are
 whole: nothing is sealed before what is pending is done. The newest is whole too if a run that left nothing open says so
 in the output (`clean`), or if each of its partitions goes on, without a gap, where the store or the older files end.
-Else the files of that epoch are set aside, and the next run reads their records again. What is so of epochs in which
+Else the files of that epoch are set aside, and the next run reads their records again (from 0, where nothing else is
+known). What is so of epochs in which
 error files were fed again is said in `app.output.replaced`. In which incarnation of a source
 that was made again the watermark counts, and what is covered, is said in `app.output.continued`.
 
@@ -179,6 +180,8 @@ def _branches(
             aside += [file.path for file in half]
             branches = branches.without(branches.newest_epoch)
         after, lacking = continued(branches, state)
+        for file in half:
+            after.leave(EpochFiles(file.footer.epoch, file.footer.incarnation, file.offsets))
     except (CorruptError, UnknownVersionError) as error:
         _problem(plan.result, f"{state.dataset_urn}: its ledger can't be read: {error}")
         return

@@ -40,6 +40,12 @@ class _Place:
     origin: dict[str, Position] = field(default_factory=dict)
     gaps: list[SkippedRange] = field(default_factory=list)
 
+    def begin(self, partitions: Iterable[str]) -> None:
+        """Has those that nothing is known of begin at 0."""
+        for partition in partitions:
+            if partition not in self.positions:
+                self.positions[partition] = self.origin[partition] = 0
+
     def forget_uncounted(self) -> None:
         """Forgets positions that no offset tells (of a source of files which ones were read): others have moved, and
         where these are by now is in no footer."""
@@ -96,8 +102,9 @@ class Continued:
         )
 
     def leave(self, files: EpochFiles) -> None:
-        """Takes nothing of these as published, but that the source is the one which they name."""
-        self._turn(files)
+        """Takes nothing of these as published, but that the source is the one which they name. What nothing is known of
+        but these begins at 0, wherever the source would begin now: their records are to be read again, or told lost."""
+        self._turn(files).begin(files.covered.partitions())
 
     def move(self, files: EpochFiles) -> None:
         """Takes an epoch as published whole."""
@@ -142,6 +149,7 @@ class Continued:
             found.setdefault(self.incarnation, OffsetSets()).update(files.covered)
             self.done_epoch = files.epoch
         place, newest = self._here, found.get(self.incarnation, OffsetSets())
+        place.begin(newest.partitions())
         for partition in newest.partitions():
             first = at = place.positions.get(partition, 0)
             for low, high in newest.ranges(partition):

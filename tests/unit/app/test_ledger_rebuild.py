@@ -17,6 +17,7 @@ from distcommit.model.committer import CommitOutcome, CommitRequest, CommitterCo
 from distcommit.model.errors import StaleStoreError
 from distcommit.model.sink import Sink
 from distcommit.model.source import Source
+from distcommit.model.watermark import Watermark
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.models.sqlite_sink import SqliteCommitter, SqliteSink
 from distcommit.testing.simulation.simulated_posix import Crashed
@@ -132,6 +133,18 @@ def test_a_run_that_died_between_files_and_target_and_then_lost_the_store(
     assert found.written, found
     assert bool(found.set_aside) == (bool(in_files) and not after), found
     assert job.audit().exact, job.audit()
+    assert job.run(THIRD).succeeded
+    assert job.audit().exact, job.audit()
+
+
+def test_what_is_set_aside_of_a_dataset_that_has_nothing_else_begins_at_0(tmp_path: Path) -> None:
+    """Wherever the source would begin now: at the newest record it would leave out what was taken out of the output."""
+    job = LedgerJob(tmp_path, BOTH)
+    die(job, FIRST, after=False)
+    lose_the_store(job.machine)
+    found = job.rebuild()
+    assert found.set_aside, found
+    assert states(job.world, job.machine)["a"].watermark == Watermark({"0": 0})
     assert job.run(THIRD).succeeded
     assert job.audit().exact, job.audit()
 
