@@ -248,6 +248,11 @@ class Sink(ABC):
         return "append"
 
     @property
+    def replaces_at_target(self) -> bool:
+        """Whether each commit puts what its run has read in the place of all that the target has of the dataset."""
+        return False
+
+    @property
     def shown_records(self) -> int:
         """Of a sink for trying a job out: how many of each dataset's first records are shown before all that the run
         has published is thrown away, with its folders; 0: what it publishes stays."""

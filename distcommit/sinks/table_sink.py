@@ -35,7 +35,8 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
     Attributes:
         table: the table's name; `{dataset}` in it stands for the dataset's URN. Without it all datasets share a table.
         mode: `append` adds rows. `upsert` puts each in the place of the one with the same keys; of several the last
-            one stays. `replace` puts what a run has read in the place of all that is there of the dataset.
+            one stays. `replace` puts what a run has read in the place of all that is there of the dataset: it
+            goes with policy `full`, and with neither `limits.seconds`, optional branches nor `reprocess`.
         keys: of `upsert`, the columns that tell rows apart, on which the table has a unique index.
         tags: whether each row says where it is from, in two columns more. So a committed epoch can be taken back, and
             datasets that share a table can be replaced.
@@ -80,6 +81,10 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
     @abstractmethod
     def table_of(self, dataset_urn: str) -> str:
         """The table of a dataset."""
+
+    @property
+    def replaces_at_target(self) -> bool:
+        return self.mode == "replace"
 
     @property
     def takes_back(self) -> bool:

@@ -120,8 +120,10 @@ def test_what_can_not_be_reprocessed_is_told_and_nothing_is_changed(tmp_path: Pa
                 Job.from_file(job.path).reprocess(urn)
         at_least_once = ["commit.delivery=at_least_once"]
         replacing = ["sink.publish=replace_partitions", "sink.partition_by=[{field: kafka_partition}]"]
+        table = ["sink.type=sqlite", f"sink.path={tmp_path}/rows.db", "sink.mode=replace"]
         for settings, why in (
             (at_least_once, "at least once can't reprocess.*To do: set commit.delivery to exactly_once"),
+            (table, "mode is replace can't reprocess.*To do: set mode to append"),
             (replacing, "replaces partitions can't reprocess.*To do: mend the job or its source, and have"),
         ):
             code, _, errors = job.cli("reprocess", "--all", *(word for each in settings for word in ("--set", each)))

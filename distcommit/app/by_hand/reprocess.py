@@ -37,7 +37,7 @@ def reprocess_dataset(
 
     Raises:
         ConfigurationError: if the store does not know the dataset, it has no live errors, a branch of theirs is gone,
-            or the job delivers at least once, or replaces partitions; nothing was changed.
+            or the job delivers at least once, or replaces partitions, or what a table has; nothing was changed.
         ConflictError: if the dataset has a sequence that is not done; nothing was changed.
         DistcommitError: as of any run.
     """
@@ -52,8 +52,8 @@ def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, o
     is named among the run's reasons, and the others go on; nothing to feed at all is a success.
 
     Raises:
-        ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions; nothing was
-            changed.
+        ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions, or what a
+            table has; nothing was changed.
         DistcommitError: as of any run.
     """
     _require_exactly_once(folders)
@@ -94,6 +94,14 @@ def _require_whole(folders: JobFolders) -> None:
             found="replace_partitions: a record that was turned away is in no partition, so that nobody can tell"
             " whether what it belongs to was replaced since",
             todo="mend the job or its source, and have the records of whole partitions read again",
+        )
+    if any(sink.replaces_at_target for sink in folders.config.sink_sections().values()):
+        raise ConfigurationError(
+            "a job with a table whose mode is replace can't reprocess",
+            job=folders.config.job,
+            expected="sink.mode: append or upsert",
+            found="replace: what is fed again would take the place of all that is there of its dataset",
+            todo="set mode to append (or upsert) for this command, so that its rows stand beside those that are there",
         )
 
 

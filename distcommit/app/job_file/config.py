@@ -82,7 +82,10 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
 
     @model_validator(mode="after")
     def _what_replaces_is_whole(self) -> JobConfig:
-        publishers = {sink.publisher for sink in self.sink_sections().values()}
+        sinks = self.sink_sections().values()
+        publishers = {sink.publisher for sink in sinks}
+        if any(sink.replaces_at_target for sink in sinks):
+            self._require_whole("mode: replace")
         if self.source.is_snapshot and publishers != {"replace"} and not self.tries_out:
             raise ValueError(
                 "each run reads all of each dataset anew (source.watermark says by which column it would read what is"
@@ -95,17 +98,21 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
                 "publish has to be the same in all branches: what was turned away before them is theirs all"
             )
         how = f"publish: {publishers.pop()}"
-        if not all(sink.abilities.files for sink in self.sink_sections().values()):
+        if not all(sink.abilities.files for sink in sinks):
             raise ValueError(f"{how} goes with sinks whose abilities say files: what goes is told in the output")
         if self.commit.delivery == "at_least_once":
             raise ValueError(f"{how} goes with commit.delivery: exactly_once only, which writes ahead what goes")
+        self._require_whole(how)
+        return self
+
+    def _require_whole(self, how: str) -> None:
+        """Raises ValueError if a run may publish a part of what it has planned of a dataset, and go on after it."""
         if {self.commit.policy, *(each.policy for each in self.commit.policies)} != {CommitPolicy.FULL}:
             raise ValueError(f"{how} goes with policy: full only: else a part would take the place of the whole")
         if self.limits.seconds:
             raise ValueError(f"{how} goes without limits.seconds: else a part would take the place of the whole")
         if self.fork is not None and any(branch.optional for branch in self.fork.branches.values()):
             raise ValueError(f"{how} goes without optional branches: nothing would take the place of what one has")
-        return self
 
     @model_validator(mode="after")
     def _failures_are_kept_as_long_as_they_count(self) -> JobConfig:

@@ -82,6 +82,10 @@ class PythonSink(BaseModel, SinkSettings):
         return self.made.publisher
 
     @property
+    def replaces_at_target(self) -> bool:
+        return self.made.replaces_at_target
+
+    @property
     def shown_records(self) -> int:
         return self.made.shown_records
 

@@ -62,10 +62,10 @@ def plan_dataset(
     A partition without a stored position gets a work unit even if it is empty, so that its position is stored. It
     begins where the source's `start` says, but at offset 0 if others of its dataset have positions: then it was added
     while they were read. If nothing was ever published of it and others of its topic are datasets that have positions
-    (`topic_followed`), it may also be one that could not be read when they were: it begins at the oldest record, and what was deleted before that is recorded
-    as lost, whatever `expired_offsets` says, but `latest`. A stored watermark without a topic id (from a cluster
-    without them, or set by hand) counts for the topic that is there. Of more than `most` offsets, if it is not 0, the
-    rest is left to later runs, as with `records_per_dataset`.
+    (`topic_followed`), it may also be one that could not be read when they were: it begins at the oldest record, and
+    what was deleted before that is recorded as lost, whatever `expired_offsets` says, but `latest`. A stored watermark
+    without a topic id (from a cluster without them, or set by hand) counts for the topic that is there. Of more than
+    `most` offsets, if it is not 0, the rest is left to later runs, as with `records_per_dataset`.
 
     Raises:
         SourceError: if a partition has an error, a stored position does not fit what it holds, or the topic is not the

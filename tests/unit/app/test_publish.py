@@ -10,6 +10,8 @@ from distcommit.model.errors import ConfigurationError
 from tests.unit.app.test_delivery import config
 
 REPLACE = "sink: {publish: replace}\n"
+TABLE = "sink: {type: sqlite, path: /rows.db, mode: replace}\n"
+TABLES = "fork: {{type: all, branches: {{a: {{sink: {{type: sqlite, path: /rows.db, mode: replace}}}}, b: {{{0}}}}}}}\n"
 TWO = "fork: {{type: all, branches: {{a: {{sink: {{publish: replace}}}}, b: {{{0}}}}}}}\n"
 
 
@@ -26,12 +28,16 @@ def test_files_are_added_unless_the_job_says_otherwise(tmp_path: Path) -> None:
         (REPLACE + "commit: {policy: successful}\n", "goes with policy: full only"),
         (REPLACE + "commit: {policies: [{datasets: [a], policy: partial}]}\n", "goes with policy: full only"),
         (REPLACE + "limits: {seconds: 5}\n", "goes without limits.seconds"),
+        (TABLE + "commit: {policy: successful}\n", "mode: replace goes with policy: full only"),
+        (TABLE + "limits: {seconds: 5}\n", "mode: replace goes without limits.seconds"),
+        (TABLES.format("sink: {publish: append}, optional: true"), "mode: replace goes without optional branches"),
         (TWO.format("sink: {publish: append}"), "publish has to be the same in all branches"),
         (TWO.format("sink: {publish: replace}, optional: true"), "goes without optional branches"),
     ],
 )
 def test_what_a_part_could_replace_the_whole_by_is_refused(tmp_path: Path, more: str, message: str) -> None:
     config(tmp_path)
+    config(tmp_path, TABLE)
     with pytest.raises(ConfigurationError) as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
