@@ -6,7 +6,7 @@ is paused, or was taken for dead, publishes anything above them later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from distcommit.app.by_hand.positions import ForeignPositions
@@ -85,8 +85,10 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
         )
     _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
     found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
-    for _, state in sorted(known_states(store).items()):
-        _take_partitions(config.source, state, found)
+    _require_same_names(other.source, store, recorded.settings)
+    states = known_states(store)
+    for _, state in sorted(states.items()):
+        _take_partitions(config.source, other.source, state, states, found)
     return found
 
 
@@ -103,12 +105,35 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
         )
 
 
-def _take_partitions(source: Source, state: DatasetState, found: ForeignPositions) -> None:
-    """Adds the partitions of one dataset of the other job, which may name it otherwise."""
+def _require_same_names(source: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
+    """Raises if the other job's file names datasets by another rule than its runs have had."""
+    pin, theirs = source.pins().get(source.named_by), recorded.get(f"source.{source.named_by}", "")
+    if pin is not None and theirs and theirs != pin.value:
+        raise ConfigurationError(
+            "the other job's file is not as its runs have had it: which of its datasets count can't be told",
+            job=store.job,
+            expected=f"source.{source.named_by}: {theirs}",
+            found=pin.value,
+            todo="set it back in that file, then import again; nothing was written",
+        )
+
+
+def _take_partitions(
+    source: Source,
+    theirs: Source,
+    state: DatasetState,
+    states: Mapping[str, DatasetState],
+    found: ForeignPositions,
+) -> None:
+    """Adds the partitions of one dataset of the other job, which may name it otherwise. Of those that the other job has
+    come to read under another name itself, that one's count."""
     if state.watermark is None:
         return
     urn, incarnation = state.dataset_urn, state.watermark.incarnation
     for partition, position in state.watermark.positions.items():
+        there = states.get(theirs.named_now(urn, partition), state)
+        if there is not state and there.watermark is not None and partition in there.watermark.positions:
+            continue
         mine = source.named_now(urn, partition)
         if not source.selects(mine, partition):
             found.left_out.append(f"{urn}: not a dataset of this job")
