@@ -13,6 +13,7 @@ from distcommit.engine.committer import BucketCommitter
 from distcommit.engine.counts import CommitCounts, IngestCounts
 from distcommit.engine.events import Progress
 from distcommit.engine.progress import ProgressFile
+from distcommit.engine.replacing import is_maintenance
 from distcommit.engine.reports import Report, Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.engine.sharing import buckets_read, units_read
@@ -225,7 +226,7 @@ class _IngestTask:
             area,
             identity,
             self._clock,
-            self._deadline_ms(unit),
+            0 if is_maintenance(unit) else self._deadline_ms(unit),  # a part of it would be published once more
             keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
             kept=self._schemas,
             live=self._live,

@@ -64,7 +64,7 @@ def with_replacements(
         return [(*each, None) for each in found]
     whole: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
     for plan, ready, staged in found:
-        urn, again = plan.dataset_urn, any(map(_is_maintenance, plan.work_units))
+        urn, again = plan.dataset_urn, any(map(is_maintenance, plan.work_units))
         try:
             stone = None if again else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
             whole.append((plan, ready, staged, stone))
@@ -76,8 +76,9 @@ def with_replacements(
     return whole
 
 
-def _is_maintenance(unit: WorkUnit) -> bool:
-    """Whether what it publishes stands beside what is there, whatever the job's publisher does."""
+def is_maintenance(unit: WorkUnit) -> bool:
+    """Whether it reads what the job has published or turned away, and nothing of the source: all of it or nothing, and
+    what it publishes stands beside what is there, whatever the job's publisher does."""
     return FedAgain.of(unit) is not None or Horizon.of(unit) is not None
 
 

@@ -26,7 +26,7 @@ def reprocess_dataset(
 
     Each record goes to the branch that had turned it away (to all, if it was turned away before a fork), and ends
     published there or among the errors again, in one sequence with the tombstone of the files that it was in. No
-    watermark moves. The run's limit of seconds does not hold: error files are fed whole.
+    watermark moves. The run's limit of seconds and its freshness targets do not hold: error files are fed whole.
 
     Args:
         folders: the job's.

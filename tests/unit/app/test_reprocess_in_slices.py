@@ -1,0 +1,92 @@
+"""What is fed again in a job with freshness targets: error files are fed whole, however long a slice is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from distcommit.app.output.audit import AuditResult, audit_store
+from distcommit.engine.run import RunResult, new_run_id, run
+from distcommit.engine.settings import RunSettings
+from distcommit.fs.local import LocalFileSystem
+from distcommit.ingest.fed_again import ErrorFiles
+from distcommit.ingest.task_flow import Branch, Stage, TaskFlow
+from distcommit.model.constructs import Converted, Converter
+from distcommit.model.freshness import Freshness
+from distcommit.protocol.readiness import CommitPolicy
+from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.fencing import begin_run, end_run
+from distcommit.stores.job_store import JobStore, Roots, open_store
+from distcommit.testing.models.model_source import ModelDataset, ModelSource
+from distcommit.testing.simulation.world import SimulatedClock, launch_here
+
+NAMES = ("a", "b", "c")
+TARGETS = Freshness(target_s=60, records_per_run=2, slice_s=10)
+
+
+class _Slow(SimulatedClock):
+    """Each look at it takes a second."""
+
+    def now_ms(self) -> int:
+        self.sleep(1)
+        return super().now_ms()
+
+
+@dataclass(frozen=True, slots=True)
+class _RejectsAll(Converter):
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), dict.fromkeys(range(batch.num_rows), "wrong"))
+
+
+class _Job:
+    def __init__(self, folder: Path) -> None:
+        self.roots, self.clock = Roots(*(str(folder / n) for n in ("store", "staging", "output"))), _Slow()
+
+    @property
+    def store(self) -> JobStore:
+        return open_store(LocalFileSystem(durable=False), self.roots, "job", 1, create=True)
+
+    def run(self, flow: TaskFlow, freshness: Freshness = TARGETS) -> RunResult:
+        store, run_id = self.store, new_run_id()
+        settings = RunSettings(
+            store=store,
+            run_id=run_id,
+            epoch=begin_run(store, run_id),
+            partitions=1,
+            flow=flow,
+            policy=CommitPolicy.FULL,
+            job_level=False,
+            min_interval_s=0,
+            max_attempts=3,
+            task_attempts=1,
+            clock=self.clock,
+            freshness=freshness,
+        )
+        result = run(launch_here, settings)
+        end_run(store, settings.epoch, clean=result.succeeded)
+        return result
+
+    def audit(self) -> AuditResult:
+        return audit_store(self.store, ModelSource.provenance, deep=True)
+
+
+def _flow(end: int, *stages: Stage) -> TaskFlow:
+    source = ModelSource({name: ModelDataset({"0": end}) for name in NAMES})
+    return TaskFlow(source, (Branch(FileSink.model_validate({"compression": "none"})),), stages)
+
+
+def test_what_is_fed_again_in_a_job_with_targets_is_published_once(tmp_path: Path) -> None:
+    job = _Job(tmp_path)
+    for end in (3, 6, 9):  # three error files of each dataset
+        assert job.run(_flow(end, Stage("wrong", _RejectsAll(), on_failure="divert")), Freshness()).succeeded
+    assert job.audit().rejected == 27
+    mended = _flow(9)
+    for _ in range(6):
+        errors = ErrorFiles(job.store.fs, job.roots.output, "", mended)
+        assert job.run(replace(mended, source=errors)).succeeded
+        found = job.audit()
+        assert found.exact, (found.duplicates, found.rejected, found.records)
+    assert found.rejected == 0
