@@ -6,7 +6,7 @@ import msgspec
 
 from distcommit.app.by_hand.positions import ForeignPositions
 from distcommit.app.by_hand.rebuild import known_states
-from distcommit.app.by_hand.watermarks import require_positions
+from distcommit.app.by_hand.watermarks import require_all_named, require_positions
 from distcommit.model.errors import ConflictError
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.source import Source
@@ -52,7 +52,8 @@ def import_watermarks(
         dry_run: whether nothing is written.
 
     Raises:
-        ConfigurationError: if some can't be positions of their dataset: nothing was written.
+        ConfigurationError: if some can't be positions of their dataset, or leave out partitions that have one: nothing
+            was written.
         ConflictError: if a dataset has a sequence that is not done: nothing was written; or if one moved meanwhile.
     """
     states = known_states(store) if store is not None else {}
@@ -77,6 +78,7 @@ def import_watermarks(
         if action == "set":
             wanted[urn], before[urn] = Watermark(dict(positions), incarnation), old
         rows.append(ImportRow(urn, stored, positions, action))
+    require_all_named(states, {urn: mark.positions for urn, mark in wanted.items()})
     if store is not None and not dry_run:
         set_watermarks(store, wanted, before, who)
     return ImportResult(found.origin, dry_run, len(wanted), rows, found.left_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from distcommit.model.errors import ConfigurationError
@@ -31,7 +32,7 @@ def set_watermark(
 
     Raises:
         ConfigurationError: if the store does not know the dataset (or does, and `new`), or these are no positions of
-            it: nothing was written.
+            it, or a partition that has a position gets none: nothing was written.
         ConflictError: if it has a sequence that is not done.
     """
     states = store.bucket_log(store.bucket_of(check_urn(urn))).refresh().datasets
@@ -46,6 +47,8 @@ def set_watermark(
             " new=True) sets the watermark of one that no run has read yet",
         )
     require_positions(source, states, {} if positions is None else {urn: positions})
+    if positions is not None:
+        require_all_named(states, {urn: positions})
     by_hand.set_watermark(store, urn, None if positions is None else Watermark(dict(positions)), who)
 
 
@@ -68,6 +71,24 @@ def require_positions(
             expected="for each dataset the next position to read by partition, of the kind that its source counts in",
             found="; ".join(problems[:_NAMED]) + more,
             todo="correct them; nothing was written",
+        )
+
+
+def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> None:
+    """Raises ConfigurationError if a partition that has a position gets none: all of it would be read again."""
+    found: list[str] = []
+    for urn, positions in wanted.items():
+        state = states.get(urn)
+        stored = state.watermark.positions if state is not None and state.watermark is not None else {}
+        if left := {partition: at for partition, at in stored.items() if partition not in positions}:
+            found.append(f"{urn!r}: {json.dumps(left)} stand, and are not named")
+    if found:
+        raise ConfigurationError(
+            "partitions that are not named would be read again from their beginning",
+            expected="a position for each partition that has one",
+            found="; ".join(found[:_NAMED]) + (f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
+            todo="name them too, with the positions that they have; if the source does not have them any more, set the"
+            " watermark to null first. Nothing was written",
         )
 
 

@@ -1,0 +1,36 @@
+"""Positions that a person sets of a part of a dataset's partitions: the others would be read again."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from distcommit import Job
+from distcommit.model.errors import ConfigurationError
+from tests.unit.app.test_watermarks import job, watermarks
+
+__all__ = ["job"]
+
+
+def test_partitions_that_have_a_position_are_named_or_the_command_is_refused(job: Job) -> None:
+    assert watermarks(job)["t"] == {"0": 5, "1": 7}
+    with pytest.raises(ConfigurationError, match=r"""'t': \{"1": 7\} stand, and are not named"""):
+        job.set_watermark("t", {"0": 6})
+    assert watermarks(job)["t"] == {"0": 5, "1": 7}
+    job.set_watermark("t", {"0": 6, "1": 7})
+    assert watermarks(job)["t"] == {"0": 6, "1": 7}
+    job.set_watermark("t", None)
+    job.set_watermark("t", {"0": 6})
+    assert watermarks(job)["t"] == {"0": 6}
+
+
+def test_the_same_holds_of_an_import_that_overwrites(job: Job, tmp_path: Path) -> None:
+    file = tmp_path / "positions.csv"
+    with file.open("w", newline="") as lines:
+        csv.writer(lines).writerows([("dataset", "partition", "next_offset"), ("t", "0", "6")])
+    with pytest.raises(ConfigurationError, match="are not named"):
+        job.import_watermarks(file, overwrite=True)
+    assert watermarks(job)["t"] == {"0": 5, "1": 7}
+    assert [row.action for row in job.import_watermarks(file).rows] == ["kept"]
