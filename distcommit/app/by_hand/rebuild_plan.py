@@ -121,7 +121,7 @@ def _planned_with(store: JobStore, known: dict[str, DatasetState], ledgers: Ledg
 
 
 def _name_now(plan: Plan, known: dict[str, DatasetState], source: Source) -> None:
-    """Has datasets that the store does not know go on where the source has read them under other names."""
+    """Has datasets go on where the source has read them under other names, if that is ahead of where they stand."""
     made = {**known, **{state.dataset_urn: state for state in plan.states}}
     try:
         states = renamed(made.values(), source.named_now, only_ahead=True)
@@ -130,7 +130,7 @@ def _name_now(plan: Plan, known: dict[str, DatasetState], source: Source) -> Non
         return
     for state in states:
         urn = state.dataset_urn
-        if urn in known or state == made.get(urn):
+        if state == made.get(urn):
             continue
         after = state.watermark or Watermark({})
         rows = {row.dataset: row for row in plan.result.rows}
