@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from distcommit.model.cuts import CutName, SeenBucket
-from distcommit.model.errors import CorruptError, DistcommitError, StaleStoreError, storage_error
+from distcommit.model.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError, storage_error
 from distcommit.model.log_records import CutPhase
 from distcommit.model.ports import FileSystem
 from distcommit.protocol.fold import Fold
@@ -193,7 +193,8 @@ def _put(store: JobStore, root: CutRoot) -> None:
 
 def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
     """Deletes all roots but the newest `keep`, durably, then pieces that none of these names. For a run of that epoch,
-    after a CUT of its own: what newer runs have put stays.
+    after a CUT of its own: what newer runs have put stays. All do if one that counts can't be read: of what it needs
+    nothing is known, and only readers need it.
 
     Args:
         store: the job's.
@@ -207,10 +208,15 @@ def forget_cuts(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = Fa
     fs, root_folder = store.fs, store.roots.store
     kept: list[CutRoot] = []
     stay = keep - 1 if is_to_come else keep
-    for root in counted_roots(fs, root_folder, store.job_log(epoch).refresh()):
-        kept.append(root)
-        if len(kept) == stay:
-            break
+    fold = store.job_log(epoch).refresh()
+    try:
+        for root in counted_roots(fs, root_folder, fold):
+            kept.append(root)
+            if len(kept) == stay:
+                break
+    except (CorruptError, UnknownVersionError) as error:
+        logger.warning("older cuts stay: %s", error)
+        return
     if not is_to_come and (not kept or kept[0].epoch != epoch):
         return  # fenced
     names = {root.name for root in kept}

@@ -1,0 +1,19 @@
+"""Damage to what readers alone need: ingest goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from distcommit.stores.cuts import counted_roots, root_path
+from tests.unit.app.test_readers import NAMES, Place
+
+
+def test_a_damaged_older_root_does_not_stop_the_job(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for end in range(1, 5):
+        place.run(end)
+    roots = list(counted_roots(place.fs, place.roots.store, place.store().job_log().refresh()))
+    damaged = Path(root_path(place.roots.store, roots[3].name))
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    place.run(9)
+    assert place.counts(place.read()) == dict.fromkeys(NAMES, 9)
