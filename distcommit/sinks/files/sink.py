@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.parallel import in_flight
+from distcommit.model.pins import Pin
 from distcommit.model.ports import FileAccess
 from distcommit.model.sink import (
     Abilities,
@@ -41,6 +43,10 @@ from distcommit.steps.rename import FsRenameCommitStep
 WRITING = ".writing"
 """Suffix of a file that is not closed yet, where it can be renamed then."""
 
+_OTHER_PARTITIONS = (
+    "put it back: what is in the folders of before would stay beside what takes its place. For other folders give the"
+    " job new ones (paths)"
+)
 _MAX_NAME_BYTES = 240  # leaves room for numbers and suffixes in the 255 bytes that file systems allow
 
 
@@ -100,6 +106,12 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
     @property
     def publisher(self) -> Publish:
         return self.publish
+
+    def pins(self) -> Mapping[str, Pin]:
+        if self.publish != "replace_partitions":
+            return {}
+        parts = [part.model_dump(mode="json") for part in self.partitions]
+        return {"partition_by": Pin(json.dumps(parts, sort_keys=True), _OTHER_PARTITIONS)}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
         return f"{output}/{published_folder(dataset_urn, branch)}"

@@ -59,6 +59,18 @@ def test_other_settings_may_change(change: dict[str, Any]) -> None:
     assert pinned(**change) == pinned()
 
 
+def test_what_replaces_partitions_pins_what_a_partition_is() -> None:
+    """With other folders, what is in those of before would stay beside what takes its place."""
+
+    def of(*partition_by: dict[str, str]) -> str:
+        sink = {"publish": "replace_partitions", "partition_by": list(partition_by)}
+        return pinned(sink=sink)["sink.partition_by"]
+
+    day, site = {"column": "t", "granularity": "day"}, {"field": "site"}
+    assert of(day) == of({"column": "t"}) != of({"column": "t", "granularity": "hour"})
+    assert len({of(day), of(site), of(day, site), of(site, day)}) == 4
+
+
 def test_a_class_of_the_user_s_own_says_what_it_pins() -> None:
     source = {"type": "python", "class": MODEL}
     assert pinned(source=source) == {
