@@ -237,7 +237,7 @@ def _of_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Trou
         return
     what = (
         f"a clock is wrong: {found}; look at {newest.host or 'its machine'}. What is read by time (files that have"
-        " settled, lookbacks) may be held up, and nothing is lost or doubled. Set the clock, then run again"
+        " settled, lookbacks) may be held up, and `retain` goes by it. Set the clock, then run again"
     )
     yield Trouble(what, command("run"))
 

@@ -1,5 +1,5 @@
-"""A job that goes on where another one stopped, whose datasets had got other names by `rebucket`: where they stand under
-their names of now counts."""
+"""A job that goes on where another one stopped, whose datasets had got other names by `rebucket`: where they stand
+under their names of now counts."""
 
 from __future__ import annotations
 
