@@ -271,8 +271,10 @@ class Source(ABC):
 class SourceSettings(Source):
     """A source that is the section `source` of a job file, of that type."""
 
-    reads_again: ClassVar[bool] = True
-    """Whether it may plan by `SourceState.to_read_again`; if not, `task.retry_across_runs` is refused."""
+    @property
+    def reads_again(self) -> bool:
+        """Whether it may plan by `SourceState.to_read_again`; if not, `task.retry_across_runs` is refused."""
+        return True
 
     @property
     def reads_whole(self) -> bool:
