@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.of_dataset import own_of
 from distcommit.constructs.registry.client import (
     FoundSchema,
     Registry,
@@ -152,8 +152,7 @@ class RegistryConverter(
         known = self._known
         known.last, known.schemas = None, KnownSchemas()
         known.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
-        own = (each for each in self.datasets if fnmatchcase(known.topic, each.match))
-        known.policy = next(own, self)
+        known.policy = own_of(known.topic, self.datasets) or self
 
     def keep_schemas(self, kept: KeptSchemas) -> None:
         self._known.schemas.of_run.kept = kept
