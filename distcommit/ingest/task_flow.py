@@ -16,6 +16,7 @@ import pyarrow as pa
 from distcommit.constructs.columns import Columns
 from distcommit.constructs.settings import ConverterSettings, ForkOperatorSettings, RowCheckerSettings
 from distcommit.model.committer import OpensCommitter
+from distcommit.model.nesting import check_levels
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.sink import BY_DATASET, Publish, Sink
@@ -227,7 +228,12 @@ class TaskFlow:
 
 def _check_sink(branch: Branch, schema: pa.Schema) -> None:
     try:
-        branch.sink.check_schema(schema)
+        check_levels(columns.known)
+        schema = columns.whole()
+        if schema is None and asked is not None:
+            schema = typed_of(columns, asked, branch.sink.name)
+        if schema is not None:
+            branch.sink.check_schema(schema)
     except ConfigurationError as error:
         raise ConfigurationError(
             "a sink can't hold what comes to it",

@@ -26,6 +26,7 @@ from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.nesting import MOST_LEVELS, too_deep
 
 SCHEMA_ID = b"schema_id"
 """Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""
@@ -222,7 +223,7 @@ class RegistryConverter(
             try:
                 writer = known.registry.schema(schema_id)
                 self._check_kind(writer)
-                made: Decoder | str = self.decoder(writer, reader)
+                made: Decoder | str = _checked(self.decoder(writer, reader))
             except UnknownSchemaError as error:
                 made = str(error)
             except UnusableSchemaError as error:
@@ -291,6 +292,13 @@ class RegistryConverter(
         kept = batch if self.keep_column else batch.drop_columns([self.column])
         taken = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows))
         return _Piece(pa.RecordBatch.from_arrays([*taken.columns, *columns], schema=schema), pa.array(rows, pa.int64()))
+
+
+def _checked(decoder: Decoder) -> Decoder:
+    """The same, if what it makes can be stored. Raises UnusableSchemaError."""
+    if column := too_deep(decoder.schema):
+        raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, which no file could hold")
+    return decoder
 
 
 @dataclass(frozen=True, slots=True)
