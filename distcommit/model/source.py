@@ -232,7 +232,8 @@ class Source(ABC):
         """
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
-        """What keeps these from being positions in this source, one text each; called before a person sets them.
+        """What keeps these from being positions in this source, one text each that begins with the dataset's name in
+        quotes (`repr`); called before a person sets them.
 
         The default finds nothing. It need not reach the source: what can't be asked about now is no problem.
 

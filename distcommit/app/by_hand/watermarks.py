@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
@@ -50,7 +51,10 @@ def set_watermark(
 
 
 def require_positions(
-    source: Source, states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]
+    source: Source,
+    states: Mapping[str, DatasetState],
+    wanted: Mapping[str, Mapping[str, Position]],
+    places: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raises ConfigurationError, with the first few problems, unless all are positions that their dataset can have.
 
@@ -58,10 +62,12 @@ def require_positions(
         source: it says what a position is.
         states: what is stored: positions of a dataset stay of one type.
         wanted: positions by partition, by dataset.
+        places: where those of a dataset stand, to be told with its problems.
     """
     problems = [*_unlike_stored(states, wanted)]
     problems += [] if problems else source.position_problems(wanted)
     if problems:
+        problems[:_NAMED] = [_with_place(problem, places) for problem in problems[:_NAMED]]
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
             "these are no positions to set",
@@ -69,6 +75,11 @@ def require_positions(
             found="; ".join(problems[:_NAMED]) + more,
             todo="correct them; nothing was written",
         )
+
+
+def _with_place(problem: str, places: Mapping[str, str]) -> str:
+    place = next((place for urn, place in places.items() if problem.startswith(repr(urn))), "")
+    return f"{place}: {problem}" if place else problem
 
 
 def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
