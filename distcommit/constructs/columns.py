@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -104,6 +104,14 @@ def field_of(
 def fields_of(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
     """The columns of these names as a schema; None if the type of one is not known. Raises as `field_of`."""
     return Columns(pa.schema([field_of(columns, name, construct) for name in names]), others=False).whole()
+
+
+def typed_of(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
+    """The columns of these names, and all others whose types are known and hold values; None if the type of one of
+    these is not known, or there is no other. Raises as `field_of`."""
+    named = [field_of(columns, name, construct) for name in asked]
+    fields = [field for field in columns.known if field.name in asked or field.type not in (UNKNOWN, pa.null())]
+    return pa.schema(fields) if fields and all(field.type != UNKNOWN for field in named) else None
 
 
 def _told(columns: Columns) -> str:

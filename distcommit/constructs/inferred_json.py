@@ -49,11 +49,13 @@ class InferredFields:
     in it. So two tasks that infer at once go by the same: the second takes what the first has put, and may put more.
 
     Attributes:
+        evolution: what becomes of fields that are not known.
         ids: those of the sets that are known, the newest last.
         fields: the newest one; None: not looked at yet, or there is none.
         names: these, and those that were only ever null or empty, so that records are not searched for them again.
     """
 
+    evolution: Evolution
     kept: KeptSchemas = field(default_factory=_KeptNowhere)
     ids: list[int] = field(default_factory=list)
     fields: Fields | None = None
@@ -63,7 +65,7 @@ class InferredFields:
         """Takes in those that the dataset's published records are of."""
         self.ids, self.fields, self.names = sorted(ids), None, {}
 
-    def read(self, values: pa.Array, evolution: Evolution) -> tuple[pa.Schema, JsonRecords]:
+    def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         """Reads one object from each value, by what is known once they were looked at; also the columns that it made.
 
         Raises:
@@ -71,28 +73,28 @@ class InferredFields:
         """
         if self.fields is None and self.ids:
             self.fields = self.names = self.kept.schema(self.ids[-1])
-        if self.fields is not None and evolution != "pin":
+        if self.fields is not None and self.evolution != "pin":
             columns = columns_of(self.fields)
             read = reader_of(columns).read_if_all_known(values, wire_schema(self.names))
             if read is not None:
                 return columns, read
-        if self.fields is None or evolution != "pin":
+        if self.fields is None or self.evolution != "pin":
             names = names_in(values)
-            self._take_in(typed(names), evolution)
+            self._take_in(typed(names))
             self.names = added(added(self.fields or {}, names), self.names)
         columns = columns_of(self.fields or {})
         return columns, reader_of(columns).read(values)
 
-    def _take_in(self, found: Fields, evolution: Evolution) -> None:
+    def _take_in(self, found: Fields) -> None:
         """Takes in what records have, and what other tasks have found before."""
         while (wanted := added(self.fields or {}, found)) != (self.fields or {}):
-            if self.fields is not None and evolution == "pin":
+            if self.fields is not None and self.evolution == "pin":
                 return
-            self._check(wanted, evolution)
+            self._check(wanted)
             number, self.fields = self.kept.put_next(self.ids[-1] if self.ids else 0, wanted)
             self.ids.append(number)
 
-    def _check(self, wanted: Fields, evolution: Evolution) -> None:
+    def _check(self, wanted: Fields) -> None:
         paths, known = paths_in(wanted), paths_in(self.fields or {})
         if len(paths) > _MOST_FIELDS:
             raise RecordError(
@@ -102,7 +104,7 @@ class InferredFields:
                 todo="declare the converter's fields, with a map ({'*': TYPE}) for those of any name; or, once some are"
                 " pinned, set evolution to pin",
             )
-        if self.fields is not None and evolution == "fail":
+        if self.fields is not None and self.evolution == "fail":
             new = [path for path in paths if path not in set(known)]
             raise RecordError(
                 NEW_FIELDS,

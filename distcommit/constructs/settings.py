@@ -42,31 +42,37 @@ class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid
         return self.convert_columns(Columns.of(schema)).known
 
 
-class RowCheckerSettings(ConstructSettings, RowChecker, frozen=True, extra="forbid"):
+class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
+    """The section of a row or task checker."""
+
+    level: Level = "mandatory"
+
+    def asked_columns(self) -> Sequence[str]:
+        """The names of the columns that it looks at, if they are the same for all records."""
+        return ()
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raises ConfigurationError if records of that schema can't be checked."""
+
+    def check_columns(self, columns: Columns) -> None:
+        """As `check_schema`, where not all columns are known."""
+        schema = columns.whole() or fields_of(columns, self.asked_columns(), self.type)
+        if schema:
+            self.check_schema(schema)
+
+
+class RowCheckerSettings(CheckerSettings, RowChecker, frozen=True, extra="forbid"):
     """The section of a row checker.
 
     A record that does not pass a mandatory one goes to the error branch (`divert`), is dropped and counted (`drop`), or
     fails its work unit (`fail`); an optional one only counts.
     """
 
-    level: Level = "mandatory"
     on_failure: OnFailure = "divert"
 
-    def asked_columns(self) -> Sequence[str]:
-        """The names of the columns that it looks at, if they are the same for all records."""
-        return ()
 
-    def check_columns(self, columns: Columns) -> None:
-        """As `check_schema`, where not all columns are known."""
-        asked = fields_of(columns, self.asked_columns(), self.type)
-        if asked:
-            self.check_schema(asked)
-
-
-class TaskCheckerSettings(ConstructSettings, TaskChecker, frozen=True, extra="forbid"):
+class TaskCheckerSettings(CheckerSettings, TaskChecker, frozen=True, extra="forbid"):
     """The section of a task checker. A mandatory one that does not pass fails the attempt; an optional one is told."""
-
-    level: Level = "mandatory"
 
 
 class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="forbid"):

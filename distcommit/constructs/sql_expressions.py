@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,12 @@ class SqlExpressions:
 
     def __init__(self, where: str, columns: Mapping[str, str]) -> None:
         self._where, self._columns = where, dict(columns)
-        trees = [self._parsed(text) for text in (*columns.values(), *filter(None, [where]))]
-        self._names = {name for tree in trees for name in _names_in(tree)}
-        self._condition = trees[0] if where and not columns else None
+        trees = {text: self._parsed(text) for text in (*columns.values(), *filter(None, [where]))}
+        self._names_of = {text: _names_in(tree) for text, tree in trees.items()}
+        self._names = frozenset[str]().union(*self._names_of.values())
+        self._condition = trees[where] if where and not columns else None
         self._known: dict[pa.Schema, pa.Schema] = {}
+        self._types: dict[tuple[str, pa.Schema], pa.DataType] = {}
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -86,22 +89,26 @@ class SqlExpressions:
             return self._computed(schema)
         if not columns.others:
             self._check_names(schema)
-        return pa.schema([(name, UNKNOWN) for name in self._columns])
+        if self._where:
+            self._type_of(self._where, columns)
+        return pa.schema([(name, self._type_of(text, columns)) for name, text in self._columns.items()])
+
+    def _type_of(self, text: str, columns: Columns) -> pa.DataType:
+        """The type of one expression; `UNKNOWN` if that of a column is which it may look at. Raises as `computed`."""
+        names = self._names_of[text]
+        schema = pa.schema([field for field in columns.known if field.name.lower() in names])
+        if UNKNOWN in schema.types or (columns.others and not names <= {name.lower() for name in schema.names}):
+            return UNKNOWN
+        if (text, schema) not in self._types:
+            with _fitting(schema):
+                found = self._select(schema, [], [f"{_in_brackets(text)} AS c"], "true")
+            self._types[text, schema] = found.schema.field("c").type
+        return self._types[text, schema]
 
     def _computed(self, schema: pa.Schema) -> pa.Schema:
-        import duckdb  # noqa: PLC0415 - an extra of its own
-
         if schema not in self._known:
-            try:
-                found = self._run(schema.empty_table().to_batches(), schema)
-            except duckdb.Error as error:
-                raise ConfigurationError(
-                    "an expression of SQL does not fit the records",
-                    construct="sql",
-                    expected=f"expressions over {', '.join(schema.names)}",
-                    found=_first_line(error),
-                    todo="correct it; casts are written CAST(column AS TYPE)",
-                ) from error
+            with _fitting(schema):
+                found = self._run([], schema)
             self._known[schema] = pa.schema(list(found.schema)[1:])
         return self._known[schema]
 
@@ -206,6 +213,23 @@ class SqlExpressions:
                 )
         expressed: dict[str, Any] = node["select_list"][0]
         return expressed
+
+
+@contextmanager
+def _fitting(schema: pa.Schema) -> Iterator[None]:
+    """Tells of an expression that can't work on records of that schema. Raises as `SqlExpressions.computed`."""
+    import duckdb  # noqa: PLC0415 - an extra of its own
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise ConfigurationError(
+            "an expression of SQL does not fit the records",
+            construct="sql",
+            expected=f"expressions over {', '.join(schema.names)}",
+            found=_first_line(error),
+            todo="correct it; casts are written CAST(column AS TYPE)",
+        ) from error
 
 
 def _names_in(tree: dict[str, Any]) -> set[str]:

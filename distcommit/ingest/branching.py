@@ -20,6 +20,7 @@ from distcommit.ingest.overdue import at_most
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import QualityError
 from distcommit.model.extract import extract_of
+from distcommit.model.nesting import check_levels
 from distcommit.model.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.model.source import Provenance
 from distcommit.model.watermark import Watermark
@@ -154,8 +155,9 @@ class Branches:
         if not rejected:
             return
         name = errors_of(_shown(branch))
-        writer = self._open_errors(name)
-        writer.write(_turned_away(branch, batch, rejected))
+        writer, errors = self._open_errors(name), _turned_away(branch, batch, rejected)
+        check_levels(errors.schema)
+        writer.write(errors)
         self._diverted[name] += len(rejected)
 
     def _open(self, lane: Lane) -> SinkWriter:

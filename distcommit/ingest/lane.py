@@ -15,6 +15,7 @@ from distcommit.ingest.task_flow import Branch, Stage
 from distcommit.model.committer import check_plain
 from distcommit.model.constructs import BranchCounts, TaskCheck
 from distcommit.model.errors import ConfigurationError, error_text, plain_text
+from distcommit.model.nesting import check_levels
 from distcommit.model.sink import Filtered, Origins, Prepared, Sink, SinkWriter
 from distcommit.model.work import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.sinks.files.offsets import OffsetSets
@@ -112,6 +113,7 @@ class Lane:
             with self.at(check.name):
                 asked.see(batch)
         with self._writing():
+            check_levels(batch.schema)
             self.writer.write(batch, origins)
         self.written += batch.num_rows
 

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import pyarrow as pa
-
-from distcommit.constructs.columns import Columns
-from distcommit.constructs.settings import ConverterSettings, ForkOperatorSettings, RowCheckerSettings
+from distcommit.constructs.columns import Columns, typed_of
+from distcommit.constructs.settings import CheckerSettings, ConverterSettings, ForkOperatorSettings
 from distcommit.model.committer import OpensCommitter
 from distcommit.model.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.nesting import check_levels
 from distcommit.model.sink import BY_DATASET, Publish, Sink
 from distcommit.model.source import Source
 from distcommit.model.work import MAIN_BRANCH, BranchResult, is_errors
@@ -220,18 +219,27 @@ class TaskFlow:
         for branch in self.branches:
             if self.fork is not None and not reached.sent_on(self.fork, branch.name):
                 continue  # it is passed over for all records
-            written = reached.after(branch.stages, f" of branch {branch.name}").columns.whole()
-            if written is not None:
-                _check_sink(branch, written)
+            where = f" of branch {branch.name}"
+            written = reached.after(branch.stages, where)
+            for check in branch.checks:
+                with _fits(check.name + where, written.maker):
+                    _check(check.checker, written.columns)
+            _check_sink(branch, written)
 
 
-def _check_sink(branch: Branch, schema: pa.Schema) -> None:
+def _check_sink(branch: Branch, reached: Reached) -> None:
+    columns, asked = reached.columns, branch.sink.asked_columns()
     try:
-        branch.sink.check_schema(schema)
+        check_levels(columns.known)
+        schema = columns.whole()
+        if schema is None and asked is not None:
+            schema = typed_of(columns, asked, branch.sink.name)
+        if schema is not None:
+            branch.sink.check_schema(schema)
     except ConfigurationError as error:
         raise ConfigurationError(
             "a sink can't hold what comes to it",
-            expected=f"records that the sink of branch {branch.name} can write",
+            expected=f"records that the sink of branch {branch.name} can write, from {reached.maker}",
             found=str(error),
             todo="correct the sink, or convert the records",
         ) from error
@@ -280,17 +288,23 @@ class Reached:
 
 def _made(construct: Converter | RowChecker, columns: Columns) -> Columns:
     """What is known of columns behind a construct."""
-    schema = columns.whole()
     match construct:
         case ConverterSettings():
             return construct.convert_columns(columns)
         case Converter():
+            schema = columns.whole()
             return Columns.of(None if schema is None else construct.convert_schema(schema))
-        case RowCheckerSettings() if schema is None:
-            construct.check_columns(columns)
-        case RowChecker() if schema is not None:
-            construct.check_schema(schema)
+        case RowChecker():
+            _check(construct, columns)
     return columns
+
+
+def _check(checker: RowChecker | TaskChecker, columns: Columns) -> None:
+    """Raises ConfigurationError if a checker can't look at records with such columns."""
+    if isinstance(checker, CheckerSettings):
+        checker.check_columns(columns)
+    elif (schema := columns.whole()) is not None:
+        checker.check_schema(schema)
 
 
 @contextmanager

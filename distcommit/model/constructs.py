@@ -153,6 +153,13 @@ class TaskCheck(ABC):
 class TaskChecker(ABC):
     """Decides, at the end of an attempt at a work unit, whether what it has made of a branch may be committed."""
 
+    def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
+        """Asked before any record is read, where the schema of what is written is known by then.
+
+        Raises:
+            ConfigurationError: if such records can't be looked at: a column is missing, or has another type.
+        """
+
     @abstractmethod
     def begin(self) -> TaskCheck:
         """The check of one attempt."""

@@ -299,6 +299,12 @@ class Sink(ABC):
             ConfigurationError: if such records can't be written, naming the column. The default does not.
         """
 
+    def asked_columns(self) -> Sequence[str] | None:
+        """The columns that its settings ask for in all records, such as keys. Where not all columns are known before a
+        record is read, `check_schema` is asked with those that are, these among them, and has to do with that. None,
+        the default: it is asked where all are known, and not else."""
+        return None
+
     @abstractmethod
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         """A writer for one attempt at one work unit.

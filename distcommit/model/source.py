@@ -232,7 +232,8 @@ class Source(ABC):
         """
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
-        """What keeps these from being positions in this source, one text each; called before a person sets them.
+        """What keeps these from being positions in this source, one text each that begins with the dataset's name in
+        quotes (`repr`); called before a person sets them.
 
         The default finds nothing. It need not reach the source: what can't be asked about now is no problem.
 
@@ -271,8 +272,10 @@ class Source(ABC):
 class SourceSettings(Source):
     """A source that is the section `source` of a job file, of that type."""
 
-    reads_again: ClassVar[bool] = True
-    """Whether it may plan by `SourceState.to_read_again`; if not, `task.retry_across_runs` is refused."""
+    @property
+    def reads_again(self) -> bool:
+        """Whether it may plan by `SourceState.to_read_again`; if not, `task.retry_across_runs` is refused."""
+        return True
 
     @property
     def reads_whole(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -59,6 +60,10 @@ class DataFileSink(DataFileTables, CommitterSink, SinkSettings):
     @abstractmethod
     def group_of(self, dataset_urn: str) -> str:
         """The commit group of all that go to the table of this dataset."""
+
+    def asked_columns(self) -> Sequence[str]:
+        """None: by `partition_by` and `sort_by` tables are made, and those that are there have their own."""
+        return ()
 
     @property
     def grouped_by(self) -> str:

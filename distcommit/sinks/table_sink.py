@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
@@ -90,6 +90,9 @@ class TableSink(BaseModel, CommitterSink, SinkSettings):
     def takes_back(self) -> bool:
         """Whether the rows of an epoch can be told from all others."""
         return self.tags and self.mode == "append"
+
+    def asked_columns(self) -> Sequence[str]:
+        return self.keys
 
     def check_schema(self, schema: pa.Schema) -> None:
         """Raises:

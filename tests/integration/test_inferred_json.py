@@ -18,6 +18,7 @@ from distcommit.app.demo.kill import CommitWatcher
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 JSON = {"type": "json", "keep_column": False}
+OWN = {**JSON, "datasets": [{"match": "p*", "evolution": "pin"}]}
 Records = dict[int, list[dict[str, Any]]]
 """By partition."""
 
@@ -111,8 +112,9 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
             found = values(tmp_path, topic, "id")
             assert found == Counter((n,) for n in (*range(10), *range(100, 110)))
 
-        # A later run: another type is turned away, another field is a column or not, and a kill changes neither.
-        job.write(converters=[JSON])
+        # A later run: another type is turned away, another field is a column or not, by dataset, and a kill changes
+        # neither.
+        job.write(converters=[OWN])
         send(job, "evolves", {0: [{"id": 200, "new": "x"}], 1: [{"id": "201"}, {"id": 202, "newer": True}]})
         # Many work units, and so many files: a commit that lasts long enough to be killed in.
         send(job, "evolves", {partition: [{"id": 1000 + n} for n in range(200)] for partition in (0, 1)})
@@ -125,7 +127,6 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         assert columns(tmp_path, "evolves") >= {("new", "string"), ("newer", "bool"), ("id", "int64")}
         assert values(tmp_path, "evolves", "id", "new", "newer") >= Counter({(200, "x", None): 1, (202, None, True): 1})
 
-        job.write(converters=[{**JSON, "evolution": "pin"}])
         before = columns(tmp_path, "pinned")
         send(job, "pinned", {0: [{"id": 200, "new": "x"}], 1: [{"id": 201.5}]})
         job.run()
@@ -135,7 +136,7 @@ def test_columns_are_pinned_with_what_is_done_and_all_that_read_a_dataset_go_by_
         assert (audit.exact, audit.rejected, audit.records) == (True, 2, job.produced), audit
 
         # What was turned away goes by the pinned ones, too.
-        job.write(converters=[{"type": "sql", "columns": {"value": "'{\"id\": 7}'"}}, {**JSON, "evolution": "pin"}])
+        job.write(converters=[{"type": "sql", "columns": {"value": "'{\"id\": 7}'"}}, OWN])
         code, _, errors = job.cli("reprocess", "pinned")
         assert code == 0, errors[-3000:]
         assert values(tmp_path, "pinned", "id")[7,] == 2, "one of them is one of the first"

@@ -1,8 +1,9 @@
-"""Schemas that change while topics are read, by the command line and a real registry: compatible ones go on, others are
-diverted or stop their dataset alone, and what was published is recorded with the sequence."""
+"""Schemas that change while topics are read, those of a real registry and those that a converter makes: compatible ones
+go on, others are diverted or stop their dataset alone, and what was published is recorded with the sequence."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,9 +14,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import CommitWatcher
+from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.registered_records import avro_records
 from tests.servers.registry import RegistryServer
@@ -159,3 +162,87 @@ def test_work_units_that_are_read_at_once_are_held_against_each_other(
         assert (code, result["totals"]["records_published"]) == (0, 5), errors[-3000:]
         assert set(schema_ids(job)["meets"]) == {id_of(of_it[0]) for of_it in records}
         job.assert_exact()
+
+
+SHAPING = {"type": "python", "class": "tests.integration.shaping_converter:Shaping"}
+POLICIES = [
+    {"match": "pins", "evolution": "pin"},
+    {"match": "stops", "evolution": "fail"},
+    {"match": "fails", "on_incompatible": "fail"},
+    {"match": "accepts", "on_incompatible": "accept"},
+]
+SCHEMA = {"type": "schema", "datasets": POLICIES}
+
+
+def kinds_of(folder: Path) -> set[tuple[str, ...]]:
+    """Name and type of the columns of each file of a topic that are not Kafka's."""
+    schemas = [pq.read_schema(path) for path in folder.rglob("*.parquet")]
+    return {tuple(f"{f.name} {f.type}" for f in schema if f.name not in BATCH_SCHEMA.names) for schema in schemas}
+
+
+@pytest.mark.slow
+def test_columns_of_what_a_converter_makes_of_topics_go_by_each_policy_whoever_is_killed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    names = ("evolves", "diverts", "pins", "stops", "fails", "accepts")
+    many = [f"more-{number}" for number in range(30)]  # so that the commit lasts
+    with kafka_job(
+        tmp_path,
+        dict.fromkeys([*names, *many], 1),
+        converters=[SHAPING, SCHEMA],
+        on_rejected="divert",
+        commit={"min_interval_ms": 60_000},
+        sink={"partition_by": None},
+    ) as job:
+        for topic in names:
+            send(job, topic, shaped({"id": 1, "name": "x"}, {"id": 2, "name": "y"}))
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        for topic in ("evolves", "pins", "stops"):
+            send(job, topic, shaped({"id": 3, "new": True}, {"id": 4, "name": "z"}))
+        for topic in ("diverts", "fails", "accepts"):
+            send(job, topic, shaped({"id": "5", "name": "x"}, {"id": 6, "name": "z"}))
+        for topic in many:
+            send(job, topic, shaped({"id": 1}))
+        watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
+        with job.start() as killed:
+            while not killed.has_ended and not watcher.pending():
+                killed.wait(0.002)
+            assert not killed.has_ended, "no run was killed in the middle of its commit"
+            killed.kill()
+        reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().totals.reasons}
+        assert set(reasons) == {"stops", "fails"}
+        assert "evolution is fail" in reasons["stops"]
+        assert "found new is new; name is not there" in reasons["stops"]
+        assert "on_incompatible is fail" in reasons["fails"]
+        audit = job.audit()
+        assert (audit.exact, audit.rejected) == (True, 1), audit
+        assert audit.records == job.produced - 4, "of two datasets nothing went on"
+        first, text = ("id int64", "name string"), ("id string", "name string")
+        assert {name: kinds_of(tmp_path / "output" / name) for name in names} == {
+            "evolves": {first, ("id int64", "new bool")},
+            "diverts": {first},
+            "pins": {first},
+            "stops": {first},
+            "fails": {first},
+            "accepts": {first, text},
+        }
+        known = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(job.path).status().datasets}
+        assert {name: known[name] for name in names} == {
+            "evolves": 2,
+            "diverts": 1,
+            "pins": 1,
+            "stops": 1,
+            "fails": 1,
+            "accepts": 3,  # the first one was let in again, behind the other
+        }
+
+        # A person lets the others in.
+        job.write(converters=[SHAPING, {"type": "schema", "on_incompatible": "accept"}])
+        assert Job.from_file(job.path, session=spark).run().succeeded
+        assert Job.from_file(job.path, session=spark).reprocess("diverts").succeeded
+        assert kinds_of(tmp_path / "output" / "diverts") == {first, text}
+        job.assert_exact()
+
+
+def shaped(*records: dict[str, Any]) -> list[bytes]:
+    return [json.dumps(record).encode() for record in records]

@@ -30,13 +30,14 @@ _TOPICS = "kafka"
 class ForeignPositions:
     """The next position to read, by dataset and partition. `left_out`: what was found and is not in it, and why;
     `incarnations`: what a dataset's positions count in, where that is known; `found`: what the source they count in was
-    found to be, as a store has recorded it."""
+    found to be, as a store has recorded it; `places`: where in a file those of a dataset stand."""
 
     origin: str
     datasets: dict[str, dict[str, Position]]
     left_out: list[str] = field(default_factory=list)
     incarnations: dict[str, str] = field(default_factory=dict)
     found: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
@@ -92,6 +93,7 @@ def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
             todo="name its columns so; next_offset is the offset of the first record that is not published yet",
         )
     datasets: dict[str, dict[str, Position]] = {}
+    lines_of: dict[str, list[int]] = {}
     problems: list[str] = []
     for line, row in rows:
         try:
@@ -102,8 +104,12 @@ def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
             problems.append(f"line {line}: {error}")
             continue
         datasets.setdefault(urn, {})[partition] = position
+        lines_of.setdefault(urn, []).append(line)
     _require_none(problems, file, "line")
-    return ForeignPositions(str(file), datasets)
+    places = {
+        urn: f"{file.name}, line{'s' if len(at) > 1 else ''} {', '.join(map(str, at))}" for urn, at in lines_of.items()
+    }
+    return ForeignPositions(str(file), datasets, places=places)
 
 
 def _csv_row(config: JobConfig, row: list[str]) -> tuple[str, str, Position]:

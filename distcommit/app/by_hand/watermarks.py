@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.log_records import DatasetState
@@ -53,7 +54,10 @@ def set_watermark(
 
 
 def require_positions(
-    source: Source, states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]
+    source: Source,
+    states: Mapping[str, DatasetState],
+    wanted: Mapping[str, Mapping[str, Position]],
+    places: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raises ConfigurationError, with the first few problems, unless all are positions that their dataset can have.
 
@@ -61,10 +65,12 @@ def require_positions(
         source: it says what a position is.
         states: what is stored: positions of a dataset stay of one type.
         wanted: positions by partition, by dataset.
+        places: where those of a dataset stand, to be told with its problems.
     """
     problems = [*_unlike_stored(states, wanted)]
     problems += [] if problems else source.position_problems(wanted)
     if problems:
+        problems[:_NAMED] = [_with_place(problem, places) for problem in problems[:_NAMED]]
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
             "these are no positions to set",
@@ -90,6 +96,11 @@ def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, M
             todo="name them too, with the positions that they have; if the source does not have them any more, set the"
             " watermark to null first. Nothing was written",
         )
+
+
+def _with_place(problem: str, places: Mapping[str, str]) -> str:
+    place = next((place for urn, place in places.items() if problem.startswith(repr(urn))), "")
+    return f"{place}: {problem}" if place else problem
 
 
 def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

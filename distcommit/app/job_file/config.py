@@ -75,8 +75,8 @@ class JobConfig(FlowSettings, frozen=True, extra="forbid", arbitrary_types_allow
     def _what_is_read_again_can_be(self) -> JobConfig:
         if self.task.retry_across_runs is not RetryPolicy.NEVER and not self.source.reads_again:
             raise ValueError(
-                f"task.retry_across_runs: {self.task.retry_across_runs} does not go with this source, which is always"
-                " planned up to its newest end: leave it out"
+                f"task.retry_across_runs: {self.task.retry_across_runs} does not go with this source: it is not known"
+                " where reading ends (snapshots, integers or text of REST, micro-batches): leave it out"
             )
         return self
 

@@ -7,25 +7,38 @@ from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.column_types import ColumnType
 from distcommit.constructs.columns import Columns, field_of, unique_names
 from distcommit.constructs.inferred_json import Evolution, InferredFields, columns_of, reader_of
 from distcommit.constructs.json_records import JsonRecords
+from distcommit.constructs.of_dataset import own_of
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
+
+
+class DatasetFields(BaseModel, frozen=True, extra="forbid"):
+    """What some datasets do with fields that are not known.
+
+    Attributes:
+        match: their names, with `*` and `?`; the first that matches holds.
+        evolution: as that of the converter.
+    """
+
+    match: str = Field(min_length=1)
+    evolution: Evolution
 
 
 class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
     """Reads a column of JSON objects, bytes or text; each field becomes a column.
 
     Absent and null fields, and null values, give null. Fields that are not declared are ignored; of a name that an
-    object has twice, the last counts. Turned away is what is not UTF-8 or not one JSON object, a field of another type
-    or out of its type's range, `NaN` and `Infinity`, a decimal with more digits than its column has, and what is nested
-    about a thousand deep. Dates and timestamps are ISO 8601 text (`2024-02-29`, `2024-02-29T12:00:00.5+01:00`);
-    timestamps are in UTC where they name no zone, and digits beyond microseconds are rounded. Decimals are numbers, or
-    the text of them.
+    object has twice, the last counts, and each has to be of its type. Turned away is what is not UTF-8 or not one JSON
+    object, a field of another type or out of its type's range, `NaN` and `Infinity`, a decimal with more digits than
+    its column has, and what is nested about a thousand deep. Dates and timestamps are ISO 8601 text (`2024-02-29`,
+    `2024-02-29T12:00:00.5+01:00`); timestamps are in UTC where they name no zone, and digits beyond microseconds are
+    rounded. Decimals are numbers, or the text of them.
 
     Without declared fields they are inferred from the first batch of a dataset that has an object, and known to all
     that read it in that run and, once what was read is published, in later ones.
@@ -34,6 +47,7 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         fields: `{NAME: TYPE}` of each; left out: they are inferred.
         evolution: what becomes of fields that are not among those inferred before: they become columns, too (`evolve`),
             are ignored (`pin`), or fail the work unit (`fail`). A type never changes: another one is turned away.
+        datasets: the evolution of some datasets; the others have the one that stands beside.
         column: the column that is read.
         keep_column: whether it stays beside the fields.
     """
@@ -41,20 +55,21 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     type: Literal["json"]
     fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
     evolution: Evolution = "evolve"
+    datasets: tuple[DatasetFields, ...] = ()
     column: str = "value"
     keep_column: bool = True
 
     @model_validator(mode="after")
     def _has_types_of_json(self) -> JsonConverter:
         if self.fields is not None:
-            if "evolution" in self.model_fields_set:
-                raise ValueError("evolution is of fields that are inferred, and these are declared: leave one out")
+            if said := sorted(self.model_fields_set & {"evolution", "datasets"}):
+                raise ValueError(f"{said[0]} is of fields that are inferred, and these are declared: leave one out")
             reader_of(columns_of(self.fields))
         return self
 
     @cached_property
     def _inferred(self) -> InferredFields:
-        return InferredFields()
+        return InferredFields(self.evolution)
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
@@ -77,7 +92,8 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        self.__dict__.pop("_inferred", None)
+        own = own_of(dataset_urn, self.datasets)
+        self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
 
     def keep_schemas(self, kept: KeptSchemas) -> None:
         self._inferred.kept = kept
@@ -90,7 +106,7 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
 
     def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         if self.fields is None:
-            return self._inferred.read(values, self.evolution)
+            return self._inferred.read(values)
         columns = columns_of(self.fields)
         return columns, reader_of(columns).read(values)
 

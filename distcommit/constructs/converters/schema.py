@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from distcommit.constructs.columns import Columns, unique_names
 from distcommit.constructs.held_schemas import Evolution, HeldSchemas, OnIncompatible, read_as
+from distcommit.constructs.of_dataset import own_of
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
 
@@ -85,7 +85,7 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
             yield Converted(batch)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        policy = next((each for each in self.datasets if fnmatchcase(dataset_urn, each.match)), self)
+        policy = own_of(dataset_urn, self.datasets) or self
         self.__dict__["_held"] = HeldSchemas(policy.evolution, policy.on_incompatible)
 
     def keep_schemas(self, kept: KeptSchemas) -> None:

@@ -115,10 +115,7 @@ class AvroReader:
             self._record = found
         else:
             self._record = columns.Record([(found, 0)], [pa.field(name, found.type)], [])
-        names = [each.name for each in self._record.fields]
         self.schema = pa.schema([each.with_nullable(True) for each in self._record.fields])
-        if len(set(names)) < len(names):
-            raise UnusableSchemaError("two fields have one name")
 
     def read(self, datums: Datums) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Records, one for each datum, and what is wrong with those that could not be read, by number; of these,
@@ -169,6 +166,9 @@ class _Resolution:
 
     def _record(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Record:
         places = {each["name"]: place for place, each in enumerate(reader["fields"])}
+        for fields in (writer["fields"], reader["fields"]):
+            if len({each["name"] for each in fields}) < len(fields):
+                raise UnusableSchemaError(f"{_at(path)} has two fields of one name")
         if path and not places:
             raise UnusableSchemaError(f"{_at(path)} is a record without fields")
         by_alias = {alias: each["name"] for each in reader["fields"] for alias in each.get("aliases", ())}

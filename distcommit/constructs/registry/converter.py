@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distcommit.constructs.columns import Columns, field_of, unique_names
+from distcommit.constructs.of_dataset import own_of
 from distcommit.constructs.registry.client import (
     FoundSchema,
     Registry,
@@ -26,6 +26,7 @@ from distcommit.constructs.registry.wire import Framed, split
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.model.constructs import Converted, KeptSchemas
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.nesting import MOST_LEVELS, too_deep
 
 SCHEMA_ID = b"schema_id"
 """Key of the metadata of the Arrow schema that is made: the id of the registry's schema that the columns are of."""
@@ -152,8 +153,7 @@ class RegistryConverter(
         known = self._known
         known.last, known.schemas = None, KnownSchemas()
         known.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
-        own = (each for each in self.datasets if fnmatchcase(known.topic, each.match))
-        known.policy = next(own, self)
+        known.policy = own_of(known.topic, self.datasets) or self
 
     def keep_schemas(self, kept: KeptSchemas) -> None:
         self._known.schemas.of_run.kept = kept
@@ -223,7 +223,7 @@ class RegistryConverter(
             try:
                 writer = known.registry.schema(schema_id)
                 self._check_kind(writer)
-                made: Decoder | str = self.decoder(writer, reader)
+                made: Decoder | str = _checked(self.decoder(writer, reader))
             except UnknownSchemaError as error:
                 made = str(error)
             except UnusableSchemaError as error:
@@ -292,6 +292,13 @@ class RegistryConverter(
         kept = batch if self.keep_column else batch.drop_columns([self.column])
         taken = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows))
         return _Piece(pa.RecordBatch.from_arrays([*taken.columns, *columns], schema=schema), pa.array(rows, pa.int64()))
+
+
+def _checked(decoder: Decoder) -> Decoder:
+    """The same, if what it makes can be stored. Raises UnusableSchemaError."""
+    if column := too_deep(decoder.schema):
+        raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, which no file could hold")
+    return decoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -32,6 +33,13 @@ class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
     max_age_s: float = Field(ge=0, allow_inf_nan=False)
     of: Literal["newest", "oldest"] = "newest"
     record_time: str | None = None
+
+    def asked_columns(self) -> Sequence[str]:
+        return (self.column,) if self.record_time is None else (self.column, self.record_time)
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        for column in self.asked_columns():
+            _time_type(schema, column)
 
     def begin(self) -> TaskCheck:
         return FreshnessCheck(self)
@@ -71,10 +79,7 @@ class FreshnessCheck(TaskCheck):
 
 def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
     """The newest or oldest of a time known and those of a column: seconds since 1970."""
-    expected = "timestamps or dates"
-    kind = field_of(
-        batch.schema, column, "freshness", lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t), expected
-    ).type
+    kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
     found = ends["max" if of == "newest" else "min"]
     if not found.is_valid:
@@ -84,6 +89,15 @@ def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str
     else:
         at = Fraction(found.value, _IN_A_SECOND[getattr(kind, "unit", "ms")])
     return at if known is None else max(known, at) if of == "newest" else min(known, at)
+
+
+def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
+    """The type of a column of times. Raises as `field_of`."""
+    return field_of(schema, column, "freshness", _is_time, "timestamps or dates").type
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 SETTINGS = Freshness

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
+import pyarrow as pa
+
 from distcommit.constructs.own_class import OwnClass
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.model.constructs import TaskCheck, TaskChecker
@@ -24,6 +26,9 @@ class PythonTaskChecker(OwnClass, TaskCheckerSettings, frozen=True, extra="forbi
             ConfigurationError: if the class can't be imported or made, or is no `TaskChecker`.
         """
         return make_named(TaskChecker, "task checker", self.class_name, self.options)  # type: ignore[type-abstract]
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        self.made.check_schema(schema)
 
     def begin(self) -> TaskCheck:
         return self.made.begin()

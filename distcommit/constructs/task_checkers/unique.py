@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.declared import is_narrower
-from distcommit.constructs.literals import comparable_column
+from distcommit.constructs.literals import check_comparable, comparable_column
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.model.constructs import BranchCounts, TaskCheck
 
@@ -25,6 +25,13 @@ class Unique(TaskCheckerSettings, frozen=True, extra="forbid"):
 
     type: Literal["unique"] = "unique"
     columns: tuple[str, ...] = Field(min_length=1)
+
+    def asked_columns(self) -> Sequence[str]:
+        return self.columns
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        for column in self.columns:
+            check_comparable(schema, column, self.type)
 
     def begin(self) -> TaskCheck:
         return UniqueCheck(self.columns)

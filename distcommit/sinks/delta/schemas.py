@@ -18,7 +18,6 @@ _PLAIN = (
     pa.types.is_float32,
     pa.types.is_float64,
     pa.types.is_date32,
-    pa.types.is_decimal128,
 )
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _NO_NAME = re.compile(r"[ ,;{}()\n\t=]")
@@ -72,7 +71,7 @@ def _storable(kind: pa.DataType) -> pa.DataType | None:
         return _storable(kind.value_type)
     if kind in _UNSIGNED:
         return _UNSIGNED[kind]
-    if any(is_one(kind) for is_one in _PLAIN):
+    if any(is_one(kind) for is_one in _PLAIN) or (types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision):
         return kind
     if types.is_float16(kind):
         return pa.float32()

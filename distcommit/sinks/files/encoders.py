@@ -6,12 +6,14 @@ import contextlib
 import gzip
 import io
 from collections.abc import Collection, Container, Mapping
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64
 
+from distcommit.model.errors import ConfigurationError
 from distcommit.model.ports import StagedWriter
 from distcommit.sinks.files import avro_container, orc_container, text_files
 from distcommit.sinks.files.avro_container import AvroCodec
@@ -86,6 +88,30 @@ def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options:
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
+@lru_cache(256)
+def _check_parquet(schema: pa.Schema) -> None:
+    """Makes sure that Parquet has all types of a schema: what pyarrow raises where it has not may look like a disk's
+    error. Raises ConfigurationError."""
+    if _refusal(schema):
+        refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
+        field, found = next((each for each in refusals if each[1]), (schema.field(0), _refusal(schema)))
+        raise ConfigurationError(
+            "a column can't be written to Parquet",
+            column=field.name,
+            expected="a type that Parquet and this pyarrow have",
+            found=f"{field.type}: {found}",
+            todo="convert the column in a converter, or drop it",
+        )
+
+
+def _refusal(schema: pa.Schema) -> str:
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), schema).close()
+    except (OSError, TypeError, ValueError, pa.ArrowException) as error:
+        return str(error)
+    return ""
+
+
 class ParquetEncoder:
     """Row groups as they come; the metadata goes last, into the footer.
 
@@ -101,6 +127,7 @@ class ParquetEncoder:
         options: Mapping[str, Any],
         dictionaries_said: Collection[str] = (),
     ) -> None:
+        _check_parquet(schema)
         self._schema, self._compression, self._options = schema, compression, options
         self._dictionaries_said = dictionaries_said
         self._writer: pq.ParquetWriter | None = None

@@ -139,6 +139,11 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
                 return folder_end_ms(folder, level)
         return None
 
+    def asked_columns(self) -> Sequence[str]:
+        """Those that folders, order and encodings are by."""
+        by = [each.column if isinstance(each, TimePartition) else each.field for each in self.partitions]
+        return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
+
     def check_schema(self, schema: pa.Schema) -> None:
         """Makes sure that records of that schema can be written so.
 

@@ -173,12 +173,14 @@ def _stored(kind: pa.DataType, column: str) -> pa.DataType:
         return pa.struct([pa.field(f.name, _stored(f.type, f"{column}.{f.name}"), f.nullable) for f in fields])
     plain = types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
     texts = types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-    if plain or texts or types.is_decimal128(kind) or types.is_date32(kind) or types.is_timestamp(kind):
+    # pyarrow ends its process at a decimal of which not all digits are its own
+    decimal = types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision
+    if plain or texts or decimal or types.is_date32(kind) or types.is_timestamp(kind):
         return kind
     raise _refused(
         column,
-        "text, binary, bool, int (no uint64), float32, float64, decimal of at most 38 digits, date32, timestamp, or"
-        " lists and structs of these",
+        "text, binary, bool, int (no uint64), float32, float64, decimal of at most 38 digits and a scale from 0"
+        " to as many, date32, timestamp, or lists and structs of these",
         str(kind),
     )
 

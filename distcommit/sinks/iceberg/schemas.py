@@ -32,6 +32,8 @@ def wanted_struct(schema: pa.Schema) -> StructType:
     fields: list[NestedField] = []
     for field in storable(schema):
         try:
+            if pa.types.is_decimal(field.type) and not 0 <= field.type.scale <= field.type.precision:
+                raise ValueError("digits that are not all its own")
             (found,) = _pyarrow_to_schema_without_ids(pa.schema([field]), format_version=FORMAT_VERSION).fields
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigurationError(

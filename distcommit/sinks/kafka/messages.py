@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,12 @@ class Mapping:
     headers: str
     timestamp: str
     partition: str
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The columns that it names."""
+        value = self.value if self.format == "bytes" else ""
+        return tuple(filter(None, (self.key, value, self.headers, self.timestamp, self.partition)))
 
     def check(self, schema: pa.Schema) -> None:
         """Lets records through that can be messages.

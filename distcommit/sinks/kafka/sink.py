@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -116,6 +116,9 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
     def commit_group(self, dataset_urn: str) -> str:
         """Datasets of one transactional id: so no two buckets fence each other."""
         return f"transactional id {lane_of(dataset_urn, self.transactional_ids)}"
+
+    def asked_columns(self) -> Sequence[str]:
+        return self.mapping.asked
 
     def check_schema(self, schema: pa.Schema) -> None:
         self.mapping.check(schema)

@@ -109,6 +109,9 @@ class PythonSink(BaseModel, SinkSettings):
     def commit_group(self, dataset_urn: str) -> str:
         return self.made.commit_group(dataset_urn)
 
+    def asked_columns(self) -> Sequence[str] | None:
+        return self.made.asked_columns()
+
     def check_schema(self, schema: pa.Schema) -> None:
         self.made.check_schema(schema)
 

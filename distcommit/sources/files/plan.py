@@ -44,7 +44,11 @@ class Rules:
 
 
 def plan_dataset(
-    urn: str, stored: Watermark | None, files: Iterable[ListedFile], rules: Rules
+    urn: str,
+    stored: Watermark | None,
+    files: Iterable[ListedFile],
+    rules: Rules,
+    again: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
     """The plan of one dataset, on its stored watermark; None if nothing of it is new.
 
@@ -53,6 +57,8 @@ def plan_dataset(
         stored: how far it is read.
         files: all its files that are there.
         rules: the job's.
+        again: where what could not be read was to end, if it is read by itself first: up to the newest of its files
+            that is there. If none is left, that is not waited for.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
@@ -67,7 +73,7 @@ def plan_dataset(
     unread = progress.unread(files)
     if problem := _problem(progress, unread, rules):
         return DatasetProblem(urn, problem)
-    chosen = _chosen(unread, rules)
+    chosen = _chosen(unread, rules, again)
     if not chosen:
         return None
     incarnation = stored.incarnation if stored is not None else ""
@@ -128,11 +134,15 @@ def _names(files: Sequence[ListedFile]) -> str:
     return ", ".join(file.path for file in files[:_NAMED]) + more
 
 
-def _chosen(unread: Unread, rules: Rules) -> list[ListedFile]:
+def _chosen(unread: Unread, rules: Rules, again: Watermark | None) -> list[ListedFile]:
     """What is read of it now, in order: as many bytes as the rules allow, and at least one file."""
     found = [unread.half] if unread.half is not None else []
     others = [*unread.new, *unread.late, *unread.changed]
     found += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
+    if failed := _failed(again):
+        # Those between them, too: what is read last may let older ones be forgotten, read or not.
+        last = max((number for number, file in enumerate(found) if failed.names(file)), default=len(found))
+        found = found[: last + 1]
     total, chosen = 0, list[ListedFile]()
     for file in found[:_MOST_FILES]:
         total += file.size_bytes
@@ -140,6 +150,14 @@ def _chosen(unread: Unread, rules: Rules) -> list[ListedFile]:
             break
         chosen.append(file)
     return chosen
+
+
+def _failed(again: Watermark | None) -> Progress | None:
+    """What would be read, had nothing failed."""
+    try:
+        return WATERMARKS.from_position(again.positions[FILES]) if again is not None else None
+    except (KeyError, ValueError):
+        return None
 
 
 def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:

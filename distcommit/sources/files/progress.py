@@ -87,6 +87,12 @@ class Progress:
         insort(recent, entry)
         return replace(self, recent=tuple(recent))
 
+    def names(self, file: ListedFile) -> bool:
+        """Whether a file of that name counts as read, as it is or as it was; of files that are no longer remembered one
+        by one, by the time of this one."""
+        entry = file.entry
+        return entry[:2] <= self.floor or any(entry.name == each.name for each in self.recent)
+
     def unread(self, files: Iterable[ListedFile]) -> Unread:
         """Which of a dataset's files are not read, each kind in the order in which they are to be."""
         read, names = set(self.recent), {entry.name for entry in self.recent}

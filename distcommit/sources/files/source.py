@@ -22,6 +22,7 @@ from distcommit.sources.files.patterns import PathPattern, listed
 from distcommit.sources.files.plan import FILES, WATERMARKS, Rules, plan_dataset
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import FileFormat
+from distcommit.sources.reading_again import to_read_again
 
 
 class FilesSource(BaseModel, SourceSettings):
@@ -49,7 +50,6 @@ class FilesSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    reads_again: ClassVar[bool] = False
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET)
 
     type: Literal["files"]
@@ -112,7 +112,7 @@ class FilesSource(BaseModel, SourceSettings):
                 ListedFile(index, path, file.size_bytes, file.mtime_ns, file.etag)
                 for (index, path), file in files.items()
             ]
-            if planned := plan_dataset(urn, state.watermark, there, rules):
+            if planned := plan_dataset(urn, state.watermark, there, rules, to_read_again(states, urn)):
                 yield planned
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

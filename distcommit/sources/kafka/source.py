@@ -39,6 +39,7 @@ from distcommit.sources.kafka.names import (
     topic_named_by,
 )
 from distcommit.sources.kafka.plan import PlanError, expired, plan_dataset, stored_positions, unreadable, up_to
+from distcommit.sources.reading_again import to_read_again
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -292,7 +293,7 @@ class KafkaSource(BaseModel, SourceSettings):
         for dataset in chunk:
             logs = {name[1]: found[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
-            again = states.to_read_again(dataset.urn) if isinstance(states, SourceState) else None
+            again = to_read_again(states, dataset.urn)
             try:
                 if isinstance(topic_id, Unanswered):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")

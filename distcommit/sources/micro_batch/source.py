@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -45,14 +45,16 @@ class MicroBatchSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    reads_again: ClassVar[bool] = False
-
     type: Literal["micro_batch"]
     dataset_column: str = Field(min_length=1)
 
     @property
     def reads_whole(self) -> bool:
         return True
+
+    @property
+    def reads_again(self) -> bool:
+        return False
 
     @property
     def batch_column(self) -> str:

@@ -8,6 +8,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
 from distcommit.sources.watermark_column import PARTITION
 
@@ -17,13 +18,17 @@ _NOT_KNOWN = (
 )
 
 
-def plan_dataset(urn: str, field: WatermarkField, state: DatasetState | None, now: datetime) -> DatasetPlan | None:
+def plan_dataset(
+    urn: str, field: WatermarkField, state: DatasetState | None, again: Watermark | None, now: datetime
+) -> DatasetPlan | None:
     """The plan of one dataset; None if nothing of it can be new. No server is asked.
 
     Args:
         urn: the dataset.
         field: its watermark field.
         state: what is stored of it.
+        again: where what could not be read was to end, if it is read by itself first; it says nothing where only
+            reading finds the end.
         now: the present time, with a zone.
 
     Raises:
@@ -35,6 +40,8 @@ def plan_dataset(urn: str, field: WatermarkField, state: DatasetState | None, no
     high = field.end_of_plan(now)
     if high is not None and not at_or_past(high, low):
         high = low
+    if high is not None:
+        high = end_by_itself(again, field.incarnation, low, high)
     if positions and high == low:
         return None
     rows = positions.get(ROWS, 0)

@@ -19,6 +19,7 @@ from distcommit.model.source import DatasetProblem, Provenance, SourceSettings
 from distcommit.model.urn import check_urn
 from distcommit.model.watermark import Position
 from distcommit.model.work import DatasetPlan
+from distcommit.sources.reading_again import to_read_again
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,
@@ -29,7 +30,7 @@ from distcommit.sources.rest.extractor import (
 from distcommit.sources.rest.paging import Paging, Request
 from distcommit.sources.rest.plan import is_count, plan_dataset
 from distcommit.sources.rest.watermarks import ROWS, WatermarkField
-from distcommit.sources.watermark_column import PARTITION
+from distcommit.sources.watermark_column import PARTITION, Kind
 
 _DATASET = "{dataset}"
 
@@ -75,7 +76,6 @@ class RestSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
 
-    reads_again: ClassVar[bool] = False
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION_COLUMN, OFFSET_COLUMN)
 
     type: Literal["rest"]
@@ -134,6 +134,11 @@ class RestSource(BaseModel, SourceSettings):
     def batch_schema(self) -> pa.Schema:
         return RECORD_SCHEMA
 
+    @property
+    def reads_again(self) -> bool:
+        """Of times it is known before where reading ends; of all else reading itself finds it, and so it does again."""
+        return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
+
     def pins(self) -> Mapping[str, Pin]:
         """Where the lists are: the path of the URL, since servers may be renamed. The watermark field is in each
         dataset's watermark, as its incarnation."""
@@ -158,7 +163,8 @@ class RestSource(BaseModel, SourceSettings):
             if state is not None and state.status is not DatasetStatus.IDLE:
                 continue
             try:
-                planned = plan_dataset(urn, self._watermark_of(urn), state, now)
+                again = to_read_again(states, urn)
+                planned = plan_dataset(urn, self._watermark_of(urn), state, again, now)
             except SourceError as error:
                 yield DatasetProblem(urn, str(error))
                 continue

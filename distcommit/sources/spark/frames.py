@@ -21,6 +21,7 @@ from distcommit.model.ports import FileSystem, StagedWriter
 from distcommit.model.source import DatasetProblem, Extraction, Extractor, Planned, Source
 from distcommit.model.watermark import Position, Watermark, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.reading_again import end_by_itself, to_read_again
 from distcommit.sources.snapshots import plan_snapshot, stored_position
 from distcommit.sources.spark.source import extract_by
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of, time_at
@@ -184,14 +185,14 @@ class StagedFrames(Source):
             state = states.get(urn)
             if state is None or state.status is DatasetStatus.IDLE:
                 try:
-                    yield from self._plan(urn, state)
+                    yield from self._plan(urn, state, to_read_again(states, urn))
                 except SourceError as error:
                     yield DatasetProblem(urn, str(error))
 
     def open(self) -> Extractor:
         return _FrameExtractor(self)
 
-    def _plan(self, urn: str, state: DatasetState | None) -> Iterator[Planned]:
+    def _plan(self, urn: str, state: DatasetState | None, again: Watermark | None) -> Iterator[Planned]:
         frame = self.get(urn)
         if frame.error:
             yield DatasetProblem(urn, frame.error)
@@ -200,12 +201,15 @@ class StagedFrames(Source):
         else:
             if nulls := sum(part.nulls for part in frame.parts):
                 yield DatasetProblem(urn, str(_without_value(urn, frame, nulls)))
-            if planned := _plan_range(urn, frame, state):
+            if planned := _plan_range(urn, frame, state, again):
                 yield planned
 
 
-def _plan_range(urn: str, frame: StagedFrame, state: DatasetState | None) -> DatasetPlan | None:
-    """The rows from the watermark on to the end of what may be published; None if there are none."""
+def _plan_range(
+    urn: str, frame: StagedFrame, state: DatasetState | None, again: Watermark | None
+) -> DatasetPlan | None:
+    """The rows from the watermark on to the end of what may be published, or of what is read `again` by itself; None if
+    there are none."""
     stored = stored_position(urn, state, frame.incarnation, lambda position: is_position(frame.kind, position))
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
@@ -218,7 +222,8 @@ def _plan_range(urn: str, frame: StagedFrame, state: DatasetState | None) -> Dat
     low = BEGINNINGS[frame.kind] if stored is None else stored
     if frame.end is None or at_or_past(low, frame.end):
         return None
-    low_mark, high_mark = (Watermark({PARTITION: position}, frame.incarnation) for position in (low, frame.end))
+    end = end_by_itself(again, frame.incarnation, low, frame.end)
+    low_mark, high_mark = (Watermark({PARTITION: position}, frame.incarnation) for position in (low, end))
     start = Watermark({PARTITION: low} if stored is None else {}, frame.incarnation)
     unit = WorkUnit("0", urn, low_mark, high_mark, frame.rows)
     return DatasetPlan(urn, state.watermark if state else None, start, (unit,))

@@ -40,7 +40,6 @@ class SparkSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    reads_again: ClassVar[bool] = False
     staged_by: ClassVar[str] = "distcommit.spark.frames:staged_frames"
 
     type: Literal["spark"]
@@ -78,6 +77,10 @@ class SparkSource(BaseModel, SourceSettings):
     @property
     def reads_whole(self) -> bool:
         return True
+
+    @property
+    def reads_again(self) -> bool:
+        return not self.is_snapshot
 
     @property
     def is_snapshot(self) -> bool:

@@ -20,6 +20,7 @@ from distcommit.model.errors import SourceError
 from distcommit.model.log_records import DatasetState
 from distcommit.model.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.model.work import DatasetPlan, WorkUnit
+from distcommit.sources.reading_again import end_by_itself
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import BEGINNINGS, PARTITION, Kind, is_position, position_of
@@ -31,6 +32,7 @@ def plan_table(
     connection: sa.Connection,
     table: Table,
     state: DatasetState | None,
+    again: Watermark | None = None,
     *,
     from_latest: bool,
     limit: int,
@@ -42,6 +44,8 @@ def plan_table(
         connection: in a transaction.
         table: the table.
         state: what is stored of the dataset.
+        again: where what could not be read was to end, if it is read by itself first. If no row of it is left, that is
+            not waited for.
         from_latest: whether a table that was never read begins where it ends now. It gets a work unit even if that is
             empty, so that its position is stored.
         limit: about how many rows one run reads of it, 0 for all. Rows of the same value are read together.
@@ -56,7 +60,10 @@ def plan_table(
     end = _end(connection, table, stored)
     low = stored if stored is not None else end if from_latest else beginning
     high = end if at_or_past(end, low) else low
-    size = connection.scalars(table.count(low, high)).one() if high != low else 0
+    newest, high = high, end_by_itself(again, table.incarnation, low, high)
+    size = _count(connection, table, low, high)
+    if not size and high != newest:
+        high, size = newest, _count(connection, table, low, newest)
     if not size and stored is not None:
         return None
     if limit and size > limit:
@@ -81,6 +88,11 @@ def without_value(connection: sa.Connection, table: Table) -> str:
         todo=f"give them one, or leave them out: {where}: {column} IS NOT NULL",
     )
     return str(error)
+
+
+def _count(connection: sa.Connection, table: Table, low: Position, high: Position) -> int:
+    """How many rows the range has."""
+    return int(connection.scalars(table.count(low, high)).one()) if high != low else 0
 
 
 def _mark(table: Table, position: Position) -> Watermark:

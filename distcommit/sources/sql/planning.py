@@ -13,6 +13,7 @@ from distcommit.model.extract import Extract, with_extract
 from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem, Planned
 from distcommit.model.work import DatasetPlan
+from distcommit.sources.reading_again import to_read_again
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.plan import plan_table, without_value
@@ -63,7 +64,7 @@ def plan_tables(
         found = _reflected(database, chunk, select.schema)
         for name in chunk:
             try:
-                yield from _plan_one(database, rules, name, found.get(name), states.get(name))
+                yield from _plan_one(database, rules, name, found.get(name), states)
             except SourceError as error:
                 yield DatasetProblem(name, str(error))
             except TransientError as error:
@@ -72,9 +73,13 @@ def plan_tables(
 
 
 def _plan_one(
-    database: Database, rules: PlanRules, name: str, found: Reflected | None, state: DatasetState | None
+    database: Database,
+    rules: PlanRules,
+    name: str,
+    found: Reflected | None,
+    states: Mapping[str, DatasetState],
 ) -> Iterator[DatasetPlan | DatasetProblem]:
-    select = rules.selection
+    select, state = rules.selection, states.get(name)
     asked = select.rules_of(name)
     untold = ""
     with database.reading(name) as connection:
@@ -90,6 +95,7 @@ def _plan_one(
                 connection,
                 table,
                 state,
+                to_read_again(states, name),
                 from_latest=rules.start == "latest",
                 limit=rules.records_per_dataset,
                 rows_per_unit=rules.records_per_work_unit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -84,8 +84,6 @@ class SqlSource(BaseModel, SourceSettings):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    reads_again: ClassVar[bool] = False
-
     type: Literal["sql"]
     url: str
     password: SecretStr = SecretStr("")
@@ -151,6 +149,10 @@ class SqlSource(BaseModel, SourceSettings):
     @property
     def reads_whole(self) -> bool:
         return self.is_snapshot
+
+    @property
+    def reads_again(self) -> bool:
+        return not self.is_snapshot
 
     def pins(self) -> Mapping[str, Pin]:
         """Where the tables are: the database by its name (a file of SQLite by its path), since servers may be renamed,

@@ -201,6 +201,13 @@ def test_a_sink_of_ones_own_is_asked_whether_it_can_hold_what_comes_to_it(tmp_pa
         sink.check_schema(pa.schema([("prize", pa.int64())]))
 
 
+def test_what_a_sink_asks_for_and_a_converter_has_left_out_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    flow = "converters: [{type: select, columns: [n, at]}]\nsink: {partition_by: {field: country}}\n"
+    with pytest.raises(ConfigurationError, match=r"the sink of branch main can write, from select.*'country'"):
+        Job(config(tmp_path, flow)).run()
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
 def test_whatever_a_sink_may_say_is_asked_of_the_class_that_a_job_file_names() -> None:
     of_files_alone = {"file_access"}
     says = {name for name in vars(Sink) if not name.startswith("_")} - of_files_alone

@@ -272,6 +272,7 @@ def test_what_names_hold_is_only_shown(tmp_path: Path) -> None:
     tree = {
         **PLAIN,
         "job": tree["job"],
+        "converters": [{"type": "json"}],
         "task_checkers": [{"type": "unique", "columns": ["<script>\x07" + "x" * 5000]}],
     }
     svg = flow_svg(explained(tmp_path, tree))

@@ -37,10 +37,13 @@ class Kept:
         return after + 1, self.put.setdefault(after + 1, schema)
 
 
-def converter(kept: Kept | None, evolution: Policy = "evolve", known: tuple[int, ...] = ()) -> JsonConverter:
-    made = JsonConverter.model_validate({"type": "json", "evolution": evolution, "keep_column": False})
+def converter(
+    kept: Kept | None, evolution: Policy = "evolve", known: tuple[int, ...] = (), urn: str = "a", **settings: Any
+) -> JsonConverter:
+    section = {"type": "json", "evolution": evolution, "keep_column": False, **settings}
+    made = JsonConverter.model_validate(section)
     made = JsonConverter.model_validate(pickle.loads(pickle.dumps(made)))
-    made.begin_work_unit("a")
+    made.begin_work_unit(urn)
     if kept is not None:
         made.keep_schemas(kept)
     made.know_schemas(known)
@@ -195,6 +198,18 @@ def test_another_field_fails_the_work_unit_if_that_is_asked_for() -> None:
         convert(of, {"in": {"y": 1}})
 
 
+def test_datasets_have_an_evolution_of_their_own_and_the_first_that_matches_holds() -> None:
+    own = [{"match": "b*", "evolution": "pin"}, {"match": "b1", "evolution": "evolve"}]
+    for urn, made in {"a": RecordError, "b1": {"id": "int64"}, "c": {"id": "int64", "more": "int64"}}.items():
+        others: Policy = "evolve" if urn == "c" else "fail"
+        of = converter(Kept({7: {"id": "int64"}}), others, (7,), urn, datasets=own)
+        if made is RecordError:
+            with pytest.raises(RecordError):
+                convert(of, {"id": 1, "more": 1})
+        else:
+            assert columns(convert(of, {"id": 1, "more": 1})) == made
+
+
 def test_the_newest_that_is_known_counts_whatever_the_order() -> None:
     kept = Kept({7: {"a": "int64"}, 9001: {"a": "int64", "b": "int64"}})
     assert columns(convert(converter(kept, "pin", (9001, 7)), {})) == {"a": "int64", "b": "int64"}
@@ -218,11 +233,25 @@ def test_what_was_learned_of_one_dataset_says_nothing_of_another() -> None:
     assert columns(convert(of, {"b": 1})) == {"b": "int64"}
 
 
+def test_of_a_name_that_stands_there_twice_the_last_says_what_the_column_is() -> None:
+    made = convert(converter(Kept()), b'{"a": 1, "a": 2}', b'{"a": "x", "a": 3}', b'{"a": 4, "a": 5}')
+    assert (columns(made), made.records.column("a").to_pylist(), list(made.rejected)) == ({"a": "int64"}, [2, 5], [1])
+
+
+def test_what_is_nested_deeper_than_twenty_levels_is_no_column() -> None:
+    deep: object = 1
+    for _ in range(300):
+        deep = {"x": deep}
+    made = convert(converter(Kept()), {"id": 1, "deep": deep, "list": json.loads("[" * 60 + "]" * 60)})
+    assert (columns(made), made.rejected) == ({"id": "int64"}, {})
+
+
 def test_objects_with_names_for_data_are_refused() -> None:
     with pytest.raises(RecordError, match="at most 1000"):
         convert(converter(Kept()), {f"user-{n}": n for n in range(1001)})
 
 
 def test_declared_fields_have_no_evolution() -> None:
-    with pytest.raises(ValidationError, match="leave one out"):
-        JsonConverter.model_validate({"type": "json", "fields": {"a": "int64"}, "evolution": "pin"})
+    for told in ({"evolution": "pin"}, {"datasets": [{"match": "a", "evolution": "pin"}]}):
+        with pytest.raises(ValidationError, match="leave one out"):
+            JsonConverter.model_validate({"type": "json", "fields": {"a": "int64"}, **told})

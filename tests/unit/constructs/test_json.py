@@ -170,6 +170,12 @@ def test_of_a_name_that_stands_there_twice_the_last_counts() -> None:
     assert converted(ALL, b'{"count": 1, "count": 2, "z": 1, "z": 2}').records.column("count").to_pylist() == [2]
 
 
+def test_of_a_name_that_stands_there_twice_each_value_has_to_be_of_its_type() -> None:
+    for first, last in ((1, '"x"'), ('"x"', 1)):
+        made = converted(ALL, f'{{"count": {first}, "count": {last}}}'.encode(), b'{"count": 3}')
+        assert (made.records.column("count").to_pylist(), list(made.rejected)) == ([3], [0])
+
+
 def test_nesting_that_nobody_asked_for_is_ignored() -> None:
     value = b'{"count": 1, "z": ' + b"[" * 250 + b"]" * 250 + b', "y": "' + b"[" * 2000 + b'"}'
     assert converted(ALL, value).records.column("count").to_pylist() == [1]

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.app.output.coverage import Coverage
+from distcommit.constructs.converters.drop import Drop
 from distcommit.constructs.forks.by_schema import BySchema
 from distcommit.ingest.flow import run_work_unit
 from distcommit.ingest.task_flow import Branch, Check, Stage, TaskFlow
@@ -27,7 +28,9 @@ from distcommit.model.constructs import (
     TaskChecker,
 )
 from distcommit.model.errors import ConfigurationError
+from distcommit.model.nesting import MOST_LEVELS
 from distcommit.model.sink import AttemptIdentity
+from distcommit.model.source import Extraction
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
@@ -36,7 +39,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.staging import make_area, prepare_bucket
 from distcommit.testing.simulation.world import SimulatedFileSystem
 from tests.unit.engine.machines import Machine, QuickClock
-from tests.unit.ingest.test_flow import ListSource
+from tests.unit.ingest.test_flow import ListExtraction, ListSource
 
 VALUES = 6
 Made = tuple[int, ...] | None
@@ -72,6 +75,33 @@ class Table(Converter):
                 taken = taken.select(["value"]).append_column("odd", pa.array([True] * len(values), pa.bool_()))
             yield Converted(taken, pa.array(rows, pa.int64()), rejected)
             rejected = {}
+
+
+def with_deep(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with a column that is nested too deep to be stored."""
+    kind = pa.int64()
+    for _ in range(MOST_LEVELS):
+        kind = pa.list_(kind)
+    return batch.append_column("deep", pa.nulls(batch.num_rows, kind))
+
+
+class Deep(Converter):
+    """Adds such a column."""
+
+    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        yield Converted(with_deep(batch))
+
+
+class DeepSource(ListSource):
+    """Has such a column."""
+
+    def extract(self, unit: WorkUnit) -> Extraction:
+        return DeepExtraction(self)
+
+
+class DeepExtraction(ListExtraction):
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return map(with_deep, super().__iter__())
 
 
 @dataclass(frozen=True)
@@ -332,6 +362,19 @@ class AtMost(TaskChecker, TaskCheck):
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
         self.counts.append(counts)
         return self.seen <= self.most, f"at most {self.most}, found {self.seen}"
+
+
+@pytest.mark.parametrize("in_error_branch", [False, True])
+def test_what_is_nested_too_deep_to_be_read_again_is_not_written(in_error_branch: bool) -> None:
+    values, dropped = ((b"0", b"1"),), Stage("drop", Drop.model_validate({"type": "drop", "columns": ["deep"]}))
+    check = Stage("check", OneOf(frozenset({1})), on_failure="divert")
+    if in_error_branch:
+        flow = TaskFlow(DeepSource(values), (Branch(FileSink(format="avro")),), (dropped, check))
+    else:
+        flow = TaskFlow(ListSource(values), (Branch(FileSink()),), (Stage("deep", Deep()),))
+    state, _ = run_flow(flow, range(2))
+    assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
+    assert "ConfigurationError: a column is nested too deep to be written [column=deep]" in state.error
 
 
 @pytest.mark.parametrize(("most", "mandatory", "good"), [(3, True, True), (2, True, False), (2, False, True)])

@@ -66,14 +66,14 @@ class ListSource(Source, Extractor):
         return self
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        return _ListExtraction(self)
+        return ListExtraction(self)
 
     def close(self) -> None:
         pass
 
 
 @dataclass
-class _ListExtraction(Extraction):
+class ListExtraction(Extraction):
     source: ListSource
     offset: int = 10
     bytes: int = 0
@@ -344,7 +344,7 @@ class LitteringSource(ListSource):
         return _LitteringExtraction(self)
 
 
-class _LitteringExtraction(_ListExtraction):
+class _LitteringExtraction(ListExtraction):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         assert isinstance(self.source, LitteringSource)
         litter: list[weakref.ref[Cell]] = []

@@ -209,7 +209,13 @@ def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
         target.prepare(sink, "t", 2, pa.table({"id": ["x"]}))
     with pytest.raises(ConfigurationError, match="there is no such Delta table"):
         target.prepare(target.sink(create=False), "other", 1, ids(1))
-    for kind in (pa.time64("us"), pa.duration("s"), pa.decimal256(50, 2), pa.list_(pa.time64("us"))):
+    for kind in (
+        pa.time64("us"),
+        pa.duration("s"),
+        pa.decimal256(50, 2),
+        pa.decimal128(5, -2),
+        pa.list_(pa.time64("us")),
+    ):
         with pytest.raises(ConfigurationError, match="column=x"):
             sink.check_schema(pa.schema([("x", kind)]))
     for names in (["a b"], ["a", "A"]):

@@ -123,6 +123,12 @@ REFUSED: list[tuple[FileFormat, str, pa.DataType]] = [
     *(("csv", name, kind) for name, kind in [*NEITHER, *NOT_NESTED]),
     *(("jsonl", name, kind) for name, kind in [*NEITHER, *DEEP]),
     *(("orc", name, kind) for name, kind in [*NEITHER, *DEEP, ("unsigned", pa.uint64()), ("day", pa.date64())]),
+    *(("orc", "digits", pa.decimal128(5, scale)) for scale in (-2, 7)),
+    ("parquet", "rounded", pa.decimal128(5, -2)),
+    ("parquet", "empty", pa.binary(0)),
+    ("parquet", "runs", pa.run_end_encoded(pa.int32(), pa.string())),
+    ("parquet", "took", pa.month_day_nano_interval()),
+    ("parquet", "struct", pa.struct([])),
 ]
 
 

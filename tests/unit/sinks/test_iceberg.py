@@ -156,6 +156,8 @@ def test_what_does_not_fit_is_refused_by_name(target: Target) -> None:
         target.prepare(target.sink(create=False), "other", 1, ids(1))
     with pytest.raises(ConfigurationError, match="time"):
         sink.check_schema(pa.schema([("time", pa.timestamp("ns"))]))
+    with pytest.raises(ConfigurationError, match="column=rounded"):
+        sink.check_schema(pa.schema([("rounded", pa.decimal128(5, -2))]))
     with pytest.raises(ConfigurationError, match="does not fit"):
         target.prepare(sink, "t", 2, pa.table({"id": pa.array([2**63], pa.uint64())}))
 

@@ -7,20 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.files.source import FilesSource
+from tests.unit.sources.reading_again import states_of
 
 NOW_S = 1_700_000_000
 
 
 class Folder:
-    """A folder whose datasets are read as a job would, a run after the other."""
+    """A folder whose datasets are read as a job would, a run after the other. `again`: by dataset, where what a run
+    could not read was to end."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder, self.watermarks = folder, dict[str, Watermark]()
+        self.again: dict[str, Watermark] = {}
         self.settings: dict[str, Any] = {
             "type": "files",
             "paths": [f"{folder}/in/{{dataset}}/**/*.jsonl"],
@@ -41,7 +43,7 @@ class Folder:
         return FilesSource.model_validate({**self.settings, **settings})
 
     def plan(self, **settings: Any) -> dict[str, DatasetPlan | DatasetProblem]:
-        states = {urn: DatasetState(urn, watermark=reached) for urn, reached in self.watermarks.items()}
+        states = states_of(self.watermarks, self.again)
         return {plan.dataset_urn: plan for plan in self.source(**settings).plan(lambda urn: True, states)}
 
     def problem(self, urn: str, **settings: Any) -> str:

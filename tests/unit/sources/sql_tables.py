@@ -13,6 +13,7 @@ from distcommit.model.source import DatasetProblem, Planned, Source
 from distcommit.model.watermark import Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
+from tests.unit.sources.reading_again import states_of
 
 
 @contextlib.contextmanager
@@ -46,9 +47,10 @@ class Reader:
         self.watermark: Watermark | None = None
         self.problems: list[str] = []
 
-    def plan(self) -> DatasetPlan | None:
-        """The next plan; problems are kept."""
-        states = {self.dataset: DatasetState(self.dataset, watermark=self.watermark)} if self.watermark else {}
+    def plan(self, again: Watermark | None = None) -> DatasetPlan | None:
+        """The next plan; problems are kept. `again`: where what a run could not read was to end."""
+        read = {self.dataset: self.watermark} if self.watermark else {}
+        states = states_of(read, {self.dataset: again} if again else {})
         found = planned(self.source, states)
         self.problems = [each.error for each in found if isinstance(each, DatasetProblem)]
         plans = [each for each in found if isinstance(each, DatasetPlan) and each.dataset_urn == self.dataset]

@@ -163,6 +163,50 @@ def test_a_file_that_was_changed_after_it_was_read_is_told_or_read_again(folder:
         assert folder.values() == [], how
 
 
+def test_files_that_could_not_be_read_are_planned_by_themselves(folder: Folder) -> None:
+    folder.put("d/0.jsonl", "0\n", at=0)
+    assert folder.values() == ["0"]
+    folder.put("d/1.jsonl", "1\n", at=2)
+    folder.put("d/2.jsonl", "2\n", at=3)
+    failed = folder.plan(bytes_per_work_unit=1)["d"]
+    assert isinstance(failed, DatasetPlan)
+    folder.again = {"d": failed.work_units[-1].expected_high}
+    folder.put("d/late.jsonl", "late\n", at=1)
+    folder.put("d/new.jsonl", "new\n", at=9)
+    assert folder.values(remembered=1) == ["late", "1", "2"], "what is older would be forgotten unread"
+    folder.again = {}
+    assert folder.values() == ["new"]
+
+
+def test_a_file_that_could_not_be_read_and_was_mended_is_read_by_itself(folder: Folder) -> None:
+    folder.put("d/1.jsonl", "1\n", at=2)
+    failed = folder.plan()["d"]
+    assert isinstance(failed, DatasetPlan)
+    folder.again = {"d": failed.work_units[-1].expected_high}
+    folder.put("d/1.jsonl", "mended\n", at=8)
+    folder.put("d/new.jsonl", "new\n", at=9)
+    assert folder.values() == ["mended"]
+    folder.again = {}
+    assert folder.values() == ["new"]
+
+
+def test_files_that_could_not_be_read_and_are_gone_are_not_waited_for(folder: Folder) -> None:
+    gone = folder.put("d/1.jsonl", "1\n", at=2)
+    failed = folder.plan()["d"]
+    assert isinstance(failed, DatasetPlan)
+    folder.again = {"d": failed.work_units[-1].expected_high}
+    gone.unlink()
+    folder.put("d/new.jsonl", "new\n", at=7)
+    assert folder.values() == ["new"]
+
+
+@pytest.mark.parametrize("again", [Watermark({}), Watermark({FILES: 7}), Watermark({"0": 4})])
+def test_an_end_that_is_none_of_files_says_nothing(folder: Folder, again: Watermark) -> None:
+    folder.again = {"d": again}
+    folder.put("d/1.jsonl", "1\n")
+    assert folder.values() == ["1"]
+
+
 def test_files_that_are_read_may_be_taken_away(folder: Folder) -> None:
     path = folder.put("d/a.jsonl", "1\n")
     folder.run()

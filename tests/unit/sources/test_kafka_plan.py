@@ -24,6 +24,7 @@ from distcommit.model.work import DatasetPlan, positions_lost
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicFound, TopicSelection
 from distcommit.sources.kafka.plan import PlanError, fair_shares, pack, plan_dataset, up_to
 from distcommit.sources.kafka.source import KafkaSource
+from tests.unit.sources.reading_again import ReadingAgain
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -123,14 +124,6 @@ def test_stored_positions_win_over_start_and_partitions_added_later_begin_at_0(b
     assert plan.planned_low == Watermark({"0": 2})
     assert plan.start == Watermark({"1": 0})
     assert ranges(plan) == [{"1": (0, 5), "0": (2, 5)}]
-
-
-class ReadingAgain(SourceState):
-    """What is to be read again before anything newer."""
-
-    def to_read_again(self, urn: str) -> Watermark | None:
-        left = self[urn].unread
-        return left.expected_high if left else None
 
 
 def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end_and_other_partitions_as_ever(

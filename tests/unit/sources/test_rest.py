@@ -164,6 +164,25 @@ def test_times_are_read_up_to_the_present_less_the_lookback(lists: Lists) -> Non
     assert numbers(lists.reader().run()) == [0, 1, 2]
 
 
+def test_times_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(lists: Lists) -> None:
+    lists.put(*(at(second) for second in range(6)))
+    reader = lists.reader()
+    high = Watermark({"": "2024-01-01T00:00:03.000000Z"}, "at:time")
+    plan = reader.plan(high)
+    assert plan is not None
+    assert plan.work_units[0].expected_high == high
+    assert numbers(reader.read(plan)) == [0, 1, 2]
+    assert numbers(reader.run()) == [3, 4, 5]
+
+
+def test_where_only_reading_finds_the_end_it_finds_it_anew(lists: Lists) -> None:
+    lists.put(1, 2, 3, 4)
+    reader = lists.reader(watermark=NUMBER)
+    plan = reader.plan(Watermark({}, "at:integer"))
+    assert plan is not None
+    assert numbers(reader.read(plan)) == [0, 1, 2]
+
+
 def test_a_watermark_that_the_present_has_not_reached_yet_waits(lists: Lists) -> None:
     """As where the clock of the machine that plans was put back."""
     lists.put(at(0))

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import ConfigurationError, SourceError
-from distcommit.model.log_records import DatasetState
 from distcommit.model.source import DatasetProblem
 from distcommit.model.watermark import Position, Watermark
 from distcommit.model.work import DatasetPlan
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.spark.source import SparkSource
 from distcommit.sources.watermark_column import Kind
+from tests.unit.sources.reading_again import states_of
 from tests.unit.sources.sql_tables import planned
 
 NOON = "2024-05-01T12:00:00.000000Z"
@@ -48,8 +48,14 @@ class Staged:
         self.frames.put("t", StagedFrame(self.parts, column, kind, about.get("bound"), end))
 
     def plan(self, position: Position | None = None, incarnation: str = "c:integer") -> Any:
-        mark = None if position is None else Watermark({"": position}, incarnation)
-        return planned(self.frames, {"t": DatasetState("t", watermark=mark)} if mark else {})
+        return self.plan_again(None, position, incarnation)
+
+    def plan_again(
+        self, high: Position | None, position: Position | None = None, incarnation: str = "c:integer"
+    ) -> Any:
+        """As it is planned if what a run could not read was to end there."""
+        read, again = ({} if each is None else {"t": Watermark({"": each}, incarnation)} for each in (position, high))
+        return planned(self.frames, states_of(read, again))
 
     def read(self, plan: DatasetPlan) -> list[Any]:
         with contextlib.closing(self.frames.open()) as extractor:
@@ -82,6 +88,16 @@ def test_rows_of_a_range_are_read_once_whatever_order_they_come_in(staged: Stage
     (plan,) = staged.plan(3)
     assert sorted(staged.read(plan)) == [3, 3, 4]
     assert staged.plan(5) == []
+
+
+def test_rows_that_could_not_be_read_are_planned_up_to_where_they_were_to_end(staged: Staged) -> None:
+    staged.stage([integers(4, 1, 3), integers(5, 2, 9)], "c")
+    (plan,) = staged.plan_again(4, 2)
+    assert plan.work_units[0].expected_high == Watermark({"": 4}, "c:integer")
+    assert sorted(staged.read(plan)) == [2, 3]
+    for nowhere in (2, 12):
+        (plan,) = staged.plan_again(nowhere, 2)
+        assert sorted(staged.read(plan)) == [2, 3, 4, 5]
 
 
 def test_the_end_stays_behind_by_lookback(staged: Staged) -> None:

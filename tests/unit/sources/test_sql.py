@@ -84,6 +84,57 @@ def test_a_number_that_commits_late_is_lost_without_lookback_and_read_with_it(fi
     assert ids(careful.rows) == [1, 2, 3]
 
 
+@pytest.mark.parametrize(("schema", "kind"), [(UNIQUE, int), (TIES, int), (TEXTS, str)])
+def test_what_could_not_be_read_is_planned_up_to_where_it_was_to_end(file: Path, schema: str, kind: type[Any]) -> None:
+    make(file, schema)
+    insert(file, "t", *((kind(value), "") for value in (1, 2, 3, 4)))
+    reader = Reader(source(file))
+    failed = reader.plan()
+    assert failed is not None
+    high = failed.work_units[-1].expected_high
+    insert(file, "t", *((kind(value), "") for value in (5, 6, 7)))
+    plan = reader.plan(high)
+    assert plan is not None
+    assert plan.work_units[-1].expected_high == high
+    assert ids(reader.read(plan)) == [kind(value) for value in ((1, 2, 3, 4) if schema is UNIQUE else (1, 2, 3))]
+    assert ids(reader.run()) == [kind(value) for value in ((5, 6, 7) if schema is UNIQUE else (4, 5, 6))]
+
+
+def test_what_could_not_be_read_is_cut_by_a_limit_as_ever(file: Path) -> None:
+    make(file, UNIQUE)
+    insert(file, "t", *((number, "") for number in range(9)))
+    reader = Reader(source(file, records_per_dataset=2))
+    for expected in ([0, 1], [2, 3], [4]):
+        plan = reader.plan(Watermark({"": 5}, "id:integer"))
+        assert plan is not None
+        assert ids(reader.read(plan)) == expected
+
+
+def test_rows_that_could_not_be_read_and_are_gone_are_not_waited_for(file: Path) -> None:
+    make(file, UNIQUE)
+    insert(file, "t", *((number, "") for number in range(5)))
+    reader = Reader(source(file))
+    reader.watermark = Watermark({"": 2}, "id:integer")
+    make(file, "DELETE FROM t WHERE id > 1")
+    insert(file, "t", (7, ""))
+    plan = reader.plan(Watermark({"": 5}, "id:integer"))
+    assert plan is not None
+    assert ids(reader.read(plan)) == [7]
+
+
+@pytest.mark.parametrize(
+    "again", [Watermark({"": 3}, "other:integer"), Watermark({"": 2}, "id:integer"), Watermark({"": 9}), Watermark({})]
+)
+def test_an_end_of_another_column_or_outside_of_what_there_is_says_nothing(file: Path, again: Watermark) -> None:
+    make(file, UNIQUE)
+    insert(file, "t", *((number, "") for number in range(5)))
+    reader = Reader(source(file))
+    reader.watermark = Watermark({"": 2}, "id:integer")
+    plan = reader.plan(again)
+    assert plan is not None
+    assert ids(reader.read(plan)) == [2, 3, 4]
+
+
 def test_text_is_ordered_byte_by_byte_whatever_its_collation(file: Path) -> None:
     make(file, "CREATE TABLE t (id TEXT COLLATE NOCASE NOT NULL, s TEXT)")
     insert(file, "t", *((name, "") for name in ("b", "A", "a", "B", "ä", "z")))

@@ -205,6 +205,8 @@ def test_what_is_wrong_with_a_datum_turns_that_one_away(kind: Avro, body: bytes,
         (record(("x", {"type": "fixed", "name": "F", "size": 0})), "a fixed of no bytes"),
         ([], "a union of nothing"),
         ({"type": 5}, "no Avro schema"),
+        (record(("x", "int"), ("x", "int")), "the schema has two fields of one name"),
+        (record(("r", {**record(("x", "int"), ("x", "string")), "name": "R"})), "field r has two fields of one name"),
     ],
     ids=str,
 )

@@ -14,6 +14,7 @@ from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.registry.client import FoundSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.model.errors import ConfigurationError, RecordError
+from distcommit.model.nesting import MOST_LEVELS
 from tests.unit.constructs.registry.test_avro import datum, record
 from tests.unit.engine.machines import Machine
 from tests.unit.stores.test_kept_schemas import schemas
@@ -134,6 +135,17 @@ def test_the_reason_names_both_and_the_columns() -> None:
     made.know_schemas([1])
     (piece,) = made.convert(batch_of([message(4)]))
     assert piece.rejected == {0: "schema id 4 is not compatible with those before: x is string here, and int32 before"}
+
+
+@pytest.mark.parametrize("policy", [{}, {"on_incompatible": "accept"}])
+def test_a_schema_that_no_file_could_hold_turns_its_records_away(policy: dict[str, Any]) -> None:
+    kind: Any = "int"
+    for _ in range(MOST_LEVELS // 2 + 1):
+        kind = {"type": "array", "items": kind}
+    made = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
+    (piece,) = made.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
+    assert piece.records.num_rows == 1
+    assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, which no file could hold"}
 
 
 def test_what_is_known_is_not_looked_at_again() -> None:

@@ -1,0 +1,202 @@
+"""What runs could not read of files, tables, lists of a REST server and of Spark's readers, with
+`task.retry_across_runs`: the next run reads it by itself, up to where it was to end, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from distcommit import Job
+from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.engine.run import RunResult
+from tests.servers.rest import RestServer
+
+DATASETS = [f"d{number:02d}" for number in range(12)]
+BREAKING = {"type": "python", "class": "tests.integration.breaking_converter:Breaking", "options": {"number": 7}}
+NOW_S = 1_700_000_000
+
+
+class Read(ABC):
+    """What a job reads: datasets of records with a number `n`, each the same; `waits`: whether the newest record waits
+    for one after it."""
+
+    waits = False
+    converters: Sequence[dict[str, Any]] = ()
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    @abstractmethod
+    def source(self) -> dict[str, Any]:
+        """The section of the job file."""
+
+    @abstractmethod
+    def put(self, numbers: range) -> None:
+        """Adds these to each dataset."""
+
+
+class Files(Read):
+    @property
+    def source(self) -> dict[str, Any]:
+        return {"type": "files", "format": "parquet", "paths": [f"{self.folder}/in/{{dataset}}/*.parquet"]}
+
+    def put(self, numbers: range) -> None:
+        for name in DATASETS:
+            path = self.folder / "in" / name / f"{numbers.start}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"n": [*numbers]}), path)
+            os.utime(path, (NOW_S + numbers.start,) * 2)
+
+
+class SparkReader(Files):
+    waits = True
+
+    @property
+    def source(self) -> dict[str, Any]:
+        datasets = {name: {"path": str(self.folder / "in" / name)} for name in DATASETS}
+        return {"type": "spark", "format": "parquet", "datasets": datasets, "watermark": "n", "lookback": 0}
+
+
+class Tables(Read):
+    @property
+    def source(self) -> dict[str, Any]:
+        url = f"sqlite:///{self.folder / 'tables.db'}"
+        return {"type": "sql", "url": url, "table_patterns": ["d.*"], "watermark": "n", "lookback": 0}
+
+    def put(self, numbers: range) -> None:
+        with closing(sqlite3.connect(self.folder / "tables.db")) as connection, connection:
+            for name in DATASETS:
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (n INTEGER PRIMARY KEY)")
+                connection.executemany(f"INSERT INTO {name} VALUES (?)", [(number,) for number in numbers])
+
+
+class Lists(Read):
+    converters = ({"type": "json", "fields": {"n": "int64"}, "keep_column": False},)
+
+    def __init__(self, folder: Path, server: RestServer) -> None:
+        super().__init__(folder)
+        self.server, self.prefix = server, uuid.uuid4().hex[:8]
+        self.rows: list[str] = []
+
+    @property
+    def source(self) -> dict[str, Any]:
+        return {
+            "type": "rest",
+            "url": f"{self.server.url}/cursor/{self.prefix}-{{dataset}}",
+            "datasets": DATASETS,
+            "records": "data.items",
+            "paging": {"type": "cursor", "path": "next", "param": "cursor"},
+            "watermark": {"field": "at", "type": "time", "since": "since", "lookback": 0},
+        }
+
+    def put(self, numbers: range) -> None:
+        now = datetime.now(UTC)
+        times = [now + timedelta(microseconds=number) for number in numbers]
+        self.rows += [json.dumps({"at": at.isoformat(), "n": n}) for at, n in zip(times, numbers, strict=True)]
+        for name in DATASETS:
+            self.server.put(f"{self.prefix}-{name}", rows=self.rows, limit=1000)
+
+
+KINDS: dict[str, Callable[[Path, pytest.FixtureRequest], Read]] = {
+    "files": lambda folder, _: Files(folder),
+    "sql": lambda folder, _: Tables(folder),
+    "rest": lambda folder, request: Lists(folder, request.getfixturevalue("rest_server")),
+    "spark": lambda folder, _: SparkReader(folder),
+}
+
+
+class AgainJob:
+    """A job that reads again by itself what it could not read."""
+
+    def __init__(self, read: Read) -> None:
+        self.read, self.folder, self.path = read, read.folder, read.folder / "job.yaml"
+
+    def write(self, *, broken: bool) -> None:
+        config = {
+            "job": "again",
+            "source": self.read.source,
+            "converters": [*self.read.converters, *([BREAKING] if broken else [])],
+            "paths": {name: name for name in ("store", "staging", "output")},
+            "commit": {"buckets": 4, "min_interval_ms": 60_000},
+            "task": {"retry_across_runs": "always", "attempts": 1},
+            "spark": {"master": "local[2,4]"},
+        }
+        self.path.write_text(yaml.safe_dump(config))
+
+    def run(self, spark: SparkSession) -> RunResult:
+        return Job.from_file(self.path, session=spark).run()
+
+    def whole(self, numbers: range) -> list[int]:
+        """What is published of these once all of them are read."""
+        return [*numbers[: -1 if self.read.waits else None]]
+
+    def published(self) -> dict[str, list[int]]:
+        """What the output has of each dataset, by pyarrow alone; the audit says as many, each once."""
+        paths = {name: (self.folder / "output" / name).rglob("*.parquet") for name in DATASETS}
+        read = {name: [ds.dataset(str(path)).to_table()["n"].to_pylist() for path in paths[name]] for name in DATASETS}
+        found = {name: sorted(number for numbers in read[name] for number in numbers) for name in DATASETS}
+        audit = Job.from_file(self.path).audit(deep=True)
+        assert (audit.exact, audit.records) == (True, sum(map(len, found.values())))
+        return found
+
+    def assert_published(self, numbers: range) -> None:
+        assert self.published() == dict.fromkeys(DATASETS, self.whole(numbers))
+
+
+@pytest.fixture
+def job(tmp_path: Path, request: pytest.FixtureRequest, spark: SparkSession) -> AgainJob:
+    """One whose first run could not read what there was then; more has come since, and nothing is broken any more."""
+    made = AgainJob(KINDS[request.param](tmp_path, request))
+    made.read.put(range(10))
+    made.write(broken=True)
+    assert made.run(spark).totals.datasets_failed == len(DATASETS)
+    made.assert_published(range(0))
+    made.read.put(range(10, 20))
+    made.write(broken=False)
+    return made
+
+
+@pytest.mark.parametrize("job", KINDS, indirect=True)
+def test_what_could_not_be_read_is_read_up_to_where_it_was_to_end(job: AgainJob, spark: SparkSession) -> None:
+    for known in (range(10), range(20)):
+        assert job.run(spark).succeeded
+        job.assert_published(known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", KINDS, indirect=True)
+def test_killed_in_the_commit_of_what_is_read_again_it_ends_there_and_the_next_run_goes_on(
+    job: AgainJob, spark: SparkSession
+) -> None:
+    watcher = CommitWatcher(Job.from_file(job.path).open_store(create=False))
+    out = job.folder / "killed"
+    with RunProcess(["run", str(job.path), "--json"], out.with_suffix(".out"), out.with_suffix(".err")) as run:
+        while not run.has_ended and not watcher.pending():
+            run.wait(0.002)
+        assert not run.has_ended, "no run was killed in the middle of its commit"
+        run.kill()
+    assert Job.from_file(job.path, session=spark).recover().succeeded
+    first, all_of_it = job.whole(range(10)), job.whole(range(20))
+    sealed = {name for name, numbers in job.published().items() if numbers == first}
+    assert sealed
+    assert job.published() == {name: first if name in sealed else [] for name in DATASETS}
+    assert job.run(spark).succeeded
+    assert job.published() == {name: all_of_it if name in sealed else first for name in DATASETS}
+    assert job.run(spark).succeeded
+    job.assert_published(range(20))
