@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +23,12 @@ DATASET_STYLES = {
 """How datasets stand, in color."""
 LISTED = 20
 """Lines of a table or a list; the rest is counted."""
+_GAP = 3
+"""Columns of a terminal between those of a table."""
+_FIRST, _READS_WELL, _ROOM = 16, 30, 40
+"""Columns of a terminal that the first one of an explained table has at least; with which it reads well, however long
+names are; and that its texts have at least beside it."""
+_SAID = 160
 
 
 def page(*blocks: RenderableType | None) -> Group:
@@ -63,6 +71,70 @@ def new_table(*columns: str) -> Table:
     return table
 
 
+class ExplainedTable:
+    """A table with a text for each row: in a last column where there is room for it, else below its row.
+
+    Args:
+        columns: as of `new_table`; what is in the first one is folded where it is too long.
+        explained: the heading of the texts.
+    """
+
+    def __init__(self, *columns: str, explained: str) -> None:
+        self._columns, self._explained = columns, explained
+        self._rows: list[tuple[tuple[Text, ...], Text]] = []
+
+    def add_row(self, *cells: Text | str, why: str = "") -> None:
+        """Adds a row, and its text."""
+        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), Text(why)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [
+            max(cell_len(text) for text in (name.removeprefix(">"), *(row[place].plain for row, _ in self._rows)))
+            for place, name in enumerate(self._columns)
+        ]
+        least = options.max_width - sum(widths[1:]) - _GAP * (len(widths) - 1)  # for the first one
+        least_beside = least - _GAP - _ROOM
+        has_texts = any(why.plain for _, why in self._rows)
+        if not has_texts or least_beside >= min(widths[0], _READS_WELL):
+            widths[0] = min(widths[0], max(_FIRST, least_beside if has_texts else least))
+            yield self._beside(widths, has_texts=has_texts)
+        else:
+            widths[0] = min(widths[0], max(_FIRST, least))
+            yield from self._below(widths)
+
+    def _beside(self, widths: Sequence[int], *, has_texts: bool) -> Table:
+        table = new_table(*self._columns, *([self._explained] if has_texts else []))
+        for column, width in zip(table.columns, widths, strict=False):
+            column.width = width
+        for cells, why in self._rows:
+            table.add_row(*cells, *([why] if has_texts else []))
+        return table
+
+    def _below(self, widths: Sequence[int]) -> Iterator[RenderableType]:
+        part, first = self._part(widths, first=True), True
+        for cells, why in self._rows:
+            part.add_row(*cells)
+            if why.plain:
+                yield part
+                yield Padding(Text(why.plain, style="dim", overflow="fold"), (0, 0, 0, 4))
+                part, first = self._part(widths, first=False), False
+        if part.rows or first:
+            yield part
+
+    def _part(self, widths: Sequence[int], *, first: bool) -> Table:
+        table = new_table(*self._columns)
+        table.show_header = first
+        for column, width in zip(table.columns, widths, strict=True):
+            column.width = width
+        return table
+
+
+def short(text: str) -> str:
+    """What somebody else said, in a line, and not all of it where it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= _SAID else f"{text[: _SAID - 3]}..."
+
+
 def seconds_spent(seconds: Mapping[str, float]) -> str:
     """Seconds by phase, and together."""
     parts = [f"{escape(name)} {value:.1f}" for name, value in seconds.items()]
@@ -75,7 +147,7 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
     count = max(count, len(known))
     if not known:
         return None
-    shown: list[RenderableType] = [Text(f"{count:,} {title}", style="bold")]
+    shown: list[RenderableType] = [Text(f"{title}: {count:,}", style="bold")]
     shown += [Text(f"  {' '.join(line.split())}", overflow="fold") for line in known[:LISTED]]
     if count > LISTED:
         shown.append(and_more(count - LISTED, "more"))

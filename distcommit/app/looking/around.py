@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.status import StatusResult
+from distcommit.app.looking.status import StatusResult, waiting
 from distcommit.app.looking.steps import StepRow, read_steps
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
@@ -18,8 +18,8 @@ from distcommit.protocol.paths import STORE_MARKER
 from distcommit.stores.fencing import newer_runs
 from distcommit.stores.job_store import JobStore
 
-_LOOKED_AT = 20
-"""Quarantined datasets, at most: a look takes as long as their files are many."""
+NAMED = 20
+"""Troubles of a kind that are told one by one, at most; of datasets with one reason together the first is looked at."""
 _ROOM_BYTES = 1 << 20
 """With less than this free, nothing but names can be written."""
 
@@ -63,7 +63,7 @@ def _newer(store: JobStore) -> str:
 
 
 def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iterator[tuple[str, StepRow]]:
-    quarantined = [row.dataset for row in status.datasets if row.status == "quarantined"][:_LOOKED_AT]
+    quarantined = [rows[0].dataset for rows in waiting(status)[:NAMED] if rows[0].status == "quarantined"]
     if not quarantined:
         return
     roots, committers = store.roots, folders.config.task_flow().committers
