@@ -49,7 +49,7 @@ def run_view(result: RunResult) -> RenderableType:
     elif totals.datasets_published:
         verdict = good_verdict("committed", "all that was new")
     else:
-        verdict = good_verdict("nothing new", "the source has no records above the watermarks")
+        verdict = good_verdict("nothing new", "nothing that the source names has records above its watermark")
     if not result.decided:
         held = f"{totals.datasets_held:,} datasets were held back"
         verdict = bad_verdict(

@@ -48,7 +48,7 @@ def status_view(result: StatusResult) -> RenderableType:
         "store": escape(result.store),
         **last_run(result),
         "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none kept",
-        "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}",
+        "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}{_none(result)}",
         **_unreadable(result),
         **_moving(result),
         **positions_lost(result.positions_lost),
@@ -69,6 +69,11 @@ def _troubles(result: StatusResult) -> RenderableType:
         lines.append(Padding(Text(" ".join(trouble.what.split()), overflow="fold"), (0, 0, 0, 2)))
         lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
     return Group(*lines)
+
+
+def _none(result: StatusResult) -> str:
+    ended = result.last_run is not None and not result.unreadable and not result.counts
+    return "; [yellow]the last run has found none: look at what `source` names in the job file[/]" if ended else ""
 
 
 def _retained(result: StatusResult) -> dict[str, str]:

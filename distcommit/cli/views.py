@@ -72,7 +72,8 @@ def new_table(*columns: str) -> Table:
 
 
 class ExplainedTable:
-    """A table with a text for each row: in a last column where there is room for it, else below its row.
+    """A table with a text for each row: in a last column where there is room for it, else below its row, and so are
+    then the last columns, if there is no room for them either.
 
     Args:
         columns: as of `new_table`; what is in the first one is folded where it is too long.
@@ -81,11 +82,11 @@ class ExplainedTable:
 
     def __init__(self, *columns: str, explained: str) -> None:
         self._columns, self._explained = columns, explained
-        self._rows: list[tuple[tuple[Text, ...], Text]] = []
+        self._rows: list[tuple[tuple[Text, ...], str]] = []
 
     def add_row(self, *cells: Text | str, why: str = "") -> None:
         """Adds a row, and its text."""
-        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), Text(why)))
+        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), why))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = [
@@ -94,37 +95,39 @@ class ExplainedTable:
         ]
         least = options.max_width - sum(widths[1:]) - _GAP * (len(widths) - 1)  # for the first one
         least_beside = least - _GAP - _ROOM
-        has_texts = any(why.plain for _, why in self._rows)
-        if not has_texts or least_beside >= min(widths[0], _READS_WELL):
-            widths[0] = min(widths[0], max(_FIRST, least_beside if has_texts else least))
-            yield self._beside(widths, has_texts=has_texts)
+        if any(why for _, why in self._rows) and least_beside >= min(widths[0], _READS_WELL):
+            yield self._beside([min(widths[0], least_beside), *widths[1:]])
         else:
-            widths[0] = min(widths[0], max(_FIRST, least))
-            yield from self._below(widths)
+            yield from self._below(widths, options.max_width)
 
-    def _beside(self, widths: Sequence[int], *, has_texts: bool) -> Table:
-        table = new_table(*self._columns, *([self._explained] if has_texts else []))
-        for column, width in zip(table.columns, widths, strict=False):
-            column.width = width
+    def _beside(self, widths: Sequence[int]) -> Table:
+        table = self._part(widths, self._explained)
         for cells, why in self._rows:
-            table.add_row(*cells, *([why] if has_texts else []))
+            table.add_row(*cells, Text(why))
         return table
 
-    def _below(self, widths: Sequence[int]) -> Iterator[RenderableType]:
-        part, first = self._part(widths, first=True), True
+    def _below(self, widths: list[int], room: int) -> Iterator[RenderableType]:
+        least = min(widths[0], _FIRST)
+        while len(widths) > 1 and least + sum(widths[1:]) + _GAP * (len(widths) - 1) > room:
+            widths.pop()
+        shown = len(widths)
+        widths[0] = min(widths[0], max(least, room - sum(widths[1:]) - _GAP * (shown - 1)))
+        part, is_first = self._part(widths), True
         for cells, why in self._rows:
-            part.add_row(*cells)
-            if why.plain:
+            part.add_row(*cells[:shown])
+            others = zip(self._columns[shown:], cells[shown:], strict=True)
+            told = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in others if cell.plain]
+            if text := "; ".join([*([" · ".join(told)] if told else []), *([why] if why else [])]):
                 yield part
-                yield Padding(Text(why.plain, style="dim", overflow="fold"), (0, 0, 0, 4))
-                part, first = self._part(widths, first=False), False
-        if part.rows or first:
+                yield Padding(Text(text, style="dim", overflow="fold"), (0, 0, 0, 4))
+                part, is_first = self._part(widths), False
+                part.show_header = False
+        if part.rows or is_first:
             yield part
 
-    def _part(self, widths: Sequence[int], *, first: bool) -> Table:
-        table = new_table(*self._columns)
-        table.show_header = first
-        for column, width in zip(table.columns, widths, strict=True):
+    def _part(self, widths: Sequence[int], *more: str) -> Table:
+        table = new_table(*self._columns[: len(widths)], *more)
+        for column, width in zip(table.columns, widths, strict=False):
             column.width = width
         return table
 

@@ -113,6 +113,16 @@ def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_pat
     assert audit(place).rejected == 0
 
 
+def test_what_was_turned_away_is_in_no_time_folder_whatever_its_dataset_is_called(tmp_path: Path) -> None:
+    place = Rejecting(tmp_path)
+    place.run(2, ["2001-09-08"])
+    sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
+    flow = TaskFlow.straight(place.begin({}).flow.source, sink)
+    live = AgedDataset(place.fs, place.roots.output, "2001-09-08", 99, flow).live()
+    (file,) = [each for each in live if each.footer.kind == "rejected"]
+    assert file.end_ms > OLD_MS
+
+
 def test_a_store_that_is_lost_is_rebuilt_where_what_was_turned_away_is_taken(tmp_path: Path) -> None:
     place = Rejecting(tmp_path)
     place.run(3, ["a"])

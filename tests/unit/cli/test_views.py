@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.looking.status import StatusResult
 from distcommit.cli.runs_view import runs_view
+from distcommit.cli.status_view import status_view
 from distcommit.cli.views import ExplainedTable
+from tests.golden import samples
 
 WHY = "SourceError: the brokers can't be reached; expected an answer within 30 s; found none at all"
 
@@ -51,8 +55,29 @@ def test_no_line_is_too_long_and_columns_stand_below_each_other(name: str, width
     assert len({cell_len(row[: row.index("1,234")]) for row in rows}) == 1
 
 
+def test_columns_that_there_is_no_room_for_are_told_below_their_rows() -> None:
+    found = ExplainedTable("dataset", "status", ">records read", ">MB read", ">rejected", explained="why")
+    found.add_row("orders", "idle", "1,234", "5.6", "", why="late")
+    found.add_row("clicks", "idle", "", "", "")
+    assert [line.split() for line in lines(found, 40)] == [
+        ["dataset", "status", "records", "read"],
+        ["─" * 31],
+        ["orders", "idle", "1,234"],
+        ["MB", "read", "5.6;", "late"],
+        ["clicks", "idle"],
+    ]
+
+
 def test_without_texts_there_is_no_column_for_them() -> None:
     assert lines(table("well"), 140)[0].split() == ["dataset", "status", "records"]
+
+
+def test_a_job_whose_runs_find_nothing_says_where_to_look() -> None:
+    found = StatusResult("job", "/store", 64, 2, "run", [], {}, last_run=samples.RUN_RECORD)
+    where = "look at what `source` names"
+    assert where in " ".join(lines(status_view(found), 200))
+    assert where not in " ".join(lines(status_view(structs.replace(found, last_run=None)), 200))
+    assert where not in " ".join(lines(status_view(structs.replace(found, counts={"idle": 1})), 200))
 
 
 def test_runs_can_be_read_on_a_small_terminal() -> None:
