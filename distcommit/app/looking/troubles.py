@@ -75,6 +75,11 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
         yield Trouble(
             f"the store is older than what was published from it: {around.newer}", command("rebuild"), mend=mend
         )
+    if around.older:
+        what = (
+            f"the output is older than the store, or another one: {around.older}. Correct paths.output, or put it back"
+        )
+        yield Trouble(what, command("rebuild", "--keep-watermarks", "--dry-run"))
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
         move = ("rebucket", str(result.moving_to))
