@@ -109,10 +109,11 @@ def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
 
 def told_time(seconds: float) -> str:
     """A duration in the unit in which it has three digits at most before the point."""
-    for unit, parts in (("s", 1), ("ms", 1e3)):
-        if seconds * parts >= 1:
-            return f"{seconds * parts:,.3g} {unit}" if seconds * parts < 1000 else f"{seconds * parts:,.0f} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    value, unit = seconds, "s"
+    for smaller in ("ms", "µs"):
+        if value < 1:
+            value, unit = value * 1000, smaller
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def _colour(arm: str) -> str:
