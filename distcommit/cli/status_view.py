@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult, standing
@@ -66,7 +66,11 @@ def _troubles(result: StatusResult) -> RenderableType:
         return Text("no trouble", style="green")
     lines: list[RenderableType] = [Text(f"troubles: {len(result.troubles)}", style="bold")]
     for trouble in result.troubles:
-        lines.append(Padding(Text(" ".join(trouble.what.split()), overflow="fold"), (0, 0, 0, 2)))
+        what = Table.grid(padding=(0, 1))
+        what.add_column(no_wrap=True)
+        what.add_column(overflow="fold")
+        what.add_row("-", Text(" ".join(trouble.what.split())))
+        lines.append(what)
         lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
     return Group(*lines)
 

@@ -96,7 +96,8 @@ class ExplainedTable:
         least = options.max_width - sum(widths[1:]) - _GAP * (len(widths) - 1)  # for the first one
         least_beside = least - _GAP - _ROOM
         if any(why for _, why in self._rows) and least_beside >= min(widths[0], _READS_WELL):
-            yield self._beside([min(widths[0], least_beside), *widths[1:]])
+            first = max(_READS_WELL, min(least_beside, least // 2))
+            yield self._beside([min(widths[0], first), *widths[1:]])
         else:
             yield from self._below(widths, options.max_width)
 
@@ -119,7 +120,7 @@ class ExplainedTable:
             told = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in others if cell.plain]
             if text := "; ".join([*([" · ".join(told)] if told else []), *([why] if why else [])]):
                 yield part
-                yield Padding(Text(text, style="dim", overflow="fold"), (0, 0, 0, 4))
+                yield Padding(Text(text, overflow="fold"), (0, 0, 0, 4))
                 part, is_first = self._part(widths), False
                 part.show_header = False
         if part.rows or is_first:
