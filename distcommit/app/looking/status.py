@@ -240,7 +240,7 @@ class _Look:
             if job_fold is not None and job_fold.generation == self.store.generation:
                 require_head(job_fold, bucket, log)
         except (DistcommitError, OSError) as error:
-            found.unreadable = str(error)
+            found.unreadable = str(error) or type(error).__name__
             found.is_damaged = isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
         return found
 
