@@ -197,7 +197,7 @@ def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_wit
     go(WORLD, machine, data)
     around = lacking(machine)
     first, *_ = troubles(machine, around=around)
-    assert "b: quarantined, as a sealed file is gone: FsRenameCommitStep(" in first.what
+    assert "b: quarantined, as a sealed file is gone: fs-rename " in first.what
     assert first.command == "distcommit release /jobs/job.yaml b abandon"
     (step,) = around.lacking.values()
     foreign = Around(lacking={"b": msgspec.structs.replace(step, gone=False)})
