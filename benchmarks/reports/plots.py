@@ -11,6 +11,8 @@ from typing import Any
 from benchmarks.results import Results, Sample
 
 OURS, LIMIT, OTHERS = "#1b6ca8", "#3a3a3a", "#b5b5b5"
+_MEANS = {OURS: "ours", LIMIT: "bare file operations, without a protocol", OTHERS: "others"}
+_FAR_APART = 10
 
 
 def missing() -> str:
@@ -48,7 +50,7 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
     """Seconds, or microseconds for each file where arms had trees of different sizes, all of them with files."""
     shapes = {(sample.datasets, sample.files) for sample in samples}
     in_seconds = len(shapes) == 1 or not all(datasets * files for datasets, files in shapes)
-    unit = "s" if in_seconds else "µs a file"
+    unit, of_each = ("s", "") if in_seconds else ("µs a file", " a file")
     groups: dict[str, list[float]] = {}
     for sample in samples:
         value = sample.seconds if in_seconds else sample.seconds / (sample.datasets * sample.files) * 1e6
@@ -59,29 +61,63 @@ def _by_arm(axes: Any, samples: Sequence[Sample]) -> None:
     for place, arm in enumerate(order):
         values = groups[arm]
         axes.plot(values, [place] * len(values), "o", color="black", markersize=3)
-        axes.text(max(values), place, f"  {centres[place]:.3g} {unit}", va="center", fontsize=9)
-    axes.set_xscale("log")
-    axes.margins(x=0.2)
+        told = told_time(centres[place] if in_seconds else centres[place] / 1e6)
+        axes.text(max(values), place, f"  {told}{of_each}", va="center", fontsize=9)
+    scale = _scaled(axes, [value for values in groups.values() for value in values])
     if len(shapes) == 1:
-        axes.set_title(f"{samples[0].datasets:,} datasets, {samples[0].files} files each", fontsize=10)
-    axes.set_xlabel(f"{unit} (log scale; bars are medians, dots samples)")
+        files = f"{samples[0].files} file{'' if samples[0].files == 1 else 's'} each"
+        axes.set_title(f"{samples[0].datasets:,} datasets, {files}", fontsize=10)
+    axes.set_xlabel(f"{unit} ({scale}bars are medians, dots samples)")
+    _name_colours(axes, order)
+
+
+def _scaled(axes: Any, values: Sequence[float]) -> str:
+    """Leaves room for the numbers beside the bars; what is far apart is shown by its logarithm. What to say of it."""
+    least, most = min(values), max(values)
+    if most < _FAR_APART * least:
+        axes.set_xlim(0, most * 1.25)
+        return ""
+    axes.set_xscale("log")
+    axes.set_xlim(least / (most / least) ** 0.1, most * (most / least) ** 0.3)
+    return "log scale; "
+
+
+def _name_colours(axes: Any, arms: Sequence[str]) -> None:
+    """What colours stand for, where there is more than one and one of them is ours."""
+    from matplotlib.patches import Patch  # noqa: PLC0415 - optional
+
+    found = {_colour(arm) for arm in arms}
+    if OURS in found and len(found) > 1:
+        axes.legend(handles=[Patch(color=each, label=name) for each, name in _MEANS.items() if each in found])
 
 
 def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:
-    for arm in sorted({sample.arm for sample in samples}):
+    arms = sorted({sample.arm for sample in samples})
+    colours = [_colour(arm) for arm in arms]
+    for arm, colour in zip(arms, colours, strict=True):
         own = [sample for sample in samples if sample.arm == arm]
         sizes = sorted({sample.datasets for sample in own})
         centres = [median(s.seconds for s in own if s.datasets == size) for size in sizes]
-        axes.plot(sizes, centres, "-", label=arm)
+        axes.plot(sizes, centres, "-", label=arm, color=colour if len({*colours}) == len(arms) else None)
         axes.plot([s.datasets for s in own], [s.seconds for s in own], ".", color="black")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("datasets")
     axes.set_ylabel("seconds (lines are medians, dots samples)")
     axes.set_ylim(bottom=0)
     axes.legend()
 
 
+def told_time(seconds: float) -> str:
+    """A duration in the unit in which it has three digits at most before the point."""
+    value, unit = seconds, "s"
+    for smaller in ("ms", "µs"):
+        if value < 1:
+            value, unit = value * 1000, smaller
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
 def _colour(arm: str) -> str:
     words = arm.split("_")
-    if "ours" in words:
+    if {"ours", "recover", "replay"} & {*words}:
         return OURS
     return LIMIT if "bare" in words else OTHERS

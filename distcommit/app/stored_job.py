@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from distcommit.app.by_hand.compare import CompareResult, compare_outputs, compare_positions, require_offsets
-from distcommit.app.by_hand.positions import read_positions
 from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.looking.around import look_around
 from distcommit.app.looking.datasets import DatasetsResult, Query, list_datasets
-from distcommit.app.looking.read_log import LogResult, read_log
-from distcommit.app.looking.replay_plan import ReplayPlan, plan_replay
-from distcommit.app.looking.run_report import RunReport, make_report
 from distcommit.app.looking.runs import RunResultKept, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.looking.status import StatusResult, read_status
 from distcommit.app.looking.steps import StepsResult, read_steps
-from distcommit.app.looking.sweeps import SweepResult, show_sweeps
 from distcommit.app.looking.troubles import command_for, troubles_of
-from distcommit.app.looking.verify_store import VerifyResult, verify_store
-from distcommit.app.output.audit import AuditResult, audit_store
-from distcommit.app.output.ledgers import open_ledgers, require_audited
 from distcommit.engine.clock import SystemClock
 from distcommit.model.log_records import DatasetState
 from distcommit.model.ports import FileSystem
@@ -39,13 +30,20 @@ from distcommit.stores.schedule_requests import paused_by
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from distcommit.app.by_hand.compare import CompareResult
+    from distcommit.app.looking.read_log import LogResult
+    from distcommit.app.looking.replay_plan import ReplayPlan
+    from distcommit.app.looking.run_report import RunReport
+    from distcommit.app.looking.sweeps import SweepResult
+    from distcommit.app.looking.verify_store import VerifyResult
+    from distcommit.app.output.audit import AuditResult
 
 _ALL = Query()
 _NEWEST_RUNS, _NEWEST_SHOWN = 20, 5
 
 
 class StoredJob:
-    """One ingestion job, to be looked at.
+    """One ingestion job, to be looked at. What few ask for is imported when they do: `status` is waited for.
 
     Args:
         config: the job.
@@ -96,21 +94,23 @@ class StoredJob:
         """A command on the job as a shell takes it."""
         return command_for(self._folders)(name)
 
-    def status(self) -> StatusResult:
+    def status(self, *, idle: bool = True) -> StatusResult:
         """What is stored of each dataset, what is kept of the newest runs, and what is wrong, with the commands that
         resolve it. Reads only; runs beside a live run.
+
+        Args:
+            idle: whether datasets are listed of which there is nothing to be said; else they are counted alone.
 
         Raises:
             ConfigurationError: if there is no store.
         """
-        config = self.config
-        published_in = partial(config.task_flow().published_in, output=config.paths.output)
-        store = self.open_store(create=False)
-        status = read_status(store, published_in, config.source.extract_of, whole_job=config.commit.scope == "job")
-        clock = SystemClock()
+        store, clock = self.open_store(create=False), SystemClock()
+        config, published_in = self.config, self._published_in
+        whole_job = config.commit.scope == "job"
+        status = read_status(store, published_in, config.source.extract_of, whole_job=whole_job, idle=idle)
         runs = read_runs(store, clock, newest=_NEWEST_RUNS)
         around = look_around(self._folders, store, status, clock.now_ms())
-        if config.schedule is not None:
+        if self.config.schedule is not None:
             status = msgspec.structs.replace(status, paused_by=paused_by(store.fs, store.roots.store))
         return msgspec.structs.replace(
             status,
@@ -120,6 +120,10 @@ class StoredJob:
             troubles=troubles_of(status, runs, command_for(self._folders), around),
         )
 
+    @property
+    def _published_in(self) -> Callable[[str], str]:
+        return partial(self.config.task_flow().published_in, output=self.config.paths.output)
+
     def datasets(self, query: Query = _ALL, *, lag: bool = False) -> DatasetsResult:
         """Datasets one by one, as `query` wants them. Reads only; raises as `status`.
 
@@ -128,8 +132,16 @@ class StoredJob:
             lag: ask the source how far each is behind, which reaches it from this machine.
         """
         store = self.open_store(create=False)
+        newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
+        status = msgspec.structs.replace(read_status(store), runs=newest[:1])
         ask_lag = partial(self._lags, store) if lag else None
-        return list_datasets(store, self.status(), query, ask_lag, self.config.targets)
+        found = list_datasets(store, status, query, ask_lag, self.config.targets)
+        published_in, extract_of = self._published_in, self.config.source.extract_of
+        for index, row in enumerate(found.datasets):  # of those that are shown
+            urn = row.state.dataset
+            state = msgspec.structs.replace(row.state, published_in=published_in(urn), extract=extract_of(urn))
+            found.datasets[index] = msgspec.structs.replace(row, state=state)
+        return found
 
     def _lags(self, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
         wanted = set(urns)
@@ -152,6 +164,8 @@ class StoredJob:
 
     def replay_plan(self, dataset: str | None = None) -> ReplayPlan:
         """What the next run's replay would do. Reads only; raises as `steps`."""
+        from distcommit.app.looking.replay_plan import plan_replay  # noqa: PLC0415 - few ask for it
+
         return plan_replay(self.status(), self.steps(dataset))
 
     def verify_store(self) -> VerifyResult:
@@ -160,6 +174,8 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store.
         """
+        from distcommit.app.looking.verify_store import verify_store  # noqa: PLC0415 - few ask for it
+
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
@@ -168,6 +184,8 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store.
         """
+        from distcommit.app.looking.sweeps import show_sweeps  # noqa: PLC0415 - few ask for it
+
         kept = self.config.retention
         return show_sweeps(self.open_store(create=False), Retention(kept.runs, kept.tables), self.config.kept_cuts)
 
@@ -197,6 +215,8 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or nothing is kept of such a run.
         """
+        from distcommit.app.looking.run_report import make_report  # noqa: PLC0415 - few ask for it
+
         store, clock = self.open_store(create=False), SystemClock()
         chosen = newest_epoch(store, clock) if epoch is None else epoch
         return make_report(store, chosen, clock, partial(self._lags, store) if lag else None)
@@ -207,6 +227,8 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or no such bucket.
         """
+        from distcommit.app.looking.read_log import read_log  # noqa: PLC0415 - few ask for it
+
         return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 
     def audit(self, *, deep: bool = False) -> AuditResult:
@@ -221,6 +243,9 @@ class StoredJob:
             ConfigurationError: if there is no store, or if one of the job's sinks tells nothing of what it has
                 committed: its target is then to be asked.
         """
+        from distcommit.app.output.audit import audit_store  # noqa: PLC0415 - few ask for it
+        from distcommit.app.output.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
+
         flow = self.config.task_flow()
         require_audited(flow)
         store, at_least_once = self.open_store(create=False), self.config.commit.delivery == "at_least_once"
@@ -237,6 +262,10 @@ class StoredJob:
         Raises:
             ConfigurationError: if it is another job, and the source's records have no offsets; or a file is wrong.
         """
+        from distcommit.app.by_hand.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
+        from distcommit.app.by_hand.positions import read_positions  # noqa: PLC0415 - few ask for it
+        from distcommit.app.output.ledgers import require_audited  # noqa: PLC0415 - few ask for it
+
         store = self.open_store(create=False)
         if file is not None and is_job_file(file):
             require_offsets(self.config.source.provenance)

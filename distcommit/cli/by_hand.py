@@ -10,7 +10,7 @@ import typer
 
 from distcommit.app.job import Job
 from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, ended_with, opened
-from distcommit.cli.output import status_view
+from distcommit.cli.status_view import status_view
 from distcommit.cli.terminal import Terminal
 from distcommit.model.errors import ConfigurationError
 from distcommit.model.watermark import Position

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from distcommit.app.looking.datasets import DatasetRow, DatasetsResult
@@ -17,6 +15,7 @@ from distcommit.app.looking.steps import SequenceSteps, StepsResult
 from distcommit.cli.views import (
     DATASET_STYLES,
     LISTED,
+    ExplainedTable,
     and_more,
     counted_runs,
     fact_table,
@@ -24,10 +23,10 @@ from distcommit.cli.views import (
     listing,
     new_table,
     page,
+    short,
 )
 
 _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
-_REASON = 160
 
 
 def datasets_view(result: DatasetsResult) -> RenderableType:
@@ -38,11 +37,11 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
     columns = ["dataset", "status", ">watermark", ">last commit", ">records", ">files"]
     columns += [">lag, records", ">lag, s", ">target, s"] if asked_lag else []
     columns += ["last run", ">records read", ">MB read", ">rejected", ">tries"] if read else []
-    cells = [
-        (*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ()), Text(_why(row)))
-        for row in rows
-    ]
-    table = _table([*columns, "why"], cells)
+    cells = [(*_cells(row), *(_lag(row) if asked_lag else ()), *(_read(row) if read else ())) for row in rows]
+    filled = [place for place in range(len(columns)) if place < 2 or any(str(row[place]) for row in cells)]
+    table = ExplainedTable(*(columns[place] for place in filled), explained="why")
+    for row, known in zip(rows, cells, strict=True):
+        table.add_row(*(known[place] for place in filled), why=_why(row))
     facts = {"job": escape(result.job), "datasets": f"{len(rows):,} listed of {result.matching:,}"}
     if result.lag_unknown:
         facts["lag"] = f"[yellow]not known[/]: {escape(result.lag_unknown)}"
@@ -51,18 +50,6 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
         listing("logs that can't be read", [f"{name}: {error}" for name, error in result.unreadable.items()]),
         fact_table(facts),
     )
-
-
-def _table(columns: Sequence[str], cells: Sequence[tuple[Text | str, ...]]) -> Table:
-    """A table of the columns that have anything in them; what is short is never folded."""
-    filled = [number for number in range(len(columns)) if number < 2 or any(str(row[number]) for row in cells)]
-    table = new_table(*(columns[number] for number in filled))
-    for column in table.columns[:2]:
-        column.no_wrap = str(column.header) == "status"
-        column.min_width = 16 if str(column.header) == "dataset" else None
-    for row in cells:
-        table.add_row(*(row[number] for number in filled))
-    return table
 
 
 def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
@@ -111,7 +98,7 @@ def _why(row: DatasetRow) -> str:
         parts.append(f"{state.positions_lost:,} positions lost")
     if row.attempts is not None:
         parts += [f"{name}: {count:,} did not pass" for name, count in row.attempts.not_passed.items()]
-    parts += [_short(text) for text in (state.reason, row.lag_problem) if text]
+    parts += [short(text) for text in (state.reason, row.lag_problem) if text]
     return "; ".join(parts)
 
 
@@ -133,7 +120,7 @@ def replay_plan_view(result: ReplayPlan) -> RenderableType:
     for row in rows[:LISTED]:
         does = Text(row.does, style="" if row.does == "closes" else "yellow")
         counts = (f"{number:,}" for number in (row.executes, row.found_done, row.records))
-        table.add_row(Text(row.dataset), str(row.epoch), does, *counts, Text(_short(row.why)))
+        table.add_row(Text(row.dataset), str(row.epoch), does, *counts, Text(short(row.why)))
     told = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
     return page(
         good_verdict("dry run", "nothing was changed"),
@@ -153,13 +140,13 @@ def _sequence(sequence: SequenceSteps) -> RenderableType:
     lines: list[RenderableType] = [head]
     if sequence.reason:
         failed = f"{counted_runs(sequence.failed_runs)} could not finish it: " if sequence.failed_runs else ""
-        lines.append(Text(f"  {failed}{_short(sequence.reason)}", style="yellow"))
+        lines.append(Text(f"  {failed}{short(sequence.reason)}", style="yellow"))
     counts = ", ".join(f"{count:,} {state}" for state, count in sorted(sequence.counts.items())) or "none"
     lines.append(Text(f"  steps: {counts}"))
     table = new_table("state", "step", "why")
     open_first = sorted(sequence.steps, key=lambda step: step.state == "DONE")
     for step in open_first[:LISTED]:
-        table.add_row(Text(step.state, style=_STEPS.get(step.state, "")), Text(step.what), Text(_short(step.why)))
+        table.add_row(Text(step.state, style=_STEPS.get(step.state, "")), Text(step.what), Text(short(step.why)))
     if open_first:
         lines.append(table)
     if len(open_first) > LISTED:
@@ -172,8 +159,3 @@ def _ago(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}"
     return f"{max(0, seconds):,.0f} s"
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _REASON else f"{text[: _REASON - 3]}..."

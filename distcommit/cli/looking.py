@@ -1,26 +1,20 @@
-"""Commands that look at what is stored, and change nothing."""
+"""Commands that look at how a job stands, and change nothing. They import no more than that takes: someone waits."""
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from distcommit.app.job import Job
 from distcommit.app.looking.datasets import Query, SortBy, Status
 from distcommit.app.looking.runs import RunStatus, chosen
 from distcommit.app.looking.status import listed
-from distcommit.cli.audit_view import audit_view
 from distcommit.cli.datasets_view import datasets_view, steps_view
-from distcommit.cli.options import AsJson, FromFile, FromGroup, JobFile, Overrides, Verbose, Watch, ended_with, opened
-from distcommit.cli.output import compare_view, log_view, status_view
+from distcommit.cli.options import AsJson, JobFile, Overrides, Verbose, Watch, ended_with, looked_at
 from distcommit.cli.runs_view import run_kept_view, runs_view
-from distcommit.cli.terminal import Terminal
-from distcommit.cli.verify_view import verify_view
+from distcommit.cli.status_view import status_view
 from distcommit.cli.views import LISTED
-from distcommit.model.errors import ConfigurationError
 
 
 def status(
@@ -33,8 +27,9 @@ def status(
 ) -> None:
     """Show how the job stands, and what is wrong, with the commands that resolve it. Reads only, also beside a live
     run; exit code 5 if a log can't be read."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        for result in terminal.watched(configured.status, every_s=watch):
+    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
+        look = partial(configured.status, idle=show_all or as_json)
+        for result in terminal.watched(look, every_s=watch):
             terminal.show(result if as_json else listed(result, show_all=show_all, most=LISTED), status_view)
     ended_with(5 if result.unreadable else 0)
 
@@ -53,7 +48,7 @@ def datasets(
     verbose: Verbose = False,
 ) -> None:
     """List datasets: where each stands, what was committed last, how far it is behind. Reads only."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
         query = Query(tuple(status or ()), match, sort, limit, last_run)
         for result in terminal.watched(partial(configured.datasets, query, lag=lag), every_s=watch):
             terminal.show(result, datasets_view)
@@ -71,7 +66,7 @@ def steps(
     verbose: Verbose = False,
 ) -> None:
     """Show what is sealed and not closed, with the state of each step: DONE, PENDING, or LOST and why. Reads only."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
         for result in terminal.watched(partial(configured.steps, dataset, most=limit), every_s=watch):
             terminal.show(result, steps_view)
 
@@ -89,76 +84,9 @@ def runs(
     verbose: Verbose = False,
 ) -> None:
     """Show which runs there were, and how each ended; or what became of each dataset in one. Reads only."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
+    with looked_at(job, overrides, as_json, verbose) as (terminal, configured):
         if epoch is None:
             for result in terminal.watched(configured.runs, every_s=watch):
                 terminal.show(chosen(result, tuple(status or ()), limit), runs_view)
         else:
             terminal.show(configured.kept_run(epoch), run_kept_view)
-
-
-def log(
-    job: JobFile,
-    bucket: Annotated[
-        int | None, typer.Option(help="A bucket's log; without it the job log.", show_default=False)
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(metavar="URN", help="What concerns a dataset in its bucket's log.", show_default=False)
-    ] = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Show a commit log: each record, who wrote it, and why it does not count, if so. Reads only.
-
-    Exit code 5 if a segment can't be read.
-    """
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.log(bucket=bucket, dataset=dataset)
-        terminal.show(result, log_view)
-    ended_with(5 if any(line.unreadable for line in result.lines) else 0)
-
-
-def verify_store(job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Hold the store against its own rules: each log, and what runs say of themselves. Reads only; exit code 5 if
-    anything is wrong."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.verify_store()
-        terminal.show(result, verify_view)
-    ended_with(0 if result.is_well else 5)
-
-
-def audit(
-    job: JobFile,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every record, not only the files' metadata.")] = False,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Check that every offset below the watermarks is published exactly once (with commit.delivery: at_least_once, at
-    least once). Reads only; not beside a live run."""
-    with opened(job, overrides, as_json, verbose) as (terminal, configured):
-        result = configured.audit(deep=deep)
-        terminal.show(result, audit_view)
-    ended_with(0 if result.passed else 6)
-
-
-def compare(
-    job: JobFile,
-    other: Annotated[
-        Path | None, typer.Argument(metavar="[OTHER.yaml]", help="Another job's file.", show_default=False)
-    ] = None,
-    file: FromFile = None,
-    group: FromGroup = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Compare with what another job has published, or with where another system stands. Reads only."""
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        if [other, file, group].count(None) != 2:
-            raise ConfigurationError("compare with one thing", expected="OTHER.yaml, --from or --kafka-group")
-        result = Job.from_file(job, overrides or ()).compare(other or file, group=group)
-        terminal.show(result, compare_view)
-    ended_with(0 if result.same else 6)

@@ -2,23 +2,84 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from distcommit.cli import by_hand, looking, moving, reporting, running, serving
 from distcommit.cli.exit_codes import EXIT_CODES
-from distcommit.cli.options import AsJson, Verbose, ended_with, say_version
-from distcommit.cli.output import demo_view
-from distcommit.cli.readers import files
-from distcommit.cli.terminal import Terminal
-from distcommit.fs.local import LocalFileSystem
-from distcommit.stores.deletion import delete_tree
+from distcommit.cli.options import say_version
+
+_PLACES = {
+    "run": "running:run",
+    "recover": "running:recover",
+    "gc": "running:gc",
+    "cancel": "running:cancel",
+    "explain": "running:explain",
+    "reprocess": "running:reprocess",
+    "retain": "running:retain",
+    "repair": "running:repair",
+    "serve": "serving:serve_jobs",
+    "pause": "serving:pause",
+    "resume": "serving:resume",
+    "trigger": "serving:trigger",
+    "status": "looking:status",
+    "datasets": "looking:datasets",
+    "steps": "looking:steps",
+    "runs": "looking:runs",
+    "report": "reporting:report",
+    "ui": "reporting:ui",
+    "files": "readers:files",
+    "log": "checking:log",
+    "verify-store": "checking:verify_store",
+    "audit": "checking:audit",
+    "release": "by_hand:release",
+    "quarantine": "by_hand:quarantine",
+    "set-watermark": "by_hand:set_watermark",
+    "import-watermarks": "moving:import_watermarks",
+    "compare": "checking:compare",
+    "convert-gobblin": "moving:convert_gobblin",
+    "rebuild": "moving:rebuild",
+    "rebucket": "moving:rebucket",
+    "demo": "demonstrating:demo",
+}
+"""By command, in the order in which help lists them: the module beside this, and the function in it."""
+_USAGES = {"release": "[--all] [OPTIONS]"}
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by their names. Each is imported as it is asked for: who looks at a job waits for what looks alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            module, _, function = _PLACES[name].partition(":")
+            alone = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+            act = getattr(import_module(f"distcommit.cli.{module}"), function)
+            alone.command(name, options_metavar=_USAGES.get(name, "[OPTIONS]"))(act)
+            self._known[name] = typer.main.get_command(alone)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = _Commands()
+
 
 app = typer.Typer(
     name="distcommit",
+    cls=_Group,
     help="Exactly-once ingestion of many datasets, from Kafka to files, on Spark.",
     epilog=EXIT_CODES,
     rich_markup_mode="rich",
@@ -29,9 +90,6 @@ app = typer.Typer(
 )
 
 
-app.command()(files)
-
-
 @app.callback()
 def _top(
     version: Annotated[
@@ -39,63 +97,6 @@ def _top(
     ] = False,
 ) -> None:
     """The options of the command itself."""
-
-
-app.command()(running.run)
-app.command()(running.recover)
-app.command()(running.gc)
-app.command()(running.cancel)
-app.command()(running.explain)
-app.command()(running.reprocess)
-app.command()(running.retain)
-app.command()(running.repair)
-app.command("serve")(serving.serve_jobs)
-app.command()(serving.pause)
-app.command()(serving.resume)
-app.command()(serving.trigger)
-app.command()(looking.status)
-app.command()(looking.datasets)
-app.command()(looking.steps)
-app.command()(looking.runs)
-app.command()(reporting.report)
-app.command()(reporting.ui)
-app.command()(looking.log)
-app.command("verify-store")(looking.verify_store)
-app.command()(looking.audit)
-app.command(options_metavar="[--all] [OPTIONS]")(by_hand.release)
-app.command()(by_hand.quarantine)
-app.command("set-watermark")(by_hand.set_watermark)
-app.command("import-watermarks")(moving.import_watermarks)
-app.command()(looking.compare)
-app.command("convert-gobblin")(moving.convert_gobblin)
-app.command()(moving.rebuild)
-app.command()(moving.rebucket)
-
-
-@app.command()
-def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Option("--folder", metavar="DIR", help="A new or empty folder for all files; it is kept."),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Ingest 336,776 flights from an embedded broker, kill the run in mid-commit, go on, and count."""
-    from distcommit.app.demo.story import run_demo  # noqa: PLC0415 - needs a Kafka client
-
-    terminal = Terminal(as_json=as_json, verbose=verbose)
-    with terminal.command():
-        place = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
-        result = run_demo(place, terminal.say)
-        terminal.say("")
-        terminal.show(result, demo_view)
-        if folder is None and result.exact and not keep:
-            delete_tree(LocalFileSystem(durable=False), str(place))
-        else:
-            terminal.say(f" its files are in {place}")
-    ended_with(0 if result.exact else 6)
 
 
 def main() -> None:

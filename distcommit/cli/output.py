@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.by_hand.compare import CompareResult
@@ -16,14 +15,11 @@ from distcommit.app.by_hand.imports import ImportResult
 from distcommit.app.by_hand.rebucket import RebucketResult
 from distcommit.app.by_hand.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.looking.read_log import LogResult
-from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult, standing
-from distcommit.cli.records import flow_table, last_run
+from distcommit.cli.records import flow_table, positions_lost
 from distcommit.cli.views import (
-    DATASET_STYLES,
     LISTED,
     and_more,
     bad_verdict,
-    counted_runs,
     fact_table,
     good_verdict,
     listing,
@@ -35,20 +31,12 @@ from distcommit.cli.views import (
 from distcommit.engine.reports import Totals
 from distcommit.engine.run import RecoverResult, RunResult
 from distcommit.model.watermark import Position, shown
-from distcommit.stores.horizons import shown_ms
 
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
 
 _SHOWN = 300
 """Characters of what one record says; --json has all."""
-_NEXT_RUN = {
-    NextRun.NOTHING: "leaves {:,} records alone",
-    NextRun.REPLAYS: "replays {:,} records",
-    NextRun.DROPS: "drops {:,} records, which their run never decided to publish, and reads them again",
-    NextRun.UNDECIDED: "drops {:,} records and reads them again, unless their own run is alive and decides to publish",
-    NextRun.UNKNOWN: "replays {:,} records if their run decided to publish, else drops them and reads them again",
-}
 
 
 def run_view(result: RunResult) -> RenderableType:
@@ -61,7 +49,7 @@ def run_view(result: RunResult) -> RenderableType:
     elif totals.datasets_published:
         verdict = good_verdict("committed", "all that was new")
     else:
-        verdict = good_verdict("nothing new", "the source has no records above the watermarks")
+        verdict = good_verdict("nothing new", "nothing that the source names has records above its watermark")
     if not result.decided:
         held = f"{totals.datasets_held:,} datasets were held back"
         verdict = bad_verdict(
@@ -74,7 +62,7 @@ def run_view(result: RunResult) -> RenderableType:
         + (f", {totals.records_diverted:,} of them rejected" if totals.records_diverted else ""),
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
-        **_lost(totals.positions_lost),
+        **positions_lost(totals.positions_lost),
         **_notes(totals),
         "seconds": seconds_spent(result.seconds),
     }
@@ -96,66 +84,6 @@ def recover_view(result: RecoverResult) -> RenderableType:
         "left over": f"{totals.files_swept:,} staged files that no dataset needs any more deleted",
     }
     return page(verdict, fact_table(facts), _reasons(totals))
-
-
-def status_view(result: StatusResult) -> RenderableType:
-    """Datasets with their reasons, as many as are there; the job as a whole; then what is wrong, with commands."""
-    blocks: list[RenderableType | None] = []
-    if result.datasets:
-        table = new_table("dataset", "status", ">watermark", ">epoch", "what is next")
-        for row in result.datasets:
-            status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
-            epoch = str(row.pending_epoch or row.done_epoch or "")
-            table.add_row(Text(row.dataset), status, _position(row.positions), epoch, Text(_next(row)))
-        blocks.append(table)
-    if result.left_out:
-        blocks.append(and_more(result.left_out, "datasets that are not idle, or could not be read (--all lists them)"))
-    if result.unreadable:
-        blocks.append(listing("logs that can't be read", [f"{k}: {v}" for k, v in result.unreadable.items()]))
-    unread = f" ({result.unread:,} of them could not be read)" if result.unread else ""
-    names = [
-        f"{result.counts.get(n, 0):,} {n}{unread if n == 'idle' else ''}"
-        for n in DATASET_STYLES
-        if result.counts.get(n) or n == "idle"
-    ]
-    facts = {
-        "job": escape(result.job),
-        "store": escape(result.store),
-        **last_run(result),
-        "runs": ", ".join(f"{row.status} (epoch {row.epoch or 'none yet'})" for row in result.runs) or "none kept",
-        "datasets": f"{sum(result.counts.values()):,} in {result.buckets} buckets: {', '.join(names)}",
-        **_moving(result),
-        **_lost(result.positions_lost),
-        **_retained(result),
-    }
-    blocks.append(fact_table(facts))
-    if result.last_run is not None:
-        blocks.append(flow_table(result.last_run.flow))
-    return page(*blocks, _troubles(result))
-
-
-def _troubles(result: StatusResult) -> RenderableType:
-    """One line for each, and below it the command, which can be copied as it stands."""
-    if not result.troubles:
-        return Text("no trouble", style="green")
-    lines: list[RenderableType] = [Text(f"troubles: {len(result.troubles)}", style="bold")]
-    for trouble in result.troubles:
-        lines.append(Padding(Text(" ".join(trouble.what.split()), overflow="fold"), (0, 0, 0, 2)))
-        lines.append(Text(f"    {trouble.command}", style="cyan", no_wrap=True, overflow="ignore"))
-    return Group(*lines)
-
-
-def _retained(result: StatusResult) -> dict[str, str]:
-    if (last := result.retained) is None:
-        return {}
-    return {"retained": f"what is older than {shown_ms(last.before_ms)} is taken; {escape(last.who)} has asked for it"}
-
-
-def _moving(result: StatusResult) -> dict[str, str]:
-    if not result.moving_to:
-        return {}
-    todo = f"`distcommit rebucket JOB.yaml --buckets {result.moving_to}` finishes it; until then no run begins"
-    return {"half made": f"a move to {result.moving_to} buckets: {todo}"}
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
@@ -317,14 +245,6 @@ def _replayed(totals: Totals) -> str:
     return text
 
 
-def _lost(positions: int) -> dict[str, str]:
-    if not positions:
-        return {}
-    return {
-        "lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were given up with them"
-    }
-
-
 def _notes(totals: Totals) -> dict[str, str]:
     """What is worth knowing and in order, by its kind: how many, which, and why."""
     by_kind: dict[str, dict[str, list[str]]] = {}
@@ -360,39 +280,3 @@ def _each(positions: Mapping[str, Position]) -> Text:
     """Positions one by one, as far as they fit."""
     first = [f"{partition}:{shown(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")
-
-
-def _position(positions: Mapping[str, Position]) -> Text:
-    """One number for a watermark over several partitions: how many offsets lie below it."""
-    numbers = [position for position in positions.values() if isinstance(position, int)]
-    if len(numbers) != len(positions):
-        return Text(", ".join(map(shown, positions.values())))
-    return Text(f"{sum(numbers):,}" if numbers else "none")
-
-
-def _next(row: DatasetStatusRow) -> str:
-    reason = " ".join(row.reason.split())
-    match row.status:
-        case "idle":
-            ids = [f"{name} of schemas {', '.join(map(str, ids))}" for name, ids in row.schemas.items()]
-            return "; ".join(filter(None, (_unread(row, reason), *ids)))
-        case "stopped":
-            return f"to be released (retry): {_unread(row, reason)}"
-        case "pending":
-            text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
-            if row.outage:
-                return f"{text}; an outage, nobody's failed run: {reason}"
-            if row.failed_runs:
-                return f"{text}; {counted_runs(row.failed_runs)} could not: {reason}"
-            return f"{text}; the last one could not: {reason}" if reason else text
-        case "revoking":
-            return f"to be released (abandon), as that was not finished: {reason}"
-        case _:
-            return f"to be released (retry, accept or abandon): {reason}"
-
-
-def _unread(row: DatasetStatusRow, reason: str) -> str:
-    if row.outage:
-        return f"the last run could not read it; an outage, nobody's failed run: {reason}"
-    times = "the last run" if row.failed_runs < 2 else f"{row.failed_runs} runs in a row"
-    return f"{times} could not read it: {reason}" if reason else ""

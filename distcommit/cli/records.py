@@ -47,6 +47,15 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
     return table
 
 
+def positions_lost(positions: int) -> dict[str, str]:
+    """How many a source has lost, if it has."""
+    if not positions:
+        return {}
+    return {
+        "lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were given up with them"
+    }
+
+
 def _ended(record: RunRecord) -> str:
     counts = {
         "datasets published": record.totals.get("datasets_published", 0),

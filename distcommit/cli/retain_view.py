@@ -12,10 +12,13 @@ from distcommit.stores.horizons import shown_ms
 
 def retain_view(result: RetainResult) -> RenderableType:
     """The verdict, the first datasets, and those that were left out."""
-    table = new_table("dataset", ">files", ">records", ">bytes")
+    table = new_table("dataset", ">files", ">records", ">of these rejected", ">bytes")
     for row in result.rows[:LISTED]:
-        table.add_row(Text(row.dataset), f"{row.files:,}", f"{row.records:,}", f"{row.size_bytes:,}")
+        rejected = f"{row.rejected:,}" if row.rejected else ""
+        table.add_row(Text(row.dataset), f"{row.files:,}", f"{row.records:,}", rejected, f"{row.size_bytes:,}")
     counted = f"{result.files:,} files of {result.datasets:,} datasets, {result.records:,} records"
+    if result.rejected:
+        counted += f" ({result.rejected:,} of them were turned away, and can't be reprocessed then)"
     if result.dry_run:
         verdict = good_verdict("dry run", f"{counted} would go")
     elif not result.succeeded:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.looking.runs import RunDatasetRow, RunResultKept, RunRow, RunsResult, RunStatus
-from distcommit.app.running.cancel import CancelResult
 from distcommit.cli.records import clock_time, flow_table
-from distcommit.cli.views import LISTED, and_more, bad_verdict, fact_table, good_verdict, listing, new_table, page
+from distcommit.cli.views import (
+    LISTED,
+    ExplainedTable,
+    and_more,
+    bad_verdict,
+    fact_table,
+    good_verdict,
+    listing,
+    new_table,
+    page,
+    short,
+)
+
+if TYPE_CHECKING:
+    from distcommit.app.running.cancel import CancelResult
 
 _STYLES = {
     RunStatus.COMMITTED: "green",
@@ -20,18 +34,19 @@ _STYLES = {
     RunStatus.SUCCESSFUL: "yellow",
     RunStatus.CANCELLED: "yellow",
 }
-_REASON = 160
 
 
 def runs_view(result: RunsResult) -> RenderableType:
     """All runs that are kept, newest first."""
-    table = new_table(">epoch", "status", ">began (UTC)", ">took", ">published", ">not", ">records", "what, and why")
+    table = ExplainedTable(
+        "epoch", "status", ">began (UTC)", ">took", ">datasets", ">not", ">records", explained="what, and why"
+    )
     for row in result.runs:
         counts = [f"{n:,}" if n else "" for n in (row.datasets_published, row.datasets_not, row.records_published)]
-        told = Text(f"{row.command} by {row.who}" if row.who else row.run_id)
-        if row.reason:
-            told.append(f": {_short(row.reason)}", style="dim")
-        table.add_row(str(row.epoch or ""), _status(row), _began(row).removesuffix(" UTC"), _took(row), *counts, told)
+        told = f"{row.command} by {row.who}" if row.who else row.run_id
+        told += f": {short(row.reason)}" if row.reason else ""
+        began = _began(row).removesuffix(" UTC").rpartition(":")[0]  # to the minute; of one run all is told
+        table.add_row(str(row.epoch or ""), _status(row), began, _took(row), *counts, why=told)
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
@@ -55,7 +70,7 @@ def cancel_view(result: CancelResult) -> RenderableType:
         verdict = bad_verdict("not ended yet", "a run that waits for Spark has no epoch, and can't be told; ask again")
     else:
         verdict = bad_verdict("not ended yet", "it is told, and ends as soon as it looks; ask again, or kill it")
-    facts = {f"epoch {row.epoch}": f"{row.status}: {escape(_short(row.reason))}" for row in result.runs}
+    facts = {f"epoch {row.epoch}": f"{row.status}: {escape(short(row.reason))}" for row in result.runs}
     return page(verdict, fact_table({"job": escape(result.job)} | facts))
 
 
@@ -65,7 +80,7 @@ def run_kept_view(result: RunResultKept) -> RenderableType:
     facts = {
         "run": f"{escape(row.run_id)}, epoch {row.epoch}",
         "status": f"[{_STYLES.get(row.status, '') or 'default'}]{row.status}[/]"
-        + (f": {escape(_short(row.reason))}" if row.reason else ""),
+        + (f": {escape(short(row.reason))}" if row.reason else ""),
         "command": f"{escape(row.command)} by {escape(row.who)}",
         "began": _began(row),
     }
@@ -103,7 +118,7 @@ def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
     outcome, read = each.outcome, each.attempts
     tries = f"{read.attempts:,}" + (f" ({read.failed:,} failed)" if read.failed else "")
     numbers = (outcome.records, outcome.files, read.records_read)
-    why = f"{outcome.kind}: {_short(outcome.reason)}" if outcome.kind else ""
+    why = f"{outcome.kind}: {short(outcome.reason)}" if outcome.kind else ""
     checks = "; ".join(f"{name}: {count:,} did not pass" for name, count in read.not_passed.items())
     return (
         Text(outcome.dataset),
@@ -127,8 +142,3 @@ def _began(row: RunRow) -> str:
 
 def _took(row: RunRow) -> str:
     return f"{(row.ended_ms - row.began_ms) / 1000:,.1f} s" if row.ended_ms else ""
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _REASON else f"{text[: _REASON - 3]}..."

@@ -42,7 +42,8 @@ _PROPERTY = "retained"
 @dataclass(frozen=True, slots=True)
 class LiveFile:
     """A file that is live: its path below the output, its footer, its size, and when its records had ended at the
-    latest, milliseconds since 1970: as its time folder does, or else as it was written; 0 if neither tells."""
+    latest, milliseconds since 1970: as its time folder does, or else (as of all error files) as it was written; 0 if
+    neither tells."""
 
     path: str
     footer: Footer
@@ -71,8 +72,11 @@ class Horizon(msgspec.Struct, frozen=True):
         return 0 < file.end_ms <= self.before_ms
 
 
-def _folder_end_ms(flow: TaskFlow, path: str, branch: str) -> int | None:
-    sink = next((each.sink for each in flow.branches if each.name == branch), flow.sinks[0])
+def _folder_end_ms(flow: TaskFlow, path: str, footer: Footer) -> int | None:
+    if footer.kind == "rejected":
+        return None  # in no time folder, whatever the job's sinks are
+    named = footer.branch or MAIN_BRANCH
+    sink = next((each.sink for each in flow.branches if each.name == named), flow.sinks[0])
     return sink.folder_end_ms(path)
 
 
@@ -101,21 +105,22 @@ class AgedDataset:
         return [read_tombstone(self.fs, f"{beside}/{name}") for name in names]
 
     def live(self) -> Iterator[LiveFile]:
-        """Live files; what was turned away is not among them.
+        """Live files, those of what was turned away among them.
 
         Raises:
             DistcommitError, OSError: if what says so can't be read.
         """
         retired = retired_by(self.stones(), self.done_epoch)
-        for path in files_below(self.fs, f"{self.output}/{published_folder(self.dataset_urn)}"):
+        folders = [f"{self.output}/{published_folder(self.dataset_urn, branch)}" for branch in (MAIN_BRANCH, ERRORS)]
+        for path in (path for folder in folders for path in files_below(self.fs, folder)):
             below = path.removeprefix(f"{self.output}/")
-            if below in retired:
+            if below in retired or is_tombstone(path):
                 continue
             status, footer = self.fs.status(path), read_footer(self.fs, path)
             if status is None or footer is None:
                 continue
             if footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch:
-                end_ms = _folder_end_ms(self.flow, below, footer.branch or MAIN_BRANCH)
+                end_ms = _folder_end_ms(self.flow, below, footer)
                 written_ms = -(-status.mtime_ns // 1_000_000)
                 yield LiveFile(below, footer, status.size_bytes, written_ms if end_ms is None else end_ms)
 

@@ -89,6 +89,17 @@ def test_on_a_phone_the_page_is_no_wider_than_the_phone(browser: Browser, report
         assert small == 0
 
 
+def test_on_a_phone_nothing_has_to_be_moved_aside_to_see_why(browser: Browser, report: str) -> None:
+    with shown(browser, report, PHONE) as page:
+        why = page.locator("#dataset-rows tr.bad td:last-child").first.bounding_box()
+        assert why is not None
+        assert why["x"] >= 0
+        assert why["x"] + why["width"] <= PHONE[0]
+        page.fill("#filter-name", "shop-3")
+        seen = "[...document.querySelectorAll('#dataset-rows tr')].filter((row) => row.hidden && row.offsetHeight)"
+        assert page.evaluate(f"{seen}.length") == 0, "what is filtered away takes no room"
+
+
 def test_by_keyboard_datasets_are_found_and_sorted(browser: Browser, report: str) -> None:
     with shown(browser, report) as page:
         page.keyboard.press("Tab")

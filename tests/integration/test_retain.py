@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import read
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
 from distcommit.model.errors import ConfigurationError, CutGoneError
-from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, kafka_job
+from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 
 TOPICS = {f"t{number:02d}": 1 for number in range(8)}
 
@@ -49,6 +51,43 @@ def test_killed_in_its_commit_the_same_command_finishes_it(tmp_path: Path, spark
         job.produce(2, days=2)
         assert here.run().succeeded
         assert job.audit().exact
+
+
+@pytest.mark.slow
+def test_killed_as_it_takes_what_was_turned_away_the_same_command_finishes_it(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Of each topic two records are no JSON; one of them was turned away long ago."""
+    converters = [{"type": "json", "fields": {"n": "int64"}}]
+    with kafka_job(tmp_path, TOPICS, commit={"min_interval_ms": 0}, converters=converters, on_rejected="divert") as job:
+        here, age = Job.from_file(job.path, session=spark), age_of_first_day()
+        for written_long_ago in (True, False):
+            job.produce(2)
+            produce_bad(job)
+            assert here.run().succeeded
+            for path in tmp_path.glob("output/_rejected/*/*.parquet"):
+                if written_long_ago:
+                    os.utime(path, (FIRST_DAY_MS / 1000, FIRST_DAY_MS / 1000))
+        command = ["retain", str(job.path), "--older-than", age]
+        with RunProcess(command, tmp_path / "killed.out", tmp_path / "killed.err") as run:
+            while not run.has_ended and not list(tmp_path.glob("output/_rejected/*/*.tombstone")):
+                time.sleep(0.001)
+            assert not run.has_ended, run.stderr.read_text()[-3000:]
+            run.kill()
+        assert here.retain(age).deleted
+        audit = job.audit()
+        assert (audit.exact, audit.rejected, audit.retained) == (True, 8, 8 * 5)
+        assert len(list(tmp_path.glob("output/_rejected/*/*.parquet"))) == 8
+        assert here.reprocess_all().totals.records_read == 8
+
+
+def produce_bad(job: KafkaJob) -> None:
+    """A record that is no JSON, to each topic, on the first day."""
+    producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
+    for topic in job.topics:
+        producer.produce(topic, "no JSON", partition=0, timestamp=FIRST_DAY_MS)
+        job.produced += 1
+    assert producer.flush(60) == 0
 
 
 def test_only_files_that_are_added_or_replaced_by_partition_are_retained(tmp_path: Path) -> None:

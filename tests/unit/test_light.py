@@ -52,6 +52,32 @@ from distcommit.cli.main import main
 sys.argv = ["distcommit", *sys.argv[2:]]
 main()
 """
+AND_MODULES = """
+import json
+from distcommit.cli.main import main
+
+sys.argv = ["distcommit", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+print(json.dumps(sorted(sys.modules)))
+"""
+NOT_TO_LOOK = (
+    "confluent_kafka",
+    "distcommit.app.by_hand",
+    "distcommit.app.gobblin",
+    "distcommit.app.job",
+    "distcommit.app.observing",
+    "distcommit.app.running",
+    "distcommit.app.serving",
+    "distcommit.engine.run",
+    "jinja2",
+    "pandas",
+    "pyarrow.dataset",
+    "pyspark",
+)
+"""Importing these is waited for, and who looks needs none."""
 JOB = """\
 job: planes
 source: {type: kafka, brokers: "127.0.0.1:1", topics: [idle]}
@@ -111,3 +137,18 @@ def test_a_reader_lists_what_is_committed(tmp_path: Path) -> None:
     put_cut(store, epoch, "run", CutPhase.BEGAN, [], 1)
     cut_began(store, epoch, [])
     assert json.loads(run_without(COMMAND, tmp_path, "files", job_file, "--json"))["files"] == {}
+
+
+@pytest.mark.parametrize("command", ["status", "datasets", "steps", "runs"])
+def test_who_looks_does_not_wait_for_what_runs_and_what_acts(tmp_path: Path, command: str) -> None:
+    from distcommit import Job
+
+    job_file = tmp_path / "job.yaml"
+    job_file.write_text(JOB)
+    Job.from_file(job_file).open_store(create=True)
+    words = [sys.executable, "-c", "import sys\n" + AND_MODULES, command, str(job_file)]
+    told = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    loaded: list[str] = json.loads(told.stdout.splitlines()[-1])
+    assert "distcommit.app.stored_job" in loaded
+    assert [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in NOT_TO_LOOK)] == []

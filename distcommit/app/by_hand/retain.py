@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Observer
 from distcommit.engine.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.ingest.retained import Horizon, RetainedFiles
+from distcommit.ingest.retained import Horizon, LiveFile, RetainedFiles
 from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, DistcommitError
 from distcommit.model.log_records import DatasetStatus
@@ -30,16 +31,18 @@ _LEAST_CUTS = 2
 
 
 class RetainRow(msgspec.Struct, frozen=True):
-    """What is too old of a dataset."""
+    """What is too old of a dataset; `rejected`: how many of its records were turned away."""
 
     dataset: str
     files: int
     records: int
     size_bytes: int
+    rejected: int = 0
 
 
 class RetainResult(msgspec.Struct):
-    """What retention has taken, or would take, from the files of before `before_ms`, milliseconds since 1970.
+    """What retention has taken, or would take, from the files of before `before_ms`, milliseconds since 1970, records
+    that were turned away (`rejected`) among them.
 
     `rows` names the first hundred datasets; counts are whole. `left_out`: datasets of which nothing went, and why; the
     same command takes it later. `deleted`: False if files that went stay until no cut that is kept shows them.
@@ -59,6 +62,7 @@ class RetainResult(msgspec.Struct):
     deleted: bool = False
     undated: int = 0
     succeeded: bool = True
+    rejected: int = 0
 
 
 def age_ms(text: str) -> int:
@@ -97,12 +101,18 @@ def look_for_past(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: b
                 why = "stopped" if state.is_stopped else state.status.value
                 _left_out(result, f"{urn}: it is {why}; `distcommit status` says what to do")
                 continue
-            row = RetainRow(urn, len(past), sum(f.footer.records for f in past), sum(f.size_bytes for f in past))
-            result.datasets, result.files = result.datasets + 1, result.files + row.files
-            result.records, result.size_bytes = result.records + row.records, result.size_bytes + row.size_bytes
-            if len(result.rows) < _LISTED:
-                result.rows.append(row)
+            _add(result, urn, past)
     return result
+
+
+def _add(result: RetainResult, urn: str, past: Sequence[LiveFile]) -> None:
+    rejected = sum(file.footer.records for file in past if file.footer.kind == "rejected")
+    records, size_bytes = sum(file.footer.records for file in past), sum(file.size_bytes for file in past)
+    result.datasets, result.files = result.datasets + 1, result.files + len(past)
+    result.records, result.rejected = result.records + records, result.rejected + rejected
+    result.size_bytes += size_bytes
+    if len(result.rows) < _LISTED:
+        result.rows.append(RetainRow(urn, len(past), records, size_bytes, rejected))
 
 
 def retain_job(
@@ -116,7 +126,8 @@ def retain_job(
     when_unread: bool = False,
 ) -> RetainResult:
     """Takes published files away that are too old: those whose folder by time is over for so long, and where they are
-    in none, those that were written so long ago. What was turned away stays, and so do watermarks.
+    in none, those that were written so long ago, what was turned away among them: nobody can feed that again then.
+    Watermarks stay.
 
     It first says durably what is to go. A run then seals, for each dataset, a tombstone that names its files; once that
     is done, audit, rebuild and readers of newer cuts know them to be gone. Another one drops older cuts, deletes the

@@ -4,22 +4,22 @@ folders that can't be written. Looks only."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.status import StatusResult
+from distcommit.app.looking.status import StatusResult, waiting
 from distcommit.app.looking.steps import StepRow, read_steps
 from distcommit.fs.local import LocalFileSystem
 from distcommit.model.errors import DistcommitError
 from distcommit.model.freshness import NO_TARGETS, Freshness
 from distcommit.model.steps import StepContext
 from distcommit.protocol.paths import STORE_MARKER
-from distcommit.stores.fencing import newer_runs
+from distcommit.stores.fencing import newer_runs, older_output
 from distcommit.stores.job_store import JobStore
 
-_LOOKED_AT = 20
-"""Quarantined datasets, at most: a look takes as long as their files are many."""
+NAMED = 20
+"""Troubles of a kind that are told one by one, at most; of datasets with one reason together the first is looked at."""
 _ROOM_BYTES = 1 << 20
 """With less than this free, nothing but names can be written."""
 
@@ -29,7 +29,8 @@ class Around(NamedTuple):
     write, each with why. `now_ms`: this machine's time. `turned_away_fails`: whether the job file says that a work unit
     fails for a record that is turned away; `fails_for_fields`: its key that says so for a new field, if it does.
     `freshness`: targets of datasets; `is_scheduled`: whether services run it.
-    `newer`: what the output knows of runs, or of a rebuild, that the store does not."""
+    `newer`: what the output knows of runs, or of a rebuild, that the store does not; `older`: what the store knows of
+    runs that the output does not."""
 
     lacking: Mapping[str, StepRow] = {}
     closed: Sequence[str] = ()
@@ -39,31 +40,34 @@ class Around(NamedTuple):
     freshness: Freshness = NO_TARGETS
     is_scheduled: bool = False
     newer: str = ""
+    older: str = ""
 
 
 def look_around(folders: JobFolders, store: JobStore, status: StatusResult, now_ms: int) -> Around:
     """What is there now, on a local file system also whether it can be written."""
+    older = _told(older_output, store)
     return Around(
         lacking=dict(_lacking(folders, store, status)),
-        closed=tuple(_closed(store)),
+        closed=tuple(_closed(store, ["store", "staging", *([] if older else ["output"])])),
         now_ms=now_ms,
         turned_away_fails=folders.config.on_rejected == "fail",
         fails_for_fields=_fails_for_fields(folders.tree),
         freshness=folders.config.targets,
         is_scheduled=folders.config.schedule is not None,
-        newer=_newer(store),
+        newer=_told(newer_runs, store),
+        older=older,
     )
 
 
-def _newer(store: JobStore) -> str:
+def _told(of: Callable[[JobStore], str], store: JobStore) -> str:
     try:
-        return newer_runs(store)
+        return of(store)
     except (DistcommitError, OSError):  # it is told elsewhere that the job log, or the output, can't be read
         return ""
 
 
 def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iterator[tuple[str, StepRow]]:
-    quarantined = [row.dataset for row in status.datasets if row.status == "quarantined"][:_LOOKED_AT]
+    quarantined = [rows[0].dataset for rows in waiting(status)[:NAMED] if rows[0].status == "quarantined"]
     if not quarantined:
         return
     roots, committers = store.roots, folders.config.task_flow().committers
@@ -78,13 +82,14 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
             yield dataset, lost
 
 
-def _closed(store: JobStore) -> Iterator[str]:
-    """Of folders of this machine: those on a full file system, and those that this user should be able to write, as the
-    store is theirs, and can't."""
+def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
+    """Of these folders, if they are of this machine: those on a full file system, and those that this user should be
+    able to write, as the store is theirs, and can't."""
     if not isinstance(store.fs, LocalFileSystem):
         return
     roots, full = store.roots, set[int]()
-    for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
+    for name in names:
+        path = getattr(roots, name)
         try:
             room, place = os.statvfs(path), os.stat(path)
             is_ours = os.stat(f"{roots.store}/{STORE_MARKER}").st_uid == os.geteuid()

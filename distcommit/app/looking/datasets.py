@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -75,7 +75,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
     @property
     def times_behind(self) -> float:
         """How many times its freshness target it is behind its source; 0 if that is not known, or it has none."""
-        return (self.lag_seconds or 0) / self.target_s if self.target_s else 0.0
+        return _times_behind(self.lag_seconds, self.target_s)
 
 
 class DatasetsResult(Shown, msgspec.Struct, frozen=True):
@@ -117,23 +117,12 @@ def list_datasets(
         except DistcommitError as error:
             unknown = str(error)
     outcomes, attempts = _of_last_run(store, status) if query.read else ({}, {})
-    ended = _ends(store, {row.done_epoch for row in rows})
-    found = [
-        _row(
-            row,
-            ended.get(row.done_epoch, 0),
-            lags.get(row.dataset),
-            outcomes,
-            attempts,
-            freshness.target_of(row.dataset),
-        )
-        for row in rows
-    ]
-    found.sort(key=lambda row: row.state.dataset)
-    found.sort(key=_KEYS[query.sort])
-    shown = found[: query.most] if query.most else found
+    known = _Known(store, lags, outcomes, attempts, freshness)
+    if query.sort is not SortBy.NAME:
+        rows.sort(key=lambda row: _KEYS[query.sort](known, row))  # those of one kind as they were: by name
+    shown = rows[: query.most] if query.most else rows
     epoch = status.runs[0].epoch if query.read and status.runs else 0
-    return DatasetsResult(status.job, shown, len(found), status.unreadable, epoch, unknown)
+    return DatasetsResult(status.job, list(map(known.row, shown)), len(rows), status.unreadable, epoch, unknown)
 
 
 def _is_asked(row: DatasetStatusRow, query: Query) -> bool:
@@ -141,50 +130,67 @@ def _is_asked(row: DatasetStatusRow, query: Query) -> bool:
     return asked and fnmatch.fnmatchcase(row.dataset, query.match)
 
 
-_KEYS: dict[SortBy, Callable[[DatasetRow], float]] = {
-    SortBy.NAME: lambda row: 0,
-    SortBy.STATUS: lambda row: WORST_FIRST.index(standing(row.state)),
-    SortBy.LAG: lambda row: -(row.lag_records or 0),
-    SortBy.SECONDS: lambda row: -(row.lag_seconds or 0),
-    SortBy.RECORDS: lambda row: -row.state.done_records,
-    SortBy.REJECTED: lambda row: -(row.attempts.records_rejected if row.attempts else 0),
-    SortBy.FAILED: lambda row: -row.state.failed_runs,
-    SortBy.AGE: lambda row: row.committed_ms,
-    SortBy.BEHIND: lambda row: -row.times_behind,
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of datasets beside where they stand. A row is made of those alone that are shown."""
+
+    store: JobStore
+    lags: Mapping[str, Lag]
+    outcomes: Mapping[str, RunDataset]
+    attempts: Mapping[str, AttemptCounts]
+    freshness: Freshness
+    _ended: dict[int, int] = field(default_factory=dict)
+
+    def row(self, state: DatasetStatusRow) -> DatasetRow:
+        """The dataset, with all that is known of it."""
+        urn = state.dataset
+        lag = self.lags.get(urn)
+        return DatasetRow(
+            state,
+            self.committed_ms(state),
+            lag.records if lag else None,
+            lag.seconds if lag else None,
+            lag.problem if lag else "",
+            self.outcomes.get(urn),
+            self.attempts.get(urn),
+            self.freshness.target_of(urn),
+        )
+
+    def committed_ms(self, state: DatasetStatusRow) -> int:
+        """When the run that committed it last had ended; 0 if that is not kept."""
+        epoch = state.done_epoch
+        if epoch not in self._ended:
+            self._ended[epoch] = self._read_end(epoch) if epoch else 0
+        return self._ended[epoch]
+
+    def _read_end(self, epoch: int) -> int:
+        try:
+            record = read_record(self.store.fs, self.store.roots.store, epoch)
+        except (DistcommitError, OSError):
+            return 0
+        return record.ended_ms if record is not None else 0
+
+    def times_behind(self, state: DatasetStatusRow) -> float:
+        """See `DatasetRow`."""
+        lag = self.lags.get(state.dataset, _NO_LAG)
+        return _times_behind(lag.seconds, self.freshness.target_of(state.dataset))
+
+
+_NO_LAG, _NO_ATTEMPTS = Lag("", None, None), AttemptCounts()
+_KEYS: dict[SortBy, Callable[[_Known, DatasetStatusRow], float]] = {
+    SortBy.STATUS: lambda _, row: WORST_FIRST.index(standing(row)),
+    SortBy.LAG: lambda known, row: -(known.lags.get(row.dataset, _NO_LAG).records or 0),
+    SortBy.SECONDS: lambda known, row: -(known.lags.get(row.dataset, _NO_LAG).seconds or 0),
+    SortBy.RECORDS: lambda _, row: -row.done_records,
+    SortBy.REJECTED: lambda known, row: -known.attempts.get(row.dataset, _NO_ATTEMPTS).records_rejected,
+    SortBy.FAILED: lambda _, row: -row.failed_runs,
+    SortBy.AGE: lambda known, row: known.committed_ms(row),
+    SortBy.BEHIND: lambda known, row: -known.times_behind(row),
 }
 
 
-def _row(
-    state: DatasetStatusRow,
-    committed_ms: int,
-    lag: Lag | None,
-    outcomes: Mapping[str, RunDataset],
-    attempts: Mapping[str, AttemptCounts],
-    target_s: float,
-) -> DatasetRow:
-    return DatasetRow(
-        state,
-        committed_ms,
-        lag.records if lag else None,
-        lag.seconds if lag else None,
-        lag.problem if lag else "",
-        outcomes.get(state.dataset),
-        attempts.get(state.dataset),
-        target_s,
-    )
-
-
-def _ends(store: JobStore, epochs: Iterable[int]) -> dict[int, int]:
-    """When these runs had ended, of those that are kept."""
-    found: dict[int, int] = {}
-    for epoch in epochs:
-        try:
-            record = read_record(store.fs, store.roots.store, epoch) if epoch else None
-        except (DistcommitError, OSError):
-            continue
-        if record is not None:
-            found[epoch] = record.ended_ms
-    return found
+def _times_behind(lag_seconds: float | None, target_s: float) -> float:
+    return (lag_seconds or 0) / target_s if target_s else 0.0
 
 
 def _of_last_run(store: JobStore, status: StatusResult) -> tuple[dict[str, RunDataset], dict[str, AttemptCounts]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -13,6 +14,7 @@ from distcommit.model.errors import CorruptError, DistcommitError, UnknownVersio
 from distcommit.model.extract import Extract
 from distcommit.model.log_records import DatasetState, DatasetStatus
 from distcommit.model.notebook import Shown
+from distcommit.model.parallel import in_flight
 from distcommit.model.watermark import Position
 from distcommit.model.work import SchemaIds, positions_lost
 from distcommit.protocol.fold import Fold
@@ -81,7 +83,8 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class StatusResult(Shown, msgspec.Struct, frozen=True):
-    """A job's state. `unreadable` names logs that can't be read, or that have lost their newest segments, with the
+    """A job's state. `datasets`: all of them, or all but those that are idle and of which there is nothing to be said.
+    `unreadable` names logs that can't be read, or that have lost their newest segments, with the
     error; `damaged` those of them that are there, and not as they were written. Without the job log `epoch` is 0.
 
     `last_run`: what the run of that epoch left of itself when it ended, and `no_record`: why there is nothing of it;
@@ -122,11 +125,22 @@ class StatusResult(Shown, msgspec.Struct, frozen=True):
 
 WORST_FIRST = ("quarantined", "revoking", "stopped", "pending", "unread", "idle")
 """How datasets may stand, as `standing` has it."""
+WAITING = ("quarantined", "revoking", "stopped")
+"""Those that no run goes on with, until a person says how."""
 
 
 def standing(row: DatasetStatusRow) -> str:
     """Its status; `unread` of one that is idle, and could not be read."""
     return "unread" if row.status == "idle" and row.reason else row.status
+
+
+def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
+    """Datasets that wait for a person, those with one status and reason together."""
+    groups: dict[tuple[str, str], list[DatasetStatusRow]] = {}
+    for row in result.datasets:
+        if row.status in WAITING:
+            groups.setdefault((row.status, row.reason.replace(row.dataset, "*")), []).append(row)
+    return list(groups.values())
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
@@ -147,31 +161,29 @@ def read_status(
     extract_of: Callable[[str], Extract | None] = lambda _: None,
     *,
     whole_job: bool = False,
+    idle: bool = True,
 ) -> StatusResult:
-    """Folds all logs: O(buckets) reads, whatever the history. `published_in` says where a dataset's records are, and
-    `extract_of` of what it is an extract."""
-    rows: list[DatasetStatusRow] = []
+    """Folds all logs: O(buckets) reads, whatever the history.
+
+    Args:
+        store: the job's.
+        published_in: says where a dataset's records are, and
+        extract_of: of what it is an extract.
+        whole_job: whether a run publishes all datasets or none.
+        idle: whether datasets are listed of which there is nothing to be said; else they are counted alone.
+    """
     unreadable: dict[str, str] = {}
-    damaged: list[str] = []
     job_fold: Fold | None = None
     try:
         job_fold = store.job_log().refresh()
     except (DistcommitError, OSError) as error:
         unreadable["job log"] = str(error)
-    for bucket in range(store.buckets):
-        try:
-            log = store.bucket_log(bucket)
-            states = log.refresh().datasets.values()
-            rows += [
-                _row(state, job_fold, published_in(state.dataset_urn), extract_of(state.dataset_urn))
-                for state in states
-            ]
-            if job_fold is not None and job_fold.generation == store.generation:
-                require_head(job_fold, bucket, log)
-        except (DistcommitError, OSError) as error:
-            unreadable[f"bucket {bucket}"] = str(error)
-            if isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError):
-                damaged.append(f"bucket {bucket}")
+    look = _Look(store, job_fold, published_in, extract_of, idle)
+    buckets = in_flight(store.fs.parallel_buckets, look.at, range(store.buckets))
+    rows = [row for each in buckets for row in each.rows]
+    unreadable |= {f"bucket {number}": each.unreadable for number, each in enumerate(buckets) if each.unreadable}
+    counts = Counter(row.status for row in rows)
+    counts["idle"] += sum(each.not_listed for each in buckets)
     last_run, no_record = _last_run(store, job_fold)
     return StatusResult(
         job=store.job,
@@ -186,12 +198,61 @@ def read_status(
         generation=store.generation,
         moving_to=job_fold.under_way.buckets if job_fold and job_fold.under_way else 0,
         whole_job=whole_job,
-        counts=dict(Counter(row.status for row in rows)),
+        counts={status: count for status, count in counts.items() if count},
         unread=sum(1 for row in rows if standing(row) == "unread"),
-        positions_lost=sum(row.positions_lost for row in rows),
-        damaged=damaged,
+        positions_lost=sum(each.positions_lost for each in buckets),
+        damaged=[f"bucket {number}" for number, each in enumerate(buckets) if each.is_damaged],
         unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
     )
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What is seen of a bucket. `not_listed`: idle datasets that have no row."""
+
+    rows: list[DatasetStatusRow]
+    not_listed: int = 0
+    positions_lost: int = 0
+    unreadable: str = ""
+    is_damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at the buckets of a store, after one at its job log: None if that can't be read."""
+
+    store: JobStore
+    job_fold: Fold | None
+    published_in: Callable[[str], str]
+    extract_of: Callable[[str], Extract | None]
+    idle: bool
+
+    def at(self, bucket: int) -> _Bucket:
+        found, job_fold = _Bucket([]), self.job_fold
+        try:
+            log = self.store.bucket_log(bucket)
+            for urn, state in log.refresh().datasets.items():
+                found.positions_lost += positions_lost(state.skipped) if state.skipped else 0
+                if self.idle or not _is_plain(state, job_fold):
+                    found.rows.append(_row(state, job_fold, self.published_in(urn), self.extract_of(urn)))
+                else:
+                    found.not_listed += 1
+            if job_fold is not None and job_fold.generation == self.store.generation:
+                require_head(job_fold, bucket, log)
+        except (DistcommitError, OSError) as error:
+            found.unreadable = str(error) or type(error).__name__
+            found.is_damaged = isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
+        return found
+
+
+def _is_plain(state: DatasetState, job_fold: Fold | None) -> bool:
+    """Whether it is idle, could be read, and nobody has set its watermark since the newest run began."""
+    return state.open is None and state.unread is None and not _set_since(state, job_fold)
+
+
+def _set_since(state: DatasetState, job_fold: Fold | None) -> bool:
+    newest_epoch = job_fold.fence_epoch if job_fold else 0
+    return state.open is None and state.done_epoch < state.closed_epoch == newest_epoch
 
 
 def _last_run(store: JobStore, job_fold: Fold | None) -> tuple[RunRecord | None, str]:
@@ -241,5 +302,5 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract:
         done_records=state.done_records,
         done_files=state.done_files,
         extract=extract,
-        set_since=mine is None and state.done_epoch < state.closed_epoch == (job_fold.fence_epoch if job_fold else 0),
+        set_since=_set_since(state, job_fold),
     )

@@ -125,9 +125,16 @@ def _rows(state: DatasetState, context: StepContext) -> Iterator[StepRow]:
         try:
             answers = type(steps[0]).verify_all(steps)
         except Exception as error:  # noqa: BLE001 - a step class may be the user's
-            yield from (StepRow(s.type_name, repr(s), "UNKNOWN", f"{type(error).__name__}: {error}") for s in steps)
+            yield from (StepRow(s.type_name, _told(s), "UNKNOWN", f"{type(error).__name__}: {error}") for s in steps)
             continue
         yield from (_row(step, answer) for step, answer in zip(steps, answers, strict=True))
+
+
+def _told(step: CommitStep) -> str:
+    """What a step says of itself, by the name that its type is stored under."""
+    text, name = repr(step), type(step).__name__
+    is_call = text.startswith(f"{name}(") and text.endswith(")")
+    return f"{step.type_name} {text[len(name) + 1 : -1]}" if is_call else text
 
 
 def _is_gone(step: CommitStep) -> bool:
@@ -140,6 +147,6 @@ def _is_gone(step: CommitStep) -> bool:
 def _row(step: CommitStep, answer: Verdict | Lost) -> StepRow:
     if isinstance(answer, Lost):
         why = f"expected {answer.expected}; found {answer.found}"
-        return StepRow(step.type_name, repr(step), "LOST", why, gone=_is_gone(step))
+        return StepRow(step.type_name, _told(step), "LOST", why, gone=_is_gone(step))
     later = _ASKED_LATER if step.sink_name and answer is Verdict.PENDING else ""
-    return StepRow(step.type_name, repr(step), answer.name, later)
+    return StepRow(step.type_name, _told(step), answer.name, later)

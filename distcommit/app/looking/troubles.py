@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.looking.around import Around
+from distcommit.app.looking.around import NAMED, Around
 from distcommit.app.looking.runs import RunRow, RunsResult, RunStatus
-from distcommit.app.looking.status import DatasetStatusRow, NextRun, StatusResult, Trouble
+from distcommit.app.looking.status import WAITING, DatasetStatusRow, NextRun, StatusResult, Trouble, waiting
 from distcommit.model.error_kinds import is_record
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, printable
 from distcommit.model.freshness import BEHIND
@@ -16,7 +16,6 @@ from distcommit.model.run_outcome import RunOutcome
 from distcommit.stores.fencing import UNFINISHED_REBUILD
 from distcommit.stores.run_records import NOT_PLANNED, RecordedReason, RecordedReasons
 
-_NAMED = 20
 _TEXT = 300
 _CLOCK_MS = 60_000
 """Clocks that differ by less are no trouble."""
@@ -76,11 +75,16 @@ def _of_stores(result: StatusResult, command: Command, around: Around) -> Iterat
         yield Trouble(
             f"the store is older than what was published from it: {around.newer}", command("rebuild"), mend=mend
         )
+    if around.older:
+        what = (
+            f"the output is older than the store, or another one: {around.older}. Correct paths.output, or put it back"
+        )
+        yield Trouble(what, command("rebuild", "--keep-watermarks", "--dry-run"))
     if result.moving_to:
         what = f"a move to {result.moving_to} buckets is half made, and until it is finished no run begins"
         move = ("rebucket", str(result.moving_to))
         yield Trouble(what, command("rebucket", f"--buckets={result.moving_to}"), mend=move)
-    for name, error in list(result.unreadable.items())[:_NAMED]:
+    for name, error in list(result.unreadable.items())[:NAMED]:
         bucket = name.removeprefix("bucket ")
         words = (
             ("log",) if bucket == name else ("rebuild",) if name in result.damaged else ("log", f"--bucket={bucket}")
@@ -99,13 +103,9 @@ _MEANS = {
 
 def _of_quarantined(result: StatusResult, command: Command, around: Around) -> Iterator[Trouble]:
     """Those that wait for a person, with one reason together; what is lost of one is looked at as it is now."""
-    groups: dict[tuple[str, str], list[DatasetStatusRow]] = {}
-    for row in result.datasets:
-        if row.status in _STOPPED:
-            reason = row.reason.replace(row.dataset, "*")
-            groups.setdefault((row.status, reason), []).append(row)
-    for (status, _), rows in list(groups.items())[:_NAMED]:
-        first = rows[0]
+    groups = waiting(result)
+    for rows in groups[:NAMED]:
+        first, status = rows[0], rows[0].status
         others = f" and {len(rows) - 1:,} more with the same reason" if len(rows) > 1 else ""
         what = f"{first.dataset}{others}: {_MEANS[status]}: {_short(first.reason)}"
         how = _STOPPED[status]
@@ -124,9 +124,9 @@ def _of_quarantined(result: StatusResult, command: Command, around: Around) -> I
         words = ("--all", how) if len(rows) > 1 and how == "retry" else (first.dataset, how)
         mend = ("abandon", *(row.dataset for row in rows)) if status == "revoking" else ()
         yield Trouble(what, command("release", *words, named=words[0] != "--all"), len(rows), mend)
-    left = list(groups.items())[_NAMED:]
+    left = groups[NAMED:]
     if left:
-        count = sum(len(rows) for _, rows in left)
+        count = sum(map(len, left))
         yield Trouble(f"and {count:,} datasets more that wait for a person", command("status", "--all"), count)
 
 
@@ -134,7 +134,7 @@ def _of_whole_jobs(result: StatusResult, command: Command) -> Iterator[Trouble]:
     """Of jobs that publish all or nothing: why the last run published nothing, by dataset, and what keeps the next."""
     if not result.whole_job:
         return
-    blocking = [row.dataset for row in result.datasets if row.status in _STOPPED]
+    blocking = [row.dataset for row in result.datasets if row.status in WAITING]
     if blocking:
         what = (
             f"the next run publishes nothing: the job publishes all datasets or none, and {_names(blocking)} can't be"
@@ -143,10 +143,10 @@ def _of_whole_jobs(result: StatusResult, command: Command) -> Iterator[Trouble]:
     last = result.last_run
     if last is None or last.outcome is not RunOutcome.HELD_BACK:
         return
-    for reason in last.reasons.kept[:_NAMED]:
+    for reason in last.reasons.kept[:NAMED]:
         what = f"the last run published nothing, because of {reason.subject}: {reason.kind}: {_short(reason.text)}"
         yield Trouble(what, _remedy(reason, result, command), 1)
-    more = max(0, len(last.reasons.kept) - _NAMED) + last.reasons.left_out
+    more = max(0, len(last.reasons.kept) - NAMED) + last.reasons.left_out
     if more:
         yield Trouble(f"and because of {more:,} more", command("runs", str(last.epoch)), more)
 
@@ -157,11 +157,11 @@ def _of_unplanned(result: StatusResult, command: Command) -> Iterator[Trouble]:
     if last is None or last.error or result.whole_job:
         return
     found = [reason for reason in last.reasons.kept if reason.kind == NOT_PLANNED]
-    for reason in found[:_NAMED]:
+    for reason in found[:NAMED]:
         yield Trouble(
             f"{reason.subject} could not be planned: {_short(reason.text)}", _remedy(reason, result, command), 1
         )
-    more = len(found[_NAMED:])
+    more = len(found[NAMED:])
     if more:
         yield Trouble(f"and {more:,} datasets more that could not be planned", command("runs", str(last.epoch)), more)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from distcommit.app.job_file.config import load_config
@@ -33,6 +32,7 @@ from distcommit.stores.job_store import JobStore, Roots, open_any_store
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
@@ -109,6 +109,8 @@ class Cut:
     def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:
         """As a pyarrow dataset: of Parquet files of this machine one that reads when it is asked (and raises
         FileNotFoundError if the cut has gone by then), of others one in memory."""
+        import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along
+
         paths = [path for found in self.paths(dataset).values() for path in found]
         if self._store.fs.scheme != "file" or not paths or not all(path.endswith(".parquet") for path in paths):
             return ds.dataset(self.to_arrow(dataset))

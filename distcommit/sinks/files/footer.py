@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from fastavro.schema import SchemaParseException, UnknownType
 from xxhash import xxh3_64_hexdigest
@@ -227,6 +226,8 @@ def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[
 
 def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
     """The file, and its row groups that may have a wanted record by their statistics."""
+    import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along, of all that import this
+
     fragment = ds.ParquetFileFormat().make_fragment(opened)
     file = pq.ParquetFile(opened, metadata=fragment.metadata, page_checksum_verification=True)
     expression = None if wanted is None else wanted(file.schema_arrow)

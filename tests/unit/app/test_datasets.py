@@ -114,6 +114,7 @@ class TestSteps:
         (sequence,) = read_steps(WORLD.store(machine), context).sequences
         assert sequence.counts == {"DONE": 1, "LOST": 1}
         lost = next(step for step in sequence.steps if step.state == "LOST")
+        assert lost.what.startswith("fs-rename '")
         assert lost.why.startswith("expected ")
         assert "found " in lost.why
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from distcommit.app.job import Job
+from distcommit.app.stored_job import StoredJob
+from distcommit.fs.local import LocalFileSystem
 from tests.jobs.large_store import make_large_store
 
 MB = 1024 * 1024
@@ -30,6 +34,42 @@ def test_a_store_of_many_is_told_as_it_is(tmp_path: Path) -> None:
     assert status.counts == {"idle": 392, "pending": 4, "quarantined": 4}
     assert [trouble.datasets for trouble in status.troubles] == [4, 4, 4, 0]
     assert job.datasets().matching == 400
+
+
+def reads_of(job: StoredJob, look: Callable[[StoredJob], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many files a look reads."""
+    found, real = list[str](), LocalFileSystem.read
+
+    def read(fs: LocalFileSystem, path: str) -> bytes:
+        found.append(path)
+        return real(fs, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "read", read)
+        look(job)
+    return len(found)
+
+
+@pytest.mark.parametrize("look", [StoredJob.status, StoredJob.datasets, StoredJob.runs])
+def test_how_much_is_read_depends_on_the_buckets_and_not_on_the_datasets(
+    look: Callable[[StoredJob], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for datasets in (500, 1000):  # so many that no bucket is empty
+        job = StoredJob.from_file(make_large_store(tmp_path / f"{datasets}", datasets))
+        store = job.open_store(create=False)
+        for bucket in range(store.buckets):
+            store.bucket_log(bucket, 1).checkpoint(at_least=1)
+        found.append(reads_of(job, look, monkeypatch))
+    assert found[0] == found[1] < 2 * store.buckets + 20
+
+
+def test_what_is_only_counted_is_the_same_as_what_is_listed(tmp_path: Path) -> None:
+    job = StoredJob.from_file(make_large_store(tmp_path / "job", 400))
+    all_of_them, busy = job.status(), job.status(idle=False)
+    plain = [row for row in all_of_them.datasets if row.status == "idle" and not row.reason]
+    assert (len(plain), len(all_of_them.datasets)) == (388, 400)
+    assert busy == structs.replace(all_of_them, datasets=[row for row in all_of_them.datasets if row not in plain])
 
 
 @pytest.mark.slow

@@ -14,7 +14,10 @@ from distcommit.app.by_hand.rebuild import known_states, plan_rebuild, rebuild_s
 from distcommit.app.by_hand.retain import age_ms, look_for_past, retaining
 from distcommit.app.output.audit import AuditResult, audit_store
 from distcommit.engine.run import RunResult, run
+from distcommit.engine.settings import RunSettings
+from distcommit.ingest.fed_again import ErrorFiles
 from distcommit.ingest.retained import AgedDataset, Horizon
+from distcommit.ingest.task_flow import TaskFlow
 from distcommit.model.errors import ConfigurationError, CorruptError, CutGoneError
 from distcommit.protocol.paths import is_tombstone
 from distcommit.sinks.files.sink import FileSink
@@ -24,6 +27,7 @@ from distcommit.stores.fencing import end_run
 from distcommit.stores.horizons import newest_horizon, put_horizon
 from distcommit.stores.job_store import open_store
 from distcommit.stores.tombstones import read_tombstone
+from distcommit.testing.models.turning_away import TurningAway
 from tests.unit.app.test_readers import Place
 
 OLD_S, OLD_MS = 1_000_000_000, 1_000_000_000_000
@@ -78,6 +82,56 @@ def test_what_is_old_is_deleted_and_neither_a_gap_nor_read_again(place: Place) -
     assert not look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).files
 
 
+class Rejecting(Place):
+    """Turns records 1 and 4 of each dataset away."""
+
+    def begin(self, ends: dict[str, int]) -> RunSettings:
+        settings = super().begin(ends)
+        flow = TurningAway(frozenset(f"{urn}/0/{number}" for urn in ends for number in (1, 4)))
+        return replace(settings, flow=flow(settings.flow.source, settings.flow.sinks[0]))
+
+
+def test_what_was_turned_away_long_ago_goes_too_and_can_not_be_fed_again(tmp_path: Path) -> None:
+    place = Rejecting(tmp_path)
+    place.run(3, ["a"])
+    aged(place)
+    place.run(5, ["a"])
+    before = audit(place)
+    assert (before.records, before.rejected) == (5, 2)
+    told = look_for_past(place.store(), place.begin({}).flow, OLD_MS, dry_run=True)
+    assert (told.records, told.rejected, told.files, told.rows[0].rejected) == (3, 1, 2, 1)
+    retain_and_delete(place)
+    found = audit(place)
+    assert (found.records, found.rejected, found.retained, found.gaps) == (2, 1, 3, 0)
+    (left,) = Path(place.roots.output, "_rejected").rglob("*.parquet")
+    assert left.stat().st_mtime > OLD_S
+    settings = place.begin({"a": 5})
+    errors = ErrorFiles(place.fs, place.roots.output, "a", TaskFlow.straight(settings.flow.source, FileSink()))
+    result = run(place.launch, replace(settings, flow=errors.flow.with_source(errors)))
+    assert (result.totals.records_read, result.totals.records_published) == (1, 1)
+    end_run(settings.store, settings.epoch, clean=result.succeeded)
+    assert audit(place).rejected == 0
+
+
+def test_what_was_turned_away_is_in_no_time_folder_whatever_its_dataset_is_called(tmp_path: Path) -> None:
+    place = Rejecting(tmp_path)
+    place.run(2, ["2001-09-08"])
+    sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
+    flow = TaskFlow.straight(place.begin({}).flow.source, sink)
+    live = AgedDataset(place.fs, place.roots.output, "2001-09-08", 99, flow).live()
+    (file,) = [each for each in live if each.footer.kind == "rejected"]
+    assert file.end_ms > OLD_MS
+
+
+def test_a_store_that_is_lost_is_rebuilt_where_what_was_turned_away_is_taken(tmp_path: Path) -> None:
+    place = Rejecting(tmp_path)
+    place.run(3, ["a"])
+    aged(place)
+    retain_and_delete(place)
+    rebuilt(place)
+    assert (audit(place).retained, audit(place).rejected) == (3, 0)
+
+
 def test_folders_in_which_nothing_is_left_go_too(place: Place) -> None:
     """But for the dataset's own, and for one in which somebody has put something."""
     output = Path(place.roots.output)
@@ -120,6 +174,12 @@ def test_files_stay_as_long_as_a_kept_cut_shows_them(place: Place) -> None:
 
 def test_a_store_that_is_lost_is_rebuilt_to_where_it_was(place: Place) -> None:
     retain_and_delete(place)
+    rebuilt(place)
+    assert audit(place).retained == 6
+
+
+def rebuilt(place: Place) -> None:
+    """The store is lost and made anew, and says what it had said."""
     before = {urn: state.watermark for urn, state in known_states(place.store()).items()}
     owner = read_owner(place.fs, place.roots.output)
     assert owner is not None
@@ -128,7 +188,6 @@ def test_a_store_that_is_lost_is_rebuilt_to_where_it_was(place: Place) -> None:
     done = rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "rebuild", "somebody", accept_gaps=False)
     assert done.written, done.problems
     assert {urn: state.watermark for urn, state in known_states(place.store()).items()} == before
-    assert audit(place).retained == 6
 
 
 def test_what_is_retained_is_known_once_partitions_are_replaced(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from distcommit.app.looking.status import Trouble, read_status
 from distcommit.app.looking.steps import read_steps
 from distcommit.app.looking.troubles import command_for, troubles_of
 from distcommit.app.running.cancel import cancel_runs
+from distcommit.app.stored_job import StoredJob
 from distcommit.engine.observed import observed
 from distcommit.engine.run import run
 from distcommit.model.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
@@ -32,6 +33,7 @@ from distcommit.stores import by_hand
 from distcommit.stores.job_lock import JobLock, LockRecord
 from distcommit.testing.models.model_source import ModelSource
 from distcommit.testing.simulation.world import ROOTS, World
+from tests.jobs.large_store import make_large_store
 from tests.unit.engine.machines import (
     STAGING,
     Machine,
@@ -195,7 +197,7 @@ def test_a_lost_file_is_told_with_what_undoes_its_sequence_and_foreign_bytes_wit
     go(WORLD, machine, data)
     around = lacking(machine)
     first, *_ = troubles(machine, around=around)
-    assert "b: quarantined, as a sealed file is gone: FsRenameCommitStep(" in first.what
+    assert "b: quarantined, as a sealed file is gone: fs-rename " in first.what
     assert first.command == "distcommit release /jobs/job.yaml b abandon"
     (step,) = around.lacking.values()
     foreign = Around(lacking={"b": msgspec.structs.replace(step, gone=False)})
@@ -328,6 +330,16 @@ def test_folders_that_can_not_be_written_are_told(tmp_path: Path) -> None:
         read_status(store), read_runs(store, QuickClock()), command_for(job), Around(closed=(closed,))
     )
     assert told.command == f"distcommit run {tmp_path}/job.yaml"
+
+
+def test_an_output_that_is_another_one_is_told_and_not_that_a_run_would_mend_it(tmp_path: Path) -> None:
+    job_file = make_large_store(tmp_path / "job", 8)
+    assert "the output" not in " ".join(each.what for each in StoredJob.from_file(job_file).status().troubles)
+    for make in (lambda path: None, Path.mkdir):
+        make(tmp_path / "job" / "elsewhere")
+        first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
+        assert first.what.startswith("the output is older than the store, or another one: an output that nobody has")
+        assert first.command.startswith("distcommit rebuild --set paths.output=elsewhere --keep-watermarks --dry-run")
 
 
 def test_an_override_may_go_into_one_of_a_list(tmp_path: Path) -> None:

@@ -534,7 +534,7 @@ class TestViews:
         assert "3 attempts in staging, which the next run sweeps" in shown
         left = ["0000000002/x: no attempt of this job has its place there"]
         shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=left, staged_left_count=1)))
-        assert "1 things in staging that no run would sweep: take them away" in shown
+        assert "things in staging that no run would sweep: take them away: 1" in shown
         assert left[0] in shown
 
     def test_an_import_shows_what_changes_and_what_was_left_out(self) -> None:

@@ -35,6 +35,7 @@ from distcommit.cli import output
 from distcommit.cli.audit_view import audit_view
 from distcommit.cli.datasets_view import datasets_view, replay_plan_view, steps_view
 from distcommit.cli.runs_view import cancel_view, run_kept_view, runs_view
+from distcommit.cli.status_view import status_view
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.verify_view import sweep_view, verify_view
 from distcommit.engine.reports import Reason, Totals
@@ -46,7 +47,7 @@ CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 VIEWS: dict[type, list[Callable[[Any], Any]]] = {
     RunResult: [output.run_view],
     RecoverResult: [output.recover_view],
-    StatusResult: [output.status_view],
+    StatusResult: [status_view],
     DatasetsResult: [datasets_view],
     StepsResult: [steps_view],
     ReplayPlan: [replay_plan_view],
@@ -118,14 +119,14 @@ def test_no_view_shows_what_controls_a_terminal(
 
 def test_a_name_that_looks_like_markup_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     result = filled(StatusResult, "[red]a[/]", False)
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, output.status_view))
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
     assert "[red]a[/]" in told.replace("\n", "")
 
 
 def test_a_command_is_one_line_however_long_so_that_it_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"distcommit run /{'folder/' * 60}job.yaml"
     result = msgspec.structs.replace(filled(StatusResult, "a", False), troubles=[Trouble("wrong", command)])
-    told = shown(monkeypatch, lambda terminal: terminal.show(result, output.status_view))
+    told = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
     assert command in map(str.strip, told.splitlines())
 
 

@@ -10,7 +10,8 @@ from rich.console import Console, RenderableType
 
 from distcommit.app.by_hand.rebucket import RebucketResult
 from distcommit.app.job import Job
-from distcommit.cli.output import rebucket_view, status_view
+from distcommit.cli.output import rebucket_view
+from distcommit.cli.status_view import status_view
 from distcommit.engine.clock import SystemClock
 from distcommit.model.log_records import DatasetStatus
 from distcommit.stores import by_hand
