@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
+from pymysql.cursors import Cursor
 
+from distcommit.model.committer import Committed, RetryLater
 from distcommit.sinks.mariadb import xa
 from distcommit.sinks.mariadb.sink import MariadbSink
 from tests.integration.test_mariadb_sink import Target
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
+from tests.unit.sinks.committing import numbers
 from tests.unit.sinks.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 
@@ -51,3 +55,61 @@ def target(mariadb_server: MariadbServer, tmp_path: Path) -> Iterator[PreparingM
 
 class TestXa(TwoPhaseCases):
     """As any database."""
+
+
+def test_what_a_session_has_prepared_is_its_own_until_it_ends(target: PreparingMariadb) -> None:
+    target.sql("CREATE TABLE a (n bigint)")
+    with target.server.connect(target.database) as connection, connection.cursor() as cursor:
+        for statement in ("XA START 'its'", "INSERT INTO a VALUES (1)", "XA END 'its'", "XA PREPARE 'its'"):
+            cursor.execute(statement)
+        with pytest.raises(pymysql.err.MySQLError, match="RMFAIL"):
+            cursor.execute("BEGIN")
+        with pytest.raises(pymysql.err.MySQLError, match="XAER_NOTA"):
+            target.sql("XA COMMIT 'its'")
+        assert prepared_at(target.server) == [("its", "")], "which is not what the error says"
+        assert target.rows("a") == []
+    roll_back(target.server, "its", "")
+
+
+def test_a_writer_that_does_not_end_is_told_and_committed_once_it_has(
+    target: PreparingMariadb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xa, "_WAITS", 3)
+    sink, held = target.sink(), list[pymysql.Connection[Cursor]]()
+    with monkeypatch.context() as patched:  # a network that has let go of the client, and not of the server
+        patched.setattr(pymysql.Connection, "close", held.append)
+        request = target.prepare(sink, "a", 1)
+    (outcome,) = target.commit(sink, request)
+    assert isinstance(outcome, RetryLater)
+    assert "does not end" in outcome.reason
+    assert target.rows("a") == []
+    for connection in held:
+        connection.close()
+    monkeypatch.undo()
+    assert target.commit(sink, request) == [Committed()]
+    assert target.rows("a") == [(1,), (2,), (3,)]
+
+
+def test_a_table_stays_as_long_as_something_is_prepared_for_it(target: PreparingMariadb) -> None:
+    sink = target.sink()
+    request = target.prepare(sink, "a", 1)
+    for statement in ("DROP TABLE a", "TRUNCATE TABLE a", "ALTER TABLE a ADD COLUMN m int"):
+        with pytest.raises(pymysql.err.MySQLError, match="Lock wait timeout"):
+            target.sql("SET lock_wait_timeout = 1, innodb_lock_wait_timeout = 1", statement)
+    assert target.commit(sink, request) == [Committed()]
+    assert target.rows("a") == [(1,), (2,), (3,)]
+
+
+def test_with_a_binary_log_nothing_else_is_left_by_a_server_that_is_killed(tmp_path: Path) -> None:
+    with MariadbServer("--log-bin=bin", "--server-id=1", "--sync-binlog=1", "--binlog-format=ROW") as server:
+        target = PreparingMariadb(server, tmp_path)
+        sink = target.sink()
+        assert target.sql("SELECT @@log_bin") == [(1,)]
+        request, lost = target.of_units(sink, "a", 1, numbers(1), numbers(2)), target.prepare(sink, "a", 1, numbers(3))
+        server.restart()
+        assert len(target.prepared()) == 3
+        assert target.commit(sink, request) == [Committed()]
+        server.restart()
+        assert target.rows("a") == [(1,), (2,)]
+        target.discard(sink, *lost.attempts)
+        assert target.prepared() == []
